@@ -321,7 +321,7 @@ def test_the_built_in_tools_and_their_examples_agree() -> None:
 
     built_in = {built.name: built for built in standard_tools(".", sandbox="off")}
     text = tools_text(shown(list(built_in.values()), is_brief=True), is_brief=True)
-    for _, made in _EXAMPLES:
+    for made in _EXAMPLES.values():
         for name, arguments in made:
             jsonschema_rs.validate(built_in[name].parameters_schema, arguments)
     assert text.count(" -> ") == len(_EXAMPLES)

@@ -473,7 +473,7 @@ def test_a_listener_that_fails_does_not_stop_a_fetch(
         raise RuntimeError("no terminal")
 
     assert store().fetch("tiny", fail).is_file()
-    assert "a listener of a fetch failed" in caplog.text
+    assert "a listener of a local model failed" in caplog.text
 
 
 def test_a_marker_that_cannot_be_read_is_no_marker(store: Callable[..., ModelStore]) -> None:

@@ -15,35 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from acp import PROTOCOL_VERSION, RequestError
+from acp import PROTOCOL_VERSION, RequestError, schema
 from acp.helpers import text_block, tool_content
-from acp.schema import (
-    AgentCapabilities,
-    AllowedOutcome,
-    EmbeddedResourceContentBlock,
-    HttpMcpServer,
-    ImageContentBlock,
-    Implementation,
-    InitializeResponse,
-    ListSessionsResponse,
-    LoadSessionResponse,
-    McpCapabilities,
-    McpServerStdio,
-    NewSessionResponse,
-    PermissionOption,
-    PromptCapabilities,
-    PromptResponse,
-    ResourceContentBlock,
-    SessionCapabilities,
-    SessionInfo,
-    SessionListCapabilities,
-    SessionMode,
-    SessionModeState,
-    SetSessionModeResponse,
-    TextContentBlock,
-    TextResourceContents,
-    ToolCallUpdate,
-)
 from msgspec.structs import replace
 
 from swink_agent import __version__
@@ -108,11 +81,9 @@ class EditorAgent:
         self._editor: Any = None
 
     def on_connect(self, conn: Any) -> None:
-        """Takes the connection to the editor."""
         self._editor = conn
 
     async def close(self) -> None:
-        """Ends every session."""
         sessions, self._sessions = list(self._sessions.values()), {}
         for session in sessions:
             session.made.agent.abort()
@@ -121,16 +92,16 @@ class EditorAgent:
 
     # -- the protocol's methods --------------------------------------------------------------------------------
 
-    async def initialize(self, protocol_version: int, **_: Any) -> InitializeResponse:
-        return InitializeResponse(
+    async def initialize(self, protocol_version: int, **_: Any) -> schema.InitializeResponse:
+        return schema.InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
-            agent_capabilities=AgentCapabilities(
+            agent_capabilities=schema.AgentCapabilities(
                 load_session=True,
-                mcp_capabilities=McpCapabilities(http=True),
-                prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
-                session_capabilities=SessionCapabilities(list=SessionListCapabilities()),
+                mcp_capabilities=schema.McpCapabilities(http=True),
+                prompt_capabilities=schema.PromptCapabilities(image=True, embedded_context=True),
+                session_capabilities=schema.SessionCapabilities(list=schema.SessionListCapabilities()),
             ),
-            agent_info=Implementation(name="swink", title="Swink", version=__version__),
+            agent_info=schema.Implementation(name="swink", title="Swink", version=__version__),
             auth_methods=[],
         )
 
@@ -143,9 +114,9 @@ class EditorAgent:
         additional_directories: list[str] | None = None,
         mcp_servers: Sequence[Any] | None = None,
         **_: Any,
-    ) -> NewSessionResponse:
+    ) -> schema.NewSessionResponse:
         session = await self._opened(cwd, additional_directories or [], mcp_servers or (), WantedSession())
-        return NewSessionResponse(session_id=session.id, modes=_modes(session))
+        return schema.NewSessionResponse(session_id=session.id, modes=_modes(session))
 
     async def load_session(
         self,
@@ -154,31 +125,31 @@ class EditorAgent:
         mcp_servers: Sequence[Any] | None = None,
         additional_directories: list[str] | None = None,
         **_: Any,
-    ) -> LoadSessionResponse:
-        open_one = self._sessions.get(session_id)
-        if open_one is not None and open_one.is_running:
-            raise _refused("a prompt of this session is running")
-        if open_one is not None:
+    ) -> schema.LoadSessionResponse:
+        if (open_one := self._sessions.get(session_id)) is not None:
+            if open_one.is_running:
+                raise _refused("a prompt of this session is running")
             del self._sessions[session_id]
             await open_one.close()
         wanted = WantedSession(id=session_id)
         session = await self._opened(cwd, additional_directories or [], mcp_servers or (), wanted)
         for update in replayed(tuple(session.made.agent.messages), session.folder):
             await self._tell(session, update)
-        return LoadSessionResponse(modes=_modes(session))
+        return schema.LoadSessionResponse(modes=_modes(session))
 
-    async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> ListSessionsResponse:
-        found = await asyncio.to_thread(_listed, cwd)
-        return ListSessionsResponse(sessions=found)
+    async def list_sessions(
+        self, cwd: str | None = None, cursor: str | None = None, **_: Any
+    ) -> schema.ListSessionsResponse:
+        return schema.ListSessionsResponse(sessions=await asyncio.to_thread(_listed, cwd))
 
-    async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> SetSessionModeResponse:
+    async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> schema.SetSessionModeResponse:
         session = self._session(session_id)
         if mode_id not in (offered := _offered(session)):
             raise _invalid(f"no mode is called {mode_id[:40]!r}: there are {', '.join(offered)}")
         session.made.approvals.mode = mode_id
-        return SetSessionModeResponse()
+        return schema.SetSessionModeResponse()
 
-    async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> PromptResponse:
+    async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> schema.PromptResponse:
         session = self._session(session_id)
         if session.is_running:
             raise _refused("a prompt of this session is running: cancel it first")
@@ -187,7 +158,7 @@ class EditorAgent:
             raise _invalid("the prompt has no content")
         session.is_running, session.cancelled = True, CancellationToken()
         try:
-            return PromptResponse(stop_reason=_stop_reason(await self._run(session, message)))
+            return schema.PromptResponse(stop_reason=_stop_reason(await self._run(session, message)))
         finally:
             session.is_running = False
 
@@ -275,22 +246,20 @@ class EditorAgent:
     async def _ask(self, session: _EditorSession, question: ApprovalQuestion) -> ApprovalAnswer:
         """Asks the editor. Anything but a yes is a no, also an editor that fails or a cancelled prompt."""
         request = question.shown or question.request
-        options = [
-            PermissionOption(option_id="allow_once", name="Allow", kind="allow_once"),
-            PermissionOption(option_id="reject_once", name="Reject", kind="reject_once"),
-        ]
         names = {
             ApprovalChoice.SESSION_ACCESS: "Allow for this session what asks for no more",
             ApprovalChoice.SESSION_PREFIX: f"Always allow {safe_line(question.prefix or '')}",
             ApprovalChoice.SESSION_TOOL: f"Always allow {safe_line(request.name)}",
         }
         always = next((one for one in names if one in question.choices), None)
-        if always is not None:
-            options.insert(1, PermissionOption(option_id="allow_always", name=names[always], kind="allow_always"))
+        kinds: dict[Any, str] = {"allow_once": "Allow"}
+        kinds |= {} if always is None else {"allow_always": names[always]}
+        kinds["reject_once"] = "Reject"
+        options = [schema.PermissionOption(option_id=kind, name=name, kind=kind) for kind, name in kinds.items()]
         asking = asyncio.ensure_future(
             self._editor.request_permission(
                 session_id=session.id,
-                tool_call=ToolCallUpdate(
+                tool_call=schema.ToolCallUpdate(
                     tool_call_id=request.call_id,
                     title=title_of(request.name, request.arguments),
                     content=_shown(question, session.folder),
@@ -307,7 +276,7 @@ class EditorAgent:
             return ApprovalAnswer(ApprovalChoice.NO, "the question was not answered")
         finally:
             session.questions.discard(asking)
-        chosen = outcome.option_id if isinstance(outcome, AllowedOutcome) else ""
+        chosen = outcome.option_id if isinstance(outcome, schema.AllowedOutcome) else ""
         if chosen == "allow_once":
             return ApprovalAnswer(ApprovalChoice.ONCE)
         if chosen == "allow_always" and always is not None:
@@ -318,24 +287,21 @@ class EditorAgent:
 def _shown(question: ApprovalQuestion, folder: str) -> list[Any]:
     """The question as the terminal shows it, with the diff of a write for editors that draw one."""
     words = "\n".join([question.display, *question.warnings, question.why])
-    parts: list[Any] = [tool_content(text_block(words))]
-    details = question.details or {}
-    if (change := change_of(details, folder)) is not None:
-        parts.append(change)
-    return parts
+    change = change_of(question.details, folder)
+    return [tool_content(text_block(words)), *([] if change is None else [change])]
 
 
 def _blocks(prompt: Sequence[Any]) -> list[UserBlock]:
     blocks: list[UserBlock] = []
     for block in prompt:
         match block:
-            case TextContentBlock():
+            case schema.TextContentBlock():
                 blocks.append(Text(block.text))
-            case ImageContentBlock():
+            case schema.ImageContentBlock():
                 blocks.append(Image(Base64Source(block.mime_type, block.data)))
-            case EmbeddedResourceContentBlock(resource=TextResourceContents() as resource):
+            case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents() as resource):
                 blocks.append(Text(f'<resource uri="{safe_line(resource.uri)}">\n{resource.text}\n</resource>'))
-            case ResourceContentBlock():
+            case schema.ResourceContentBlock():
                 blocks.append(Text(f"[{safe_line(block.name)}]({safe_line(block.uri)})"))
             case _:
                 raise _invalid(f"a prompt cannot have a part of the type {getattr(block, 'type', '?')}")
@@ -350,24 +316,21 @@ def _server_settings(servers: Sequence[Any]) -> tuple[ServerSettings, ...]:
         names = (plain, *[f"{plain[:17]}-{number}" for number in range(2, 100)])
         name = next((name for name in names if name not in found), plain)
         described = ServerSettings(name=name, source="editor")
-        if isinstance(server, McpServerStdio):
+        if isinstance(server, schema.McpServerStdio):
             env = {variable.name: variable.value for variable in server.env}
             described = replace(described, command=server.command, args=tuple(server.args), env=env)
-        elif isinstance(server, HttpMcpServer):
+        elif isinstance(server, schema.HttpMcpServer):
             headers = {header.name: header.value for header in server.headers}
             described = replace(described, url=server.url, headers=headers)
         else:
             described = replace(described, problem="only stdio and HTTP servers are used")
-        found[name] = replace(described, problem=described.problem or _problem(described))
+        try:
+            if not described.problem:
+                server_of(described, folder=Path(os.sep))
+        except ValueError as error:
+            described = replace(described, problem=str(error))
+        found[name] = described
     return tuple(found.values())
-
-
-def _problem(server: ServerSettings) -> str:
-    try:
-        server_of(server, folder=Path(os.sep))
-    except ValueError as error:
-        return str(error)
-    return ""
 
 
 def _offered(session: _EditorSession) -> dict[ApprovalsMode, str]:
@@ -376,20 +339,19 @@ def _offered(session: _EditorSession) -> dict[ApprovalsMode, str]:
     return {name: words for name, words in _MODES.items() if has_auto or name != "auto"}
 
 
-def _modes(session: _EditorSession) -> SessionModeState:
+def _modes(session: _EditorSession) -> schema.SessionModeState:
     current = session.made.approvals.mode
-    modes = [
-        SessionMode(id=name, name=name.capitalize(), description=words) for name, words in _offered(session).items()
-    ]
-    return SessionModeState(current_mode_id=current, available_modes=modes)
+    offered = _offered(session).items()
+    modes = [schema.SessionMode(id=name, name=name.capitalize(), description=words) for name, words in offered]
+    return schema.SessionModeState(current_mode_id=current, available_modes=modes)
 
 
-def _listed(cwd: str | None) -> list[SessionInfo]:
+def _listed(cwd: str | None) -> list[schema.SessionInfo]:
     with session_problems():
         store = open_store(load_settings())
         infos = store.list(limit=_LISTED) if cwd is None else store.list(cwd=cwd, limit=_LISTED)
     return [
-        SessionInfo(
+        schema.SessionInfo(
             session_id=info.id,
             cwd=info.cwd or "/",
             title=info.title or None,

@@ -9,45 +9,12 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
-from acp.helpers import (
-    image_block,
-    plan_entry,
-    start_tool_call,
-    text_block,
-    tool_content,
-    tool_diff_content,
-    update_agent_message_text,
-    update_agent_thought_text,
-    update_plan,
-    update_tool_call,
-    update_user_message,
-    update_user_message_text,
-)
+from acp import helpers
 from acp.schema import ToolCallLocation
 
 from swink_agent.approvals.display import safe_display
-from swink_agent.core.events import (
-    AgentEvent,
-    MessageEnd,
-    MessageUpdate,
-    ToolApprovalRequested,
-    ToolExecutionEnd,
-    ToolExecutionStart,
-    ToolExecutionUpdate,
-)
+from swink_agent.core import events, types
 from swink_agent.core.stream import TextDelta, ThinkingDelta
-from swink_agent.core.types import (
-    AgentMessage,
-    AssistantMessage,
-    Base64Source,
-    Image,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResultMessage,
-    UserBlock,
-    UserMessage,
-)
 from swink_agent.rendering.checklist import todo_of
 
 Kind: TypeAlias = Literal["read", "edit", "search", "execute", "think", "fetch", "other"]
@@ -65,11 +32,6 @@ _KINDS: dict[str, Kind] = {
     "todo": "think",
     "web_fetch": "fetch",
 }
-_PLAN: dict[str, Literal["pending", "in_progress", "completed"]] = {
-    "pending": "pending",
-    "in_progress": "in_progress",
-    "done": "completed",
-}
 _LONGEST_TITLE = 200
 _SUBJECTS = ("command", "path", "pattern", "url", "prompt", "name", "id")
 
@@ -81,32 +43,29 @@ class SessionUpdates:
         self._folder = folder
         self._known: set[str] = set()
 
-    def of(self, event: AgentEvent) -> Iterator[Any]:
+    def of(self, event: events.AgentEvent) -> Iterator[Any]:
         """The notifications for an event, in order."""
         match event:
-            case MessageUpdate(delta=TextDelta() as delta):
-                yield update_agent_message_text(delta.delta)
-            case MessageUpdate(delta=ThinkingDelta() as delta):
-                yield update_agent_thought_text(delta.delta)
-            case MessageEnd():
+            case events.MessageUpdate(delta=TextDelta() as delta):
+                yield helpers.update_agent_message_text(delta.delta)
+            case events.MessageUpdate(delta=ThinkingDelta() as delta):
+                yield helpers.update_agent_thought_text(delta.delta)
+            case events.MessageEnd():
                 self._known.clear()
                 for call in event.message.tool_calls:
                     yield self._begun(call.id, call.name, call.arguments)
-            case ToolApprovalRequested():
-                if event.call_id not in self._known:
-                    yield self._begun(event.call_id, event.name, event.arguments)
-            case ToolExecutionStart():
-                if event.call_id not in self._known:
-                    yield self._begun(event.call_id, event.name, event.arguments)
-                yield update_tool_call(event.call_id, status="in_progress", raw_input=event.arguments)
-            case ToolExecutionUpdate():
-                yield update_tool_call(event.call_id, content=_content(event.update.content))
-            case ToolExecutionEnd():
+            case events.ToolApprovalRequested() | events.ToolExecutionStart() | events.ToolExecutionEnd():
                 if event.call_id not in self._known:
                     yield self._begun(event.call_id, event.name, event.arguments or {})
-                yield _ended(event.call_id, event.result.content, event.result.details, event.is_error, self._folder)
-                if not event.is_error:
-                    yield from _plan(event.name, event.result.details)
+                if isinstance(event, events.ToolExecutionStart):
+                    yield helpers.update_tool_call(event.call_id, status="in_progress", raw_input=event.arguments)
+                elif isinstance(event, events.ToolExecutionEnd):
+                    result = event.result
+                    yield from _ended(
+                        event.call_id, event.name, result.content, result.details, self._folder, event.is_error
+                    )
+            case events.ToolExecutionUpdate():
+                yield helpers.update_tool_call(event.call_id, content=_content(event.update.content))
             case _:
                 pass
 
@@ -116,8 +75,7 @@ class SessionUpdates:
 
 
 def shown_call(call_id: str, name: str, arguments: dict[str, Any], folder: str) -> Any:
-    """The notification that a call exists."""
-    return start_tool_call(
+    return helpers.start_tool_call(
         call_id,
         title_of(name, arguments),
         kind=_KINDS.get(name, "other"),
@@ -133,50 +91,53 @@ def title_of(name: str, arguments: dict[str, Any]) -> str:
     return safe_display(f"{name} {subject}".strip(), _LONGEST_TITLE)
 
 
-def replayed(messages: Sequence[AgentMessage], folder: str) -> Iterator[Any]:
-    """The notifications that show a conversation again."""
+def replayed(messages: Sequence[types.AgentMessage], folder: str) -> Iterator[Any]:
     for message in messages:
-        if isinstance(message, UserMessage):
+        if isinstance(message, types.UserMessage):
             for block in message.content:
-                if isinstance(block, Text):
-                    yield update_user_message_text(block.text)
-                elif isinstance(block, Image) and isinstance(block.source, Base64Source):
-                    yield update_user_message(image_block(block.source.data, block.source.media_type))
-        elif isinstance(message, AssistantMessage):
+                if isinstance(block, types.Text):
+                    yield helpers.update_user_message_text(block.text)
+                elif isinstance(block, types.Image) and isinstance(block.source, types.Base64Source):
+                    yield helpers.update_user_message(helpers.image_block(block.source.data, block.source.media_type))
+        elif isinstance(message, types.AssistantMessage):
             for block in message.content:
-                if isinstance(block, Text):
-                    yield update_agent_message_text(block.text)
-                elif isinstance(block, Thinking):
-                    yield update_agent_thought_text(block.thinking)
-                elif isinstance(block, ToolCall):
+                if isinstance(block, types.Text):
+                    yield helpers.update_agent_message_text(block.text)
+                elif isinstance(block, types.Thinking):
+                    yield helpers.update_agent_thought_text(block.thinking)
+                elif isinstance(block, types.ToolCall):
                     yield shown_call(block.id, block.name, block.arguments, folder)
-        elif isinstance(message, ToolResultMessage):
-            yield _ended(message.tool_call_id, message.content, message.details, message.is_error, folder)
-            if not message.is_error:
-                yield from _plan(message.tool_name, message.details)
+        elif isinstance(message, types.ToolResultMessage):
+            call_id, name = message.tool_call_id, message.tool_name
+            yield from _ended(call_id, name, message.content, message.details, folder, message.is_error)
 
 
-def _plan(name: str, details: Any) -> Iterator[Any]:
-    """The list of things to do as the editor's plan, if the call kept one."""
-    items = todo_of(name, details)
-    if items is not None:
-        yield update_plan([plan_entry(item.text, status=_PLAN[item.status]) for item in items])
+def _ended(
+    call_id: str, name: str, content: Sequence[types.UserBlock], details: Any, folder: str, is_error: bool
+) -> Iterator[Any]:
+    """The end of a call, and the list of things to do as the editor's plan, if the call kept one."""
+    if is_error:
+        yield helpers.update_tool_call(call_id, status="failed", content=_content(content))
+        return
+    change = change_of(details, folder)
+    yield helpers.update_tool_call(
+        call_id, status="completed", content=_content(content) if change is None else [change]
+    )
+    if (items := todo_of(name, details)) is not None:
+        entries: list[Any] = []
+        for item in items:
+            status = "completed" if item.status == "done" else item.status
+            entries.append(helpers.plan_entry(item.text, status=status))
+        yield helpers.update_plan(entries)
 
 
-def _ended(call_id: str, content: Sequence[UserBlock], details: Any, is_error: bool, folder: str) -> Any:
-    parts = _content(content)
-    if not is_error and (change := change_of(details, folder)) is not None:
-        parts = [change]
-    return update_tool_call(call_id, status="failed" if is_error else "completed", content=parts)
-
-
-def _content(content: Sequence[UserBlock]) -> list[Any]:
+def _content(content: Sequence[types.UserBlock]) -> list[Any]:
     parts: list[Any] = []
     for block in content:
-        if isinstance(block, Text):
-            parts.append(tool_content(text_block(block.text)))
-        elif isinstance(block, Image) and isinstance(block.source, Base64Source):
-            parts.append(tool_content(image_block(block.source.data, block.source.media_type)))
+        if isinstance(block, types.Text):
+            parts.append(helpers.tool_content(helpers.text_block(block.text)))
+        elif isinstance(block, types.Image) and isinstance(block.source, types.Base64Source):
+            parts.append(helpers.tool_content(helpers.image_block(block.source.data, block.source.media_type)))
     return parts
 
 
@@ -189,7 +150,7 @@ def change_of(details: Any, folder: str) -> Any:
     if not isinstance(new, str) or not isinstance(path, str):
         return None
     before = old if isinstance(old, str) and not known.get("is_new") else None
-    return tool_diff_content(os.path.join(folder, path), new, before)
+    return helpers.tool_diff_content(os.path.join(folder, path), new, before)
 
 
 def _locations(arguments: dict[str, Any], folder: str) -> list[ToolCallLocation] | None:

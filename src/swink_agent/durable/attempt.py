@@ -138,7 +138,7 @@ class Attempt:
         if self._is_over:
             return None
         if claim.fruitless > entry.max_attempts:
-            return _gave_up(entry)
+            return Ending(status="failed", error=f"{entry.max_attempts} attempts in a row brought no new reply")
         journal.progressed = loop.time()
         try:
             ending = await self._job(journal) if entry.job is not None else await self._agents(journal)
@@ -174,8 +174,8 @@ class Attempt:
         fold = Fold()
         decoder = EntryDecoder(self._types)
         for line in await self._store_call(self._store.lines, run_id):
-            number, at = _stamp(line)
-            fold.add(number, decoder.decode(line, number), at)
+            stamp = _STAMPS.decode(line)
+            fold.add(stamp.seq, decoder.decode(line, stamp.seq), stamp.at)
         return fold
 
     async def _store_call(self, method: Callable[..., Any], *arguments: Any) -> Any:
@@ -295,7 +295,7 @@ class Attempt:
         assert self.entry.job is not None
         prompt = decoded_prompt(self.claim.prompt or "[]", self._types)
         text = "".join(extract_text(message.content) for message in prompt if isinstance(message, UserMessage))
-        work = asyncio.ensure_future(self.entry.job(_Job(self.claim.id, text, self._token, journal)))
+        work = asyncio.ensure_future(self.entry.job(JobRun(self.claim.id, text, self._token, journal)))
         cancelled = asyncio.ensure_future(self._token.wait())
         try:
             await asyncio.wait({work, cancelled}, return_when=asyncio.FIRST_COMPLETED)
@@ -310,26 +310,25 @@ class Attempt:
         return Ending(status="done")
 
 
-class _Job:
-    """What a job is given."""
+class JobRun:
+    """What a job is given: a run that is not an agent's."""
 
     def __init__(self, run_id: str, text: str, cancel: CancellationToken, journal: RunJournal) -> None:
         self.id = run_id
         self.text = text
+        """The prompt."""
         self.cancel = cancel
+        """Cancelled when the run is, and when its worker abandons it."""
         self._journal = journal
 
     async def note(self, kind: str, data: Any) -> None:
+        """Puts an entry on record, which also counts as progress."""
         self._journal.record(NoteAdded(kind, data))
         await self._journal.durable()
 
 
 def decoded_prompt(text: str, types: Sequence[type[CustomMessage]]) -> list[AgentMessage]:
     return [decode_message(bytes(raw), types) for raw in _RAWS.decode(text)]
-
-
-def _gave_up(entry: AgentEntry) -> Ending:
-    return Ending(status="failed", error=f"{entry.max_attempts} attempts in a row brought no new reply")
 
 
 def _words(error: Exception) -> str:
@@ -350,14 +349,10 @@ def _clean(words: str) -> str:
 
 
 class _Stamp(msgspec.Struct):
+    """The number and the time of a record."""
+
     seq: int
     at: int
-
-
-def _stamp(line: bytes) -> tuple[int, int]:
-    """The number and the time of a record."""
-    stamp = _STAMPS.decode(line)
-    return stamp.seq, stamp.at
 
 
 _STAMPS = json_decoder(_Stamp)

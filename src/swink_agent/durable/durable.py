@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
@@ -80,9 +80,7 @@ class Durable:
     async def __aenter__(self) -> Durable:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -227,6 +225,8 @@ class Durable:
         Raises `ValueError` for an id, key, priority or agent that cannot be, `RunConflict` if the id belongs to another
         run or the run before is not over, `RunNotFound` if there is no such run before, and `StoreUnavailable`.
         """
+        from swink_agent.memory.sessions.session import checked_json
+
         from .store.store import NewRun
 
         checked_name(agent)
@@ -241,24 +241,19 @@ class Durable:
         prompts = as_prompts(prompt)
         if self._redactor is not None:
             prompts = tuple([masked_message(message, self._redactor) for message in prompts])
+        data = checked_json(dict(metadata), "the metadata of a run")
         new = NewRun(
             id=run_id,
             agent=agent,
-            prompt=_encoded(prompts),
+            prompt=f"[{','.join(encode_message(message).decode() for message in prompts)}]",
             digest=_digest(prompts),
             key=checked_key(key),
             priority=priority,
-            metadata=self._encoded_metadata(metadata),
+            metadata=msgspec.json.encode(self.masked(data)).decode(),
             after=after,
         )
         await self.call(lambda store: store.submit(new))
         return DurableRun(self, run_id)
-
-    def _encoded_metadata(self, metadata: Mapping[str, Any]) -> str:
-        from swink_agent.memory.sessions.session import checked_json
-
-        data = checked_json(dict(metadata), "the metadata of a run")
-        return msgspec.json.encode(self.masked(data)).decode()
 
     def masked(self, data: T) -> T:
         """The data without the secrets that the redactor knows."""
@@ -332,10 +327,6 @@ def _new_id() -> str:
     created = time.time_ns() // 1_000_000
     moment = datetime.fromtimestamp(created / 1000, UTC)
     return f"{moment:%Y%m%d-%H%M%S}-{created % 1000:03d}-{secrets.token_hex(4)}"
-
-
-def _encoded(prompts: Sequence[AgentMessage]) -> str:
-    return f"[{','.join(encode_message(message).decode() for message in prompts)}]"
 
 
 def _digest(prompts: Sequence[AgentMessage]) -> str:

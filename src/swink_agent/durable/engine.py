@@ -59,13 +59,11 @@ def _seconds(modifier: object) -> float:
 
 
 def migrate_engine(url: str) -> None:
-    """Makes or migrates the engine's tables."""
     _quiet()
     _dbos.DBOS.migrate(url)
 
 
 def ticket_id(run_id: str, number: int) -> str:
-    """The name of the ticket with this number of a run."""
     return f"{run_id}#{number}"
 
 
@@ -120,13 +118,13 @@ class Listener:
             raise
 
     def _launch(self, url: str, worker: str, look: Callable[[str], None]) -> None:
-        dbos = _dbos.DBOS
+        dbos, is_sqlite = _dbos.DBOS, url.startswith("sqlite")
         dbos(
             config={
                 "name": _APPLICATION,
                 "system_database_url": url,
                 "sys_db_pool_size": _POOL,
-                **_sqlite_options(url),
+                **({"db_engine_kwargs": {"connect_args": {"factory": SqliteConnection}}} if is_sqlite else {}),
                 "executor_id": worker,
                 "application_version": _RELEASE,
                 "run_migrations": False,
@@ -158,12 +156,7 @@ class Listener:
             Listener.is_taken = False
 
 
-def _sqlite_options(url: str) -> dict[str, Any]:
-    return {"db_engine_kwargs": {"connect_args": {"factory": SqliteConnection}}} if url.startswith("sqlite") else {}
-
-
 def tickets_of(run_id: str, last: int) -> Iterable[str]:
-    """The names of all tickets that a run has had."""
     return (ticket_id(run_id, number) for number in range(1, last + 1))
 
 

@@ -26,9 +26,10 @@ from swink_agent.evals.types import Attempt, EvalTask
 from swink_agent.memory import NoteAdded
 
 from .errors import DurableError
-from .registry import AgentEntry, JobRun
+from .registry import AgentEntry
 
 if TYPE_CHECKING:
+    from .attempt import JobRun
     from .durable import Durable
     from .run import DurableRun
 

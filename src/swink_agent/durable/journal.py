@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
+from swink_agent.core.cancel import call_in
 from swink_agent.core.errors import AgentError
 from swink_agent.core.journal import MessageAdded, RunEnded
 from swink_agent.core.secrets.redaction import Redactor
@@ -85,12 +86,8 @@ class RunJournal:
         self._kept.append(Kept(number, at, entry, redactor))
         self.progressed = self._loop.time()
         if type(entry) is MessageAdded and entry.source == "result" and self._timer is None:
-            self._timer = self._loop.call_later(_SOON, self._write_soon)
+            self._timer = self._loop.call_later(_SOON, self._hand_over)
         return number
-
-    def _write_soon(self) -> None:
-        self._timer = None
-        self._hand_over()
 
     async def durable(self) -> None:
         """Returns when everything so far is on record. Raises `DurableError`s, also after it has written.
@@ -99,7 +96,8 @@ class RunJournal:
         """
         if not (self._kept and type(self._kept[-1].entry) is RunEnded):
             self._hand_over(to_check=True)  # also if nothing is left: the run may be cancelled, or another's, by now
-            await self._wait()
+            while self._unwritten:
+                await asyncio.wait(set(self._unwritten))
         if self.failure is not None:
             raise self.failure
 
@@ -125,10 +123,6 @@ class RunJournal:
             self._timer.cancel()
             self._timer = None
 
-    async def _wait(self) -> None:
-        while self._unwritten:
-            await asyncio.wait(set(self._unwritten))
-
     def _hand_over(self, ending: Ending | None = None, *, to_check: bool = False) -> asyncio.Future[None] | None:
         """Gives what is kept to the thread that writes, which also looks whether the run is still ours."""
         if self._timer is not None:
@@ -152,18 +146,11 @@ class RunJournal:
             tokens=self.fold.usage.tokens,
             cost=self.fold.cost.amount,
             ending=ending,
-            done=lambda outcome: self._report(future, outcome),
+            done=lambda outcome: call_in(self._loop, self._settle, future, outcome),
         )
         self._handed_over = self._number
         self._writer.add(append)
         return future
-
-    def _report(self, future: asyncio.Future[None], outcome: Exception | str | None) -> None:
-        """Called in the thread that writes."""
-        try:
-            self._loop.call_soon_threadsafe(self._settle, future, outcome)
-        except RuntimeError:
-            pass  # the event loop is closed: nobody waits
 
     def _settle(self, future: asyncio.Future[None], outcome: Exception | str | None) -> None:
         self._unwritten.discard(future)

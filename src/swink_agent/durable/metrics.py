@@ -19,8 +19,6 @@ _SCOPE = "swink_agent.durable"
 
 
 class FleetMetrics:
-    """The instruments of one worker."""
-
     def __init__(self, meter_provider: Any = None) -> None:
         from opentelemetry import metrics
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from msgspec import Struct
 
 from swink_agent.core.agent.agent import Agent
-from swink_agent.core.cancel import CancellationToken
+
+if TYPE_CHECKING:
+    from .attempt import JobRun
 
 AgentFactory: TypeAlias = Callable[[], Agent[Any] | Awaitable[Agent[Any]]]
 """Makes the agent of one attempt, in a worker."""
@@ -22,30 +24,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _LONGEST_KEY = 512
 
 
-class JobRun(Protocol):
-    """What a job is given: a run that is not an agent's."""
-
-    @property
-    def id(self) -> str:
-        """The run's id."""
-        ...
-
-    @property
-    def text(self) -> str:
-        """The prompt, as text."""
-        ...
-
-    @property
-    def cancel(self) -> CancellationToken:
-        """Cancelled when the run is, and when its worker abandons it."""
-        ...
-
-    async def note(self, kind: str, data: Any) -> None:
-        """Puts an entry on record, which also counts as progress."""
-        ...
-
-
-JobFn: TypeAlias = Callable[[JobRun], Awaitable[Any]]
+JobFn: TypeAlias = "Callable[[JobRun], Awaitable[Any]]"
 """Does the work of a run that is not an agent's. What it returns is JSON, and on record as a note of kind `result`."""
 
 
@@ -72,7 +51,6 @@ def checked_name(name: object) -> str:
 
 
 def is_run_id(text: object) -> bool:
-    """Whether it can be the id of a run."""
     return isinstance(text, str) and _ID.fullmatch(text) is not None
 
 
@@ -80,10 +58,8 @@ def checked_id(run_id: str) -> str:
     """The id of a run. Raises `ValueError`."""
     if not is_run_id(run_id):
         shown = repr(run_id)[:200]
-        raise ValueError(
-            f"{shown} cannot be the id of a run: an id has 1 to 128 letters, digits, '.', '_', ':' and '-', and begins "
-            "with a letter or a digit"
-        )
+        rule = "an id has 1 to 128 letters, digits, '.', '_', ':' and '-', and begins with a letter or a digit"
+        raise ValueError(f"{shown} cannot be the id of a run: {rule}")
     return run_id
 
 
@@ -97,12 +73,11 @@ def checked_key(key: object) -> str:
 def checked_entry(entry: AgentEntry) -> AgentEntry:
     """The entry. Raises `ValueError` for a limit that is not positive."""
     checked_name(entry.name)
-    for name in ("limit", "limit_per_key"):
+    for name in ("limit", "limit_per_key", "max_attempts"):
         value = cast("object", getattr(entry, name))
-        if value is not None and (type(value) is not int or value < 1):
+        is_unset = value is None and name != "max_attempts"
+        if not is_unset and (type(value) is not int or value < 1):
             raise ValueError(f"{name} must be a positive whole number, not {value!r}")
-    if type(cast("object", entry.max_attempts)) is not int or entry.max_attempts < 1:
-        raise ValueError(f"max_attempts must be a positive whole number, not {entry.max_attempts!r}")
     if not entry.progress > 0:
         raise ValueError(f"progress must be a positive number of seconds, not {entry.progress!r}")
     if not entry.back_off >= 0:

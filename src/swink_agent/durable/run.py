@@ -15,7 +15,7 @@ from swink_agent.core.approval import PendingCall
 from swink_agent.core.errors import AgentError, ErrorKind, PolicyStopped, error_of_kind
 from swink_agent.core.journal import MessageAdded, RunEnded
 from swink_agent.core.pending import Answer
-from swink_agent.core.types import AgentResult, AssistantMessage, PolicyStop, StopReason
+from swink_agent.core.types import AgentResult, AssistantMessage, StopReason
 
 from .errors import StoreUnavailable
 from .info import RunInfo
@@ -68,33 +68,32 @@ class DurableRun:
         async with asyncio.timeout(timeout):
             info = await self._settled()
             loaded = await self.load()
-        ends = [record.entry for record in loaded.records() if type(record.entry) is RunEnded]
-        end = ends[-1] if ends else None
-        given = {
-            record.number
-            for record in loaded.records()
-            if type(record.entry) is MessageAdded and record.entry.source == "given"
-        }
-        messages = tuple(
-            [
-                message
-                for message, number in zip(loaded.messages, loaded.fold.numbers, strict=True)
-                if number not in given
-            ]
-        )
-        stop_reason = _stop_reason(info, end, messages)
-        is_failure = info.status in ("failed", "cancelled")
-        stopped_by: PolicyStop | None = None if end is None or info.status != "failed" else end.stopped_by
-        error_kind: ErrorKind | None = end.error_kind if end is not None and info.status == "failed" else None
+        end, given = None, set[int | None]()
+        for record in loaded.records():
+            if type(record.entry) is RunEnded:
+                end = record.entry
+            elif type(record.entry) is MessageAdded and record.entry.source == "given":
+                given.add(record.number)
+        numbered = zip(loaded.messages, loaded.fold.numbers, strict=True)
+        messages = tuple([message for message, number in numbered if number not in given])
+        last = next((message for message in reversed(messages) if type(message) is AssistantMessage), None)
+        failed = end if info.status == "failed" else None
+        stopped_by = None if failed is None else failed.stopped_by
+        error_kind = None if failed is None else failed.error_kind
         if info.status == "cancelled":
             error_kind = ErrorKind.ABORTED
+        exception: AgentError | None = None  # as after a run in this process
+        if stopped_by is not None:
+            exception = PolicyStopped(stopped_by.policy, stopped_by.reason)
+        elif error_kind is not None:
+            exception = error_of_kind(error_kind, info.error, model="" if last is None else last.model_id)
         return AgentResult(
             messages=messages,
-            stop_reason=stop_reason,
+            stop_reason=_stop_reason(info, end, last),
             usage=loaded.fold.usage,
             cost=loaded.fold.cost,
-            error=info.error if is_failure else None,
-            exception=_exception(info, stopped_by, error_kind, messages) if is_failure else None,
+            error=info.error if info.status in ("failed", "cancelled") else None,
+            exception=exception,
             stopped_by=stopped_by,
             error_kind=error_kind,
             value=None if end is None else end.value,
@@ -173,23 +172,7 @@ class DurableRun:
         await self._durable.call(lambda store: store.retry(self.id))
 
 
-def _exception(
-    info: RunInfo, stopped_by: PolicyStop | None, kind: ErrorKind | None, messages: tuple[Any, ...]
-) -> AgentError | None:
-    """What `raise_for_error` raises, as after a run in this process; `None` leaves it to the words."""
-    if stopped_by is not None:
-        return PolicyStopped(stopped_by.policy, stopped_by.reason)
-    if kind is None:
-        return None
-    last = _last_reply(messages)
-    return error_of_kind(kind, info.error, model="" if last is None else last.model_id)
-
-
-def _last_reply(messages: tuple[Any, ...]) -> AssistantMessage | None:
-    return next((message for message in reversed(messages) if type(message) is AssistantMessage), None)
-
-
-def _stop_reason(info: RunInfo, end: RunEnded | None, messages: tuple[Any, ...]) -> StopReason:
+def _stop_reason(info: RunInfo, end: RunEnded | None, last: AssistantMessage | None) -> StopReason:
     match info.status:
         case "cancelled":
             return StopReason.ABORTED
@@ -198,5 +181,4 @@ def _stop_reason(info: RunInfo, end: RunEnded | None, messages: tuple[Any, ...])
         case "failed":
             return end.stop_reason if end is not None and end.stopped_by is not None else StopReason.ERROR
         case _:
-            last = _last_reply(messages)
             return StopReason.STOP if last is None else last.stop_reason

@@ -9,7 +9,7 @@ Owns both forms as JSON. `core.pending` says which answers fit a call.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
@@ -20,7 +20,7 @@ from swink_agent.core.pending import Answer, waiting_calls
 from swink_agent.core.secrets.messages import masked_data
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.tool import AgentToolResult
-from swink_agent.core.types import AgentMessage, AssistantMessage
+from swink_agent.core.types import AssistantMessage
 from swink_agent.core.values.decoders import json_decoder
 from swink_agent.core.values.value import Value
 from swink_agent.memory import Fold
@@ -84,16 +84,13 @@ def questions_in(fold: Fold) -> list[Question]:
         return []
     at = next(index for index in range(len(messages) - 1, -1, -1) if messages[index] is reply)
     position = fold.numbers[at] or 0
-    counts = _calls_of(messages)
+    replies = [message for message in messages if type(message) is AssistantMessage]
+    counts = Counter(call.id for message in replies for call in message.tool_calls)
     return [
         Question(structs.replace(call, position=position), position, counts[one.call.id] == 1)
         for one in waiting
         for call in one.calls()
     ]
-
-
-def _calls_of(messages: Sequence[AgentMessage]) -> Counter[str]:
-    return Counter(call.id for message in messages if type(message) is AssistantMessage for call in message.tool_calls)
 
 
 def encoded_questions(questions: Iterable[Question], redactor: Redactor) -> str:
@@ -112,10 +109,6 @@ def _masked(call: PendingCall, redactor: Redactor) -> PendingCall:
 
 def decoded_questions(text: str) -> list[Question]:
     return json_decoder(list[Question]).decode(text)
-
-
-def encoded_answers(answers: Answers) -> str:
-    return as_json(answers).decode()
 
 
 def decoded_answers(text: str) -> Answers:

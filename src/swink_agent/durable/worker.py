@@ -21,9 +21,9 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from swink_agent.core.cancel import call_in
 from swink_agent.core.types import CustomMessage
 
 from .attempt import Attempt
@@ -35,7 +35,6 @@ from .registry import AgentEntry
 from .store.connecting import Lock, is_outage
 from .store.gate import Claim
 from .store.store import Fleet, Store
-from .store.writing import RunLost
 
 log = logging.getLogger("swink_agent")
 T = TypeVar("T")
@@ -113,7 +112,6 @@ class Worker:
 
     @property
     def running(self) -> int:
-        """How many runs it has."""
         return len(self._attempts)
 
     @property
@@ -131,9 +129,9 @@ class Worker:
         try:
             await self._join()
             self._listener = await self._call(
-                lambda: Listener(self._store.database.engine_url, self.id, lambda run_id: _tell(loop, self._wake.set))
+                lambda: Listener(self._store.database.engine_url, self.id, lambda run_id: call_in(loop, self._wake.set))
             )
-            self._store.on_queued = lambda: _tell(loop, self._wake.set)
+            self._store.on_queued = lambda: call_in(loop, self._wake.set)
         except BaseException:
             await self._leave()
             raise
@@ -145,9 +143,7 @@ class Worker:
             self._loops.append(asyncio.create_task(self._prune(self._keep_days)))
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.drain()
         try:
             await self.wait()
@@ -224,12 +220,15 @@ class Worker:
                 await self._call(lambda: self._store.take_over(self.id))
         except StoreUnavailable as error:
             log.warning("worker %s could not take itself off the list: %s", self.id, error)
-        if self._lock is not None:
-            await self._call(self._lock)
-            self._lock = None
+        await self._unlock()
         if self._listener is not None:
             await self._call(self._listener.close)
             self._listener = None
+
+    async def _unlock(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            await self._call(lock)
 
     async def _call(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._store.threads, work)
@@ -264,32 +263,23 @@ class Worker:
     async def _claimed(self, free: int) -> list[Claim]:
         try:
             return await self._call(lambda: self._store.claim(self.id, self._entries, free))
-        except RunLost:
-            return []  # others took this worker for dead: it joins again at its next beat
-        except DurableError as error:
-            log.debug("worker %s cannot take runs: %s", self.id, error)  # `_look_around` warns
-            return []
+        except DurableError as error:  # `_look_around` warns, and joins again if others took this worker for dead
+            log.debug("worker %s cannot take runs: %s", self.id, error)
         except Exception:
             log.exception("worker %s cannot take runs", self.id)
-            return []
+        return []
 
     def _start(self, claim: Claim) -> None:
         if self._is_draining:
             self._unreleased[claim.id] = claim.epoch
             return
+        entry = self._entries[claim.agent]
         attempt = Attempt(
-            self._store,
-            claim,
-            self._entries[claim.agent],
-            types=self._types,
-            clock=self._clock,
-            is_draining=lambda: self._is_draining,
+            self._store, claim, entry, types=self._types, clock=self._clock, is_draining=self._is_told.is_set
         )
         self._attempts[claim.id] = attempt
         self._idle.clear()
-        self._own(asyncio.create_task(self._run(attempt), name=f"run {claim.id}"))
-
-    def _own(self, task: asyncio.Task[None]) -> None:
+        task = asyncio.create_task(self._run(attempt), name=f"run {claim.id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -349,9 +339,7 @@ class Worker:
             self._hand_on(attempt)
         await self._release_all()
         await self._call(lambda: self._store.take_over(self.id))
-        if self._lock is not None:
-            await self._call(self._lock)
-            self._lock = None
+        await self._unlock()
         await self._join()
 
     async def _keep_lock(self) -> bool:
@@ -359,8 +347,7 @@ class Worker:
         if await self._call(self._store.database.is_held):
             return True
         self._spare_others()
-        if self._lock is not None:
-            await self._call(self._lock)
+        await self._unlock()
         worker, number = self.id, self._number
         self._lock = await self._call(lambda: self._store.database.hold(worker, number))
         return False
@@ -380,10 +367,9 @@ class Worker:
         self._find_strays(fleet)
         now = asyncio.get_running_loop().time()
         for attempt in list(self._attempts.values()):
-            if attempt.progressed and now - attempt.progressed > attempt.entry.progress:
-                log.warning(
-                    "run %s has recorded nothing for %g s: it is handed on", attempt.claim.id, attempt.entry.progress
-                )
+            patience = attempt.entry.progress
+            if attempt.progressed and now - attempt.progressed > patience:
+                log.warning("run %s has recorded nothing for %g s: it is handed on", attempt.claim.id, patience)
                 self._hand_on(attempt)
         for worker in await self._dead(fleet, looked):
             count = await self._call(lambda worker=worker: self._store.take_over(worker))
@@ -404,11 +390,8 @@ class Worker:
     async def _dead(self, fleet: Fleet, now: float) -> list[str]:
         """The workers that hold no lock, or whose counter stands still by our clock, or that are not listed at all."""
         others = [member for member in fleet.members if member.id != self.id]
-        alive = (
-            await self._call(lambda: self._store.database.alive([(member.id, member.lock) for member in others]))
-            if others
-            else set[str]()
-        )
+        locks = [(member.id, member.lock) for member in others]
+        alive = await self._call(lambda: self._store.database.alive(locks)) if locks else set[str]()
         dead = [owner for owner in fleet.owners if owner != self.id and owner not in {one.id for one in others}]
         known: dict[str, tuple[int, float]] = {}
         for member in others:
@@ -463,10 +446,3 @@ class Worker:
             except Exception as error:
                 log.warning("runs that are over could not be deleted: %s", error)
             await asyncio.sleep(random.uniform(0.5, 1.0) * pause)
-
-
-def _tell(loop: asyncio.AbstractEventLoop, call: Callable[[], Any]) -> None:
-    try:
-        loop.call_soon_threadsafe(call)
-    except RuntimeError:
-        pass  # the event loop is closed

@@ -11,6 +11,8 @@ If something goes wrong in a case, that is not an error here but a result that f
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from swink_agent.core.errors import AgentError, ErrorKind
 
@@ -42,6 +44,15 @@ class EvalStoreError(EvalError):
         super().__init__(f"{path}: {message}" if path else message)
         self.message = message
         self.path = path
+
+
+@contextmanager
+def told(path: str | os.PathLike[str], what: str) -> Generator[None]:
+    """Errors of the disk as `EvalStoreError`s."""
+    try:
+        yield
+    except OSError as error:
+        raise EvalStoreError(f"{what}: {error.strerror}", path=str(path)) from error
 
 
 class NotMeasured(EvalError):

@@ -17,10 +17,9 @@ from msgspec.structs import force_setattr, replace
 
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.types import AgentMessage, Cost, PolicyStop, StopReason, ToolOutcome, Usage
-from swink_agent.core.values.decoders import converted
 from swink_agent.core.values.value import Value, frozen_json
 
-from .cases.cases import EvalCase, Verdict
+from .cases.cases import EvalCase, Verdict, made
 
 _Z = 1.959963984540054
 """95 % of a normal distribution are within so many standard deviations."""
@@ -125,7 +124,7 @@ class Invocation(Value, frozen=True, tag_field="kind", tag="invocation", omit_de
     def __post_init__(self) -> None:
         force_setattr(self, "messages", tuple(self.messages))
         calls: Sequence[Any] = self.tool_calls
-        force_setattr(self, "tool_calls", tuple([_record(call) for call in calls]))
+        force_setattr(self, "tool_calls", tuple([made(call, ToolCallRecord) for call in calls]))
         if self.folder is not None:
             force_setattr(self, "folder", Path(self.folder))
 
@@ -235,7 +234,6 @@ class CaseResult(Value, frozen=True):
 
     @property
     def measured(self) -> tuple[Attempt, ...]:
-        """The attempts that were measured."""
         return tuple([attempt for attempt in self.attempts if attempt.is_measured])
 
     @property
@@ -323,7 +321,6 @@ class CaseResult(Value, frozen=True):
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The tags of the case."""
         return () if self.case is None else self.case.tags
 
     @property
@@ -405,14 +402,9 @@ class Summary(Value, frozen=True):
 
     @classmethod
     def _figures(cls, results: Sequence[CaseResult], seconds: float) -> Summary:
-        passed = missing = tokens = 0
-        cost = 0.0
-        for result in results:
-            passed += result.passed
-            missing += not result.is_measured
-            cost += result.cost
-            tokens += result.tokens
-        total = len(results)
+        total, passed = len(results), sum(result.passed for result in results)
+        missing = sum(not result.is_measured for result in results)
+        cost, tokens = sum((result.cost for result in results), 0.0), sum(result.tokens for result in results)
         return cls(total, passed, total - passed - missing, cost, tokens, seconds, missing)
 
 
@@ -535,7 +527,3 @@ class Progress(Value, frozen=True):
     """Finished cases without a verdict, because the provider failed."""
     variant: str = ""
     """The variant of a grid."""
-
-
-def _record(given: Any) -> ToolCallRecord:
-    return given if isinstance(given, ToolCallRecord) else converted(given, ToolCallRecord)

@@ -25,16 +25,7 @@ from swink_agent.core.types import (
 )
 from swink_agent.core.values.several import several_texts
 
-from .claim_words import (
-    asks_about_files,
-    asks_for_change,
-    asks_for_number,
-    change_claims,
-    declines,
-    file_names,
-    numbers_in,
-    orders_change,
-)
+from . import claim_words as words
 from .prompt.text import succeeded
 
 _LONGEST_REMINDER = 200
@@ -100,7 +91,7 @@ class ClaimCheck:
         if self._commands and self._has_new_number(run):
             ways = [f"compute it with {_or(self._commands)}"]
             ways += [f"look further with {_or(self.looking)}"] if self.looking else []
-            ordered = ways if asks_for_number(run.request) else ways[::-1]
+            ordered = ways if words.asks_for_number(run.request) else ways[::-1]
             return f"No tool showed that number: {', or '.join(ordered)}. {run.reminder}Then answer."
         return ""
 
@@ -108,24 +99,24 @@ class ClaimCheck:
 
     def _claims_too_much(self, run: _Run) -> bool:
         changes = [made for made in run.made if self._may_change(made.call)]
-        claims = change_claims(run.answer) if asks_for_change(run.request) else []
+        claims = words.change_claims(run.answer) if words.asks_for_change(run.request) else []
         if not claims:
-            explains_how = orders_change(run.request) and not declines(run.answer) and not run.is_pasted
+            explains_how = words.orders_change(run.request) and not words.declines(run.answer) and not run.is_pasted
             return explains_how and not changes
-        named = {name for sentence in claims for name in file_names(sentence)}
+        named = {name for sentence in claims for name in words.file_names(sentence)}
         return not any(made.concerns(named) for made in changes)
 
     def _was_guessed(self, run: _Run) -> bool:
-        if run.made or run.is_pasted or not asks_about_files(run.request):
+        if run.made or run.is_pasted or not words.asks_about_files(run.request):
             return False
         # The model can know what an earlier run has seen, but not a file that is named here for the first time.
-        return not run.has_earlier_results or any(name not in run.earlier for name in file_names(run.request))
+        return not run.has_earlier_results or any(name not in run.earlier for name in words.file_names(run.request))
 
     def _has_new_number(self, run: _Run) -> bool:
-        if not run.made or not (asks_for_number(run.request) or asks_about_files(run.request)):
+        if not run.made or not (words.asks_for_number(run.request) or words.asks_about_files(run.request)):
             return False
-        given = numbers_in(run.request)
-        said = numbers_in(run.answer) - given
+        given = words.numbers_in(run.request)
+        said = words.numbers_in(run.answer) - given
         return bool(said) and not any(made.shows(said) for made in run.made)
 
     def _may_change(self, call: ToolCall) -> bool:
@@ -148,7 +139,7 @@ class _Made(NamedTuple):
         return any(name in text or name in self.result for name in names)
 
     def shows(self, numbers: set[str]) -> bool:
-        return bool(numbers & (numbers_in(self.result) | numbers_in(_written(self.call))))
+        return bool(numbers & (words.numbers_in(self.result) | words.numbers_in(_written(self.call))))
 
 
 class _Run(NamedTuple):

@@ -13,6 +13,10 @@ def _any(words: str) -> str:
     return f"(?:{'|'.join(words.split())})"
 
 
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text, re.IGNORECASE)
+
+
 _CHANGE = (
     r"(?:add(?!\s+up\b)|"
     + _any(
@@ -32,15 +36,14 @@ _HOW = r"(?:(?:now|just|also|then|both|successfully|correctly|safely)\s+){0,2}"
 
 _CLAUSE = r"(?:^|[.!?;:,\n]\s*|\band\s+|\bthen\s+)(?:(?:please|now|then|also|and)\s+)*"
 _ASK = rf"(?:{_CLAUSE}|\b(?:please|(?:can|could|would|will)\s+you|to|also|now|just)\s+)"
-_CHANGE_REQUEST = re.compile(rf"{_ASK}{_CHANGE}\b", re.IGNORECASE)
-_MAKE_REQUEST = re.compile(rf"{_ASK}{_MAKE}\b", re.IGNORECASE)
-_SENTENCES = re.compile(
-    r"\b(?:this|these|the|my|following)\s+(?:\w+\s+)?(?:sentences?|paragraphs?|text|phrase|poem|e-?mail|letter|message)\b",
-    re.IGNORECASE,
+_CHANGE_REQUEST = _pattern(rf"{_ASK}{_CHANGE}\b")
+_MAKE_REQUEST = _pattern(rf"{_ASK}{_MAKE}\b")
+_SENTENCES = _pattern(
+    r"\b(?:this|these|the|my|following)\s+(?:\w+\s+)?(?:sentences?|paragraphs?|text|phrase|poem|e-?mail|letter|message)\b"
 )
-_STORED = re.compile(r"\b(?:files?|folders?|director(?:y|ies))\b", re.IGNORECASE)
+_STORED = _pattern(r"\b(?:files?|folders?|director(?:y|ies))\b")
 _CLAIMS = tuple(
-    re.compile(pattern, re.IGNORECASE)
+    _pattern(pattern)
     for pattern in (
         rf"\b(?:I|we)(?:\s+have|['\u2019]ve)?\s+{_HOW}{_PAST}\b",
         rf"\b(?:has|have)\s+{_HOW}been\s+{_HOW}{_DONE}\b",
@@ -51,10 +54,9 @@ _CLAIMS = tuple(
         r"^\W*(?:ok(?:ay)?\W+)?(?:all\s+)?done\b",
     )
 )
-_DENIAL = re.compile(
+_DENIAL = _pattern(
     r"\b(?:not|never|no|none|nothing|cannot|can['\u2019]t|\w+n['\u2019]t|unable|fail(?:s|ed)?|refused|denied|already|"
-    r"would|should|could|may|might|must|needs?|if|unless|before|sorry)\b",
-    re.IGNORECASE,
+    r"would|should|could|may|might|must|needs?|if|unless|before|sorry)\b"
 )
 _BLOCK = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _CODE = re.compile(r"`[^`\n]*`")
@@ -65,31 +67,26 @@ _ENDING = _any(
     "json jsonl jsx kt less lock log lua md mjs pdf php pl png properties ps1 py r rb rs rst sass scala scss sh sql "
     "sqlite svelte svg swift tex tf tmp toml ts tsv tsx txt vue xml yaml yml zig"
 )
-_FILE = re.compile(
+_FILE = _pattern(
     rf"(?<![\w@:/.-])(?!(?:node|vue|next|react|three|express|d3)\.js\b)(?:[\w.-]+/)*[\w.-]*\w\.{_ENDING}\b(?![\w(])"
     r"|(?<![\w/.-])(?<!\ba\s)(?:Makefile|Dockerfile|README|LICENSE|CHANGELOG)\b"
-    r"|(?<![\w:/.-])(?:[\w.-]+/)+[\w.-]*\w",
-    re.IGNORECASE,
+    r"|(?<![\w:/.-])(?:[\w.-]+/)+[\w.-]*\w"
 )
-_ORDER = re.compile(
+_ORDER = _pattern(
     rf"{_CLAUSE}(?:{_CHANGE}\b|{_MAKE}\s+(?:(?:a|an|the|new|empty|text|file|folder|directory|called|named)\s+)*"
-    rf"(?:{_FILE.pattern})|{_MAKE}\b[^.!?\n]*\b(?:to|into)\s+(?:the\s+)?(?:file\s+)?(?:{_FILE.pattern}))",
-    re.IGNORECASE,
+    rf"(?:{_FILE.pattern})|{_MAKE}\b[^.!?\n]*\b(?:to|into)\s+(?:the\s+)?(?:file\s+)?(?:{_FILE.pattern}))"
 )
-_PLACE = re.compile(
+_PLACE = _pattern(
     r"\b(?:this|these|the|any|which|that|each|every|our|my|what)\s+(?:[\w.*]+\s+)?"
     r"(?:files?|folders?|subfolders?|director(?:y|ies))\b"
     r"|\b(?:this|our|my)\s+(?:project|repo|repository|package|code|codebase|workspace|app|application|script|program)\b"
-    r"|\bthe\s+(?:codebase|workspace|server|app|application|script|config|configuration|settings|database|log|logs)\b",
-    re.IGNORECASE,
+    r"|\bthe\s+(?:codebase|workspace|server|app|application|script|config|configuration|settings|database|log|logs)\b"
 )
-_QUESTION = re.compile(
-    r"\?|^\W*(?:please\s+)?(?:list|show|tell|find|count|sum|search|look|read|summari[sz]e|describe|compare)\b",
-    re.IGNORECASE,
+_QUESTION = _pattern(
+    r"\?|^\W*(?:please\s+)?(?:list|show|tell|find|count|sum|search|look|read|summari[sz]e|describe|compare)\b"
 )
-_COUNTING = re.compile(
-    r"\b(?:sum|total|adds?\s+up|average|mean|how\s+many|count|number\s+of|difference|product|multiply|times)\b",
-    re.IGNORECASE,
+_COUNTING = _pattern(
+    r"\b(?:sum|total|adds?\s+up|average|mean|how\s+many|count|number\s+of|difference|product|multiply|times)\b"
 )
 _NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\w])")
 

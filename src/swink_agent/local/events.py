@@ -5,12 +5,15 @@ Owns the values. `weights/store` reports them while it fetches a file, `loading`
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from swink_agent.core.errors import AgentError
 from swink_agent.core.values.value import Value
+
+T = TypeVar("T")
 
 
 class LocalState(StrEnum):
@@ -39,6 +42,18 @@ class LocalModelEvent(Value, frozen=True, gc=False):
 
 OnStateFn: TypeAlias = Callable[[LocalModelEvent], object]
 """Called with every event, in the thread where it happens. Its exceptions are logged and dropped."""
+
+
+def notify(listener: Callable[[T], object] | None, event: T) -> bool:
+    """Calls a listener, if there is one. If it raises, that is logged, and the result is `False`: a broken progress bar
+    must fail neither a reply nor a download."""
+    try:
+        if listener is not None:
+            listener(event)
+    except Exception:
+        logging.getLogger("swink_agent").exception("a listener of a local model failed")
+        return False
+    return True
 
 
 class LocalModelError(AgentError):

@@ -5,49 +5,45 @@ Finds or fetches the file, shares the worker process, and reports events on the 
 
 from __future__ import annotations
 
-import logging
 import os
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+
+from msgspec.structs import replace
 
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.run.threads import in_own_thread
 
-from .events import LocalModelError, LocalModelEvent, LocalState, OnStateFn
+from .events import LocalModelError, LocalModelEvent, LocalState, OnStateFn, notify
 from .weights.presets import preset_named
 from .weights.store import ModelStore, is_path
 from .worker.engine import Engine, EngineError, ModelInfo
 from .worker.process import WorkerEngine, Workers, shared_workers
 from .worker.wire import WorkerSettings
 
-T = TypeVar("T")
 _SMALL_BYTES = 3_000_000_000
 
 
 class EngineLoader:
-    """Gives a stream function its engines. If `engine` is given, it is used for every model name."""
+    """Gives a stream function its engines, all with these settings except for the file and a shorter window.
+
+    If `engine` is given, it is used for every model name.
+    """
 
     def __init__(
         self,
         store: ModelStore,
+        settings: WorkerSettings,
         *,
         on_state: OnStateFn | None = None,
         may_fetch: bool = True,
-        context_length: int,
-        threads: int = 0,
-        gpu_layers: int | None = None,
-        idle_seconds: float = 900.0,
         workers: Workers | None = None,
         engine: Engine | None = None,
     ) -> None:
         self.store = store
         self._on_state = on_state
         self._may_fetch = may_fetch
-        self._context_length = context_length
-        self._threads = threads
-        self._gpu_layers = gpu_layers
-        self._idle_seconds = idle_seconds
+        self._settings = settings
         self._workers = workers
         self._engine = engine
         self._names: dict[WorkerEngine, str] = {}
@@ -69,16 +65,10 @@ class EngineLoader:
             path = await in_own_thread(partial(self._file, name, token))
         finally:
             token.cancel()  # if the caller was cancelled, the fetch must end too
-        longest = self._context_length if is_path(name) else preset_named(name, self.store.presets).context_length
-        settings = WorkerSettings(
-            path=str(path),
-            state_dir=str(self.store.folder / ".states"),
-            context_length=min(self._context_length, longest),
-            threads=self._threads,
-            gpu_layers=self._gpu_layers,
-            embedding=embedding,
-            idle_seconds=self._idle_seconds,
-        )
+        longest = self._settings.context_length
+        if not is_path(name):
+            longest = min(longest, preset_named(name, self.store.presets).context_length)
+        settings = replace(self._settings, path=str(path), context_length=longest, embedding=embedding)
         engine = self._shared().engine(settings)
         self._names[engine] = name
         engine.watch(self)
@@ -102,15 +92,9 @@ class EngineLoader:
         return not isinstance(engine, WorkerEngine) or os.path.getsize(engine.settings.path) < _SMALL_BYTES
 
     def tell(self, state: LocalState, name: str, message: str = "", done: int = 0, total: int = 0) -> None:
-        """Passes an event on to the listener."""
-        if self._on_state is not None:
-            try:
-                self._on_state(LocalModelEvent(state, name, message, done, total))
-            except Exception:  # a listener must not fail a reply
-                logging.getLogger("swink_agent").exception("a listener of a local model failed")
+        notify(self._on_state, LocalModelEvent(state, name, message, done, total))
 
     def close(self) -> None:
-        """Ends the workers."""
         self._shared().close()
 
     def _shared(self) -> Workers:

@@ -7,13 +7,14 @@ cancellation. `loading` finds the model; `prompt` writes the prompt and reads th
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar, cast
 
 import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from swink_agent.core.cancel import CancellationToken, call_in
 from swink_agent.core.context.context import new_document, refused_document
@@ -28,9 +29,8 @@ from swink_agent.core.stream import (
 )
 from swink_agent.core.tool import AgentTool, Toolbox
 from swink_agent.core.types import AgentContext, LlmMessage, ModelSpec, ThinkingLevel, Usage
-from swink_agent.core.values.value import Value
 
-from .events import LocalModelError, LocalState, OnStateFn
+from .events import LocalModelError, LocalState, OnStateFn, notify
 from .loading import EngineLoader
 from .prompt.reply import ReplyParser
 from .prompt.shown import ShownTool, shown, tools_text
@@ -39,6 +39,7 @@ from .weights.presets import DEFAULT_MODEL
 from .weights.store import ModelStore
 from .worker.engine import Chunk, Completion, Engine, EngineError, Finished, ModelInfo, Overflowed, Piece, Progress
 from .worker.process import Workers
+from .worker.wire import WorkerSettings
 
 T = TypeVar("T")
 DEFAULT_WINDOW = 8_192
@@ -85,16 +86,16 @@ class LocalStreamFn:
         self.result_characters = result_characters
         self.brief = brief
         self.on_finished = on_finished
-        self.engines = EngineLoader(
-            self.store,
-            on_state=on_state,
-            may_fetch=fetch,
+        settings = WorkerSettings(
+            path="",
+            state_dir=str(self.store.folder / ".states"),
             context_length=context_length,
             threads=threads,
             gpu_layers=gpu_layers,
             idle_seconds=idle_seconds,
-            workers=workers,
-            engine=engine,
+        )
+        self.engines = EngineLoader(
+            self.store, settings, on_state=on_state, may_fetch=fetch, workers=workers, engine=engine
         )
 
     def __repr__(self) -> str:
@@ -181,35 +182,18 @@ class _CannotFit(Exception):
     """The parts of the prompt that must stay are longer than the window."""
 
 
-class _Prompt(Value, frozen=True):
-    """A text. Each of `prefixes` is the length of a beginning that is the same from run to run."""
-
-    text: str
-    prefixes: tuple[int, ...] = ()
-
-
-class _Call:
+class _Call(Struct, eq=False):
     """One call of the stream function."""
 
-    def __init__(
-        self,
-        owner: LocalStreamFn,
-        name: str,
-        context: AgentContext,
-        options: StreamOptions,
-        cancel: CancellationToken,
-        is_thinking: bool,
-    ) -> None:
-        self.owner = owner
-        self.name = name
-        self.context = context
-        self.options = options
-        self.cancel = cancel
-        self.is_thinking = is_thinking
-        self.is_brief = True
-        self.reply = ReplyParser()
-        self.usage: Usage | None = None
-        self.system = plain(prompt_text(context.system_prompt))
+    owner: LocalStreamFn
+    name: str
+    context: AgentContext
+    options: StreamOptions
+    cancel: CancellationToken
+    is_thinking: bool
+    is_brief: bool = True
+    reply: ReplyParser = field(default_factory=ReplyParser)
+    usage: Usage | None = None
 
     async def replies(self) -> AsyncGenerator[ReplyParser, None]:
         """Yields the reply's parser whenever there are events to take from it."""
@@ -224,13 +208,18 @@ class _Call:
             thinks=thinks,
             is_thinking=self.is_thinking,
         )
-        conversation = self._conversation()
-        limit = self._reply_tokens(info)
+        conversation = turns(
+            cast("Sequence[LlmMessage]", self.context.messages),
+            with_tools=bool(self.context.tools) and self.options.tool_choice != "none",
+            result_characters=self.owner.result_characters,
+        )
+        # The longest reply, for which this part of the window is kept free.
+        limit = max(1, min(self.options.max_tokens or self.owner.max_tokens, info.context_length // _REPLY_SHARE))
         kept: list[Turn] | None = conversation
         for _ in range(_FITTING_ROUNDS):
-            prompt = await self._prompt(engine, info, tools, kept, choice)
+            request = await self._prompted(engine, info, tools, kept, choice)
             tokens = 0
-            async with aclosing(self._decoded(engine, prompt, choice, limit, info)) as items:
+            async with aclosing(self._decoded(engine, request, choice, limit, info)) as items:
                 async for item in items:
                     if isinstance(item, Overflowed):
                         tokens = item.prompt_tokens
@@ -239,8 +228,9 @@ class _Call:
             if not tokens:
                 return
             # Now it is known how many characters of this conversation make a token.
-            most = int(len(prompt.text) / tokens * (info.context_length - limit) * 0.97)
-            others = len(prompt.text) - sum(turn.length for turn in kept)
+            length = len(request.prompt)
+            most = int(length / tokens * (info.context_length - limit) * 0.97)
+            others = length - sum(turn.length for turn in kept)
             kept = fitted(conversation, most - others)
             if kept is None:
                 break
@@ -250,12 +240,10 @@ class _Call:
         )
 
     async def prepare(self) -> None:
-        """Reads the stable beginning of a prompt."""
         engine, info, tools = await self._ready()
-        prompt = await self._prompt(engine, info, tools, [], AllowedReply())
-        if prompt.prefixes:
-            beginning = prompt.text[: prompt.prefixes[-1]]
-            request = Completion(prompt=beginning, prefixes=prompt.prefixes, max_tokens=0)
+        request = await self._prompted(engine, info, tools, [], AllowedReply())
+        if request.prefixes:
+            request = replace(request, prompt=request.prompt[: request.prefixes[-1]], max_tokens=0)
             async for chunk in self._chunks(engine, request):
                 if isinstance(chunk, Progress):
                     self.owner.engines.tell(LocalState.READY, self.name, "", chunk.done, chunk.total)
@@ -268,39 +256,31 @@ class _Call:
         self.is_brief = engines.is_small(engine) if self.owner.brief is None else self.owner.brief
         return engine, info, shown(self.context.tools, is_brief=self.is_brief)
 
-    def _reply_tokens(self, info: ModelInfo) -> int:
-        """The longest reply, for which this part of the window is kept free."""
-        wanted = self.options.max_tokens or self.owner.max_tokens
-        return max(1, min(wanted, info.context_length // _REPLY_SHARE))
-
     # -- the prompt ------------------------------------------------------------------------------------------
 
-    def _conversation(self) -> list[Turn]:
-        messages = cast("Sequence[LlmMessage]", self.context.messages)
-        with_tools = bool(self.context.tools) and self.options.tool_choice != "none"
-        return turns(messages, with_tools=with_tools, result_characters=self.owner.result_characters)
-
-    async def _prompt(
+    async def _prompted(
         self, engine: Engine, info: ModelInfo, offered: Sequence[ShownTool], kept: Sequence[Turn], choice: AllowedReply
-    ) -> _Prompt:
-        """Writes first what is the same in every folder, so that the model's state after it can be kept on disk.
+    ) -> Completion:
+        """The request, with its prompt alone.
 
-        That is the tools and, if the system prompt is like ours, its first paragraph: later ones change.
+        It begins with what is the same in every folder, so that the model's state after it can be kept on disk. That
+        is the tools and, if the system prompt is like ours, its first paragraph: later ones change.
         """
         tools = tools_text(offered, is_brief=self.is_brief) if offered else ""
-        whole = "\n\n".join(part for part in (tools, self.system) if part)
+        system = plain(prompt_text(self.context.system_prompt))
+        whole = "\n\n".join(part for part in (tools, system) if part)
         if "<|im_start|>" in info.template or not info.template:
             text = render_chatml(whole, kept)
         else:
             roles = [("system", whole)] if whole else []
             roles += [pair for turn in kept for pair in turn.texts]
             text = await self._unless_cancelled(engine.render(_alternating(roles)))
-        return _Prompt(text + choice.start, _stable(text, tools, self.system) if tools else ())
+        return Completion(prompt=text + choice.start, prefixes=_stable(text, tools, system) if tools else ())
 
     # -- decoding --------------------------------------------------------------------------------------------
 
     async def _decoded(
-        self, engine: Engine, prompt: _Prompt, choice: AllowedReply, limit: int, info: ModelInfo
+        self, engine: Engine, request: Completion, choice: AllowedReply, limit: int, info: ModelInfo
     ) -> AsyncGenerator[ReplyParser | Overflowed, None]:
         """Yields the parser when it has events. If the grammar is not exact, calls are decoded until one is valid."""
         toolbox = Toolbox(self.context.tools) if choice.is_call and not choice.is_exact else None
@@ -309,7 +289,7 @@ class _Call:
             self.reply = ReplyParser(in_call=choice.is_call and choice.start != "", is_held=toolbox is not None)
             finished: Finished | None = None
             read, pieces = Progress(0, 0), 0
-            async with aclosing(self._chunks(engine, self._request(prompt, choice, limit, attempt))) as chunks:
+            async with aclosing(self._chunks(engine, self._try(request, choice, limit, attempt))) as chunks:
                 async for chunk in chunks:
                     match chunk:
                         case Overflowed():
@@ -341,12 +321,11 @@ class _Call:
                 return
         raise EngineError(f"{self.name} did not write a valid call in {_TRIES} tries: {problem}")
 
-    def _request(self, prompt: _Prompt, choice: AllowedReply, limit: int, attempt: int) -> Completion:
+    def _try(self, request: Completion, choice: AllowedReply, limit: int, attempt: int) -> Completion:
         """The request of one try. A second try is not greedy: it would write the same again."""
         temperature = self.options.temperature if self.options.temperature is not None else 0.0
-        return Completion(
-            prompt=prompt.text,
-            prefixes=prompt.prefixes,
+        return replace(
+            request,
             grammar=choice.grammar,
             max_tokens=limit,
             temperature=temperature if attempt == 1 else max(0.6, temperature),
@@ -370,11 +349,7 @@ class _Call:
             total=finished.prompt_tokens + finished.output_tokens,
         )
         self.usage = usage if self.usage is None else self.usage + usage
-        try:
-            if self.owner.on_finished is not None:
-                self.owner.on_finished(finished)
-        except Exception:  # what listens must not fail a reply
-            logging.getLogger("swink_agent").exception("a listener of a local model failed")
+        notify(self.owner.on_finished, finished)
 
     async def _unless_cancelled(self, work: Awaitable[T]) -> T:
         """Waits for the work. If the token is cancelled first, stops the work and raises `Aborted`."""
@@ -388,17 +363,12 @@ class _Call:
                 task.cancel()
                 await asyncio.wait([task])
                 raise
-            if self.cancel.is_cancelled and not _is_being_cancelled():
+            caller = asyncio.current_task()
+            if self.cancel.is_cancelled and not (caller is not None and caller.cancelling()):
                 raise Aborted from None
             raise
         finally:
             self.cancel.remove_callback(key)
-
-
-def _is_being_cancelled() -> bool:
-    """Whether the caller's task is being cancelled, whatever the token says."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _stable(text: str, tools: str, system: str) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ from .log.records import UnknownRecord as UnknownRecord
 from .log.records import encode_line as encode_line
 from .replaying.divergence import Divergence as Divergence
 from .replaying.divergence import ReplayReport as ReplayReport
-from .replaying.playing import replay as replay
+from .replaying.stage import replay as replay
 from .search.index import SearchHit as SearchHit
 from .search.index import SessionIndex as SessionIndex
 from .sessions.info import SessionInfo as SessionInfo

@@ -60,5 +60,10 @@ def remedy_of(error: BaseException) -> str:
 
 def _is_locked(error: BaseException) -> bool:
     """Whether SQLite gave up waiting for its lock, also if this was raised as another error since."""
-    name: str = getattr(error.__cause__ or error, "sqlite_errorname", None) or ""
-    return name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+    return is_named(error.__cause__ or error, "BUSY", "LOCKED")
+
+
+def is_named(error: BaseException, *names: str) -> bool:
+    """Whether SQLite gives the error a name that begins so."""
+    name: str = getattr(error, "sqlite_errorname", None) or ""
+    return name.removeprefix("SQLITE_").startswith(names)

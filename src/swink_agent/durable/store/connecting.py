@@ -12,11 +12,10 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -55,8 +54,8 @@ Lock = Callable[[], None]
 """Releases a lock."""
 
 
-class Database(ABC):
-    """One store, with its connections."""
+class _AnyDatabase:
+    """What the two kinds of stores have in common."""
 
     shown: str
     serial: str
@@ -68,7 +67,6 @@ class Database(ABC):
     """The table of runs, for statements about queued ones alone: SQLite does not find their index by itself, and looks
     at all runs of an agent that ever were."""
     engine_url: str
-    """The address for the engine."""
     engine: sa.Engine
 
     @contextmanager
@@ -86,58 +84,24 @@ class Database(ABC):
     def close(self) -> None:
         self.engine.dispose()
 
-    @abstractmethod
     def create(self) -> None:
         """Makes an empty store, if there is none, that nobody else can read."""
 
-    @abstractmethod
     def check_file(self) -> None:
         """Raises `DurableError` if what is there is not a database, `StoreUnavailable` if it cannot be read. Changes
         nothing."""
 
-    @abstractmethod
-    def looking(self) -> Any:
-        """A connection that changes nothing, as a context manager; `None` if there is no store yet."""
-
-    @abstractmethod
-    def has_table(self, connection: sa.Connection, name: str) -> bool: ...
-
-    @abstractmethod
-    def try_migration_lock(self) -> Lock | None:
-        """The lock of whoever makes the tables, or `None` if another process has it."""
-
-    @abstractmethod
-    def hold(self, worker: str, number: int) -> Lock:
-        """Takes the lock of a worker, which dies with this process. Raises `DurableError` if it is taken."""
-
-    @abstractmethod
-    def is_held(self) -> bool:
-        """Whether the lock that `hold` took is still ours."""
-
-    @abstractmethod
-    def alive(self, workers: Iterable[tuple[str, int]]) -> set[str]:
-        """Those of these workers, given with the numbers of their locks, whose locks are held."""
-
-    @abstractmethod
     def forget(self, worker: str) -> None:
         """Removes what is left of the lock of a worker that is dead."""
 
-    @abstractmethod
     def gate(self, connection: sa.Connection) -> None:
         """Lets one transaction at a time choose runs."""
-
-
-def open_database(address: StoreAddress) -> Database:
-    """The store at an address. Nothing is read or made yet."""
-    return SqliteDatabase(address.path, address.shown) if address.path is not None else PostgresDatabase(address)
 
 
 # -- SQLite --------------------------------------------------------------------------------------------------
 
 
-class SqliteDatabase(Database):
-    """A store in a file."""
-
+class SqliteDatabase(_AnyDatabase):
     serial = "INTEGER PRIMARY KEY AUTOINCREMENT"
     bytes = "BLOB"
     now = "(SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER))"
@@ -196,6 +160,7 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def looking(self) -> Generator[sa.Connection | None]:
+        """A connection that changes nothing; `None` if there is no store yet."""
         if not self._path.exists() or not self._path.stat().st_size:
             yield None
             return
@@ -211,6 +176,7 @@ class SqliteDatabase(Database):
         return found.first() is not None
 
     def try_migration_lock(self) -> Lock | None:
+        """The lock of whoever makes the tables, or `None` if another process has it."""
         # Not a record lock: two threads of this process may come at once.
         descriptor = self._open_lock("tables")
         try:
@@ -221,6 +187,7 @@ class SqliteDatabase(Database):
         return lambda: os.close(descriptor)
 
     def hold(self, worker: str, number: int) -> Lock:
+        """Takes the lock of a worker, which dies with this process. Raises `DurableError` if it is taken."""
         descriptor = self._open_lock(worker)
         try:
             # A record lock belongs to the process: a child that is forked does not keep it.
@@ -238,9 +205,11 @@ class SqliteDatabase(Database):
         return release
 
     def is_held(self) -> bool:
+        """Whether the lock that `hold` took is still ours."""
         return self._held is not None
 
     def alive(self, workers: Iterable[tuple[str, int]]) -> set[str]:
+        """Those of these workers, given with the numbers of their locks, whose locks are held."""
         return {worker for worker, _ in workers if self._is_alive(worker)}
 
     def _is_alive(self, worker: str) -> bool:
@@ -262,9 +231,6 @@ class SqliteDatabase(Database):
         with suppress(OSError):
             (self._locks / worker).unlink()
 
-    def gate(self, connection: sa.Connection) -> None:
-        """A transaction that writes is alone already."""
-
     def _open_lock(self, name: str) -> int:
         self._locks.mkdir(parents=True, exist_ok=True, mode=0o700)
         return os.open(self._locks / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -279,9 +245,7 @@ def _begin(connection: sa.Connection) -> None:
 # -- PostgreSQL ----------------------------------------------------------------------------------------------
 
 
-class PostgresDatabase(Database):
-    """A store in a PostgreSQL database."""
-
+class PostgresDatabase(_AnyDatabase):
     serial = "BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY"
     bytes = "BYTEA"
     now = "(SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT))"
@@ -306,12 +270,6 @@ class PostgresDatabase(Database):
         )
         self._lock: sa.Connection | None = None
 
-    def create(self) -> None:
-        """The database is there: its address names it."""
-
-    def check_file(self) -> None:
-        """There is no file."""
-
     @contextmanager
     def looking(self) -> Generator[sa.Connection | None]:
         with self.reading() as connection:
@@ -320,31 +278,27 @@ class PostgresDatabase(Database):
     def has_table(self, connection: sa.Connection, name: str) -> bool:
         return connection.execute(sa.text("SELECT to_regclass(:name)"), {"name": name}).scalar() is not None
 
-    def _single(self) -> sa.Connection:
-        """A connection of its own, without a transaction."""
+    def _locked(self, key: str, /, **numbers: int) -> sa.Connection | None:
+        """A connection of its own that holds this advisory lock; `None` if the lock is taken."""
         engine = sa.create_engine(
             self._url,
             poolclass=sa.NullPool,
             isolation_level="AUTOCOMMIT",
             connect_args={**_OF_CLIENT, "application_name": "swink lock", "options": _KEEPALIVE},
         )
-        return engine.connect()
-
-    def try_migration_lock(self) -> Lock | None:
-        connection = self._single()
-        taken = connection.execute(sa.text("SELECT pg_try_advisory_lock(:key)"), {"key": _MIGRATION_LOCK}).scalar()
-        if taken:
-            return connection.close
+        connection = engine.connect()
+        if connection.execute(sa.text(f"SELECT pg_try_advisory_lock({key})"), numbers).scalar():
+            return connection
         connection.close()
         return None
 
+    def try_migration_lock(self) -> Lock | None:
+        connection = self._locked(":key", key=_MIGRATION_LOCK)
+        return None if connection is None else connection.close
+
     def hold(self, worker: str, number: int) -> Lock:
-        connection = self._single()
-        taken = connection.execute(
-            sa.text("SELECT pg_try_advisory_lock(:kind, :number)"), {"kind": _WORKERS, "number": number}
-        ).scalar()
-        if not taken:
-            connection.close()
+        connection = self._locked(":kind, :number", kind=_WORKERS, number=number)
+        if connection is None:
             raise DurableError(f"the lock of worker {worker} is taken")
         self._lock = connection
 
@@ -377,11 +331,16 @@ class PostgresDatabase(Database):
             numbers = {int(number) for number in held}
         return {worker for worker, number in workers if number in numbers}
 
-    def forget(self, worker: str) -> None:
-        """The server has forgotten it."""
-
     def gate(self, connection: sa.Connection) -> None:
         connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK + 1})
+
+
+Database: TypeAlias = SqliteDatabase | PostgresDatabase
+
+
+def open_database(address: StoreAddress) -> Database:
+    """The store at an address. Nothing is read or made yet."""
+    return SqliteDatabase(address.path, address.shown) if address.path is not None else PostgresDatabase(address)
 
 
 # -- errors --------------------------------------------------------------------------------------------------

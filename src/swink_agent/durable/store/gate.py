@@ -43,15 +43,9 @@ class Claim(Struct, frozen=True, kw_only=True):
 
 
 class Gate:
-    """Chooses runs for workers."""
-
     def __init__(self, database: Database) -> None:
         self._database = database
         self._now = database.now
-
-    def has_any(self, connection: sa.Connection, entries: Mapping[str, AgentEntry]) -> bool:
-        """Whether there is a run to take. Only reads, so other processes can write meanwhile: most looks find none."""
-        return bool(self._chosen(connection, entries, 1))
 
     @property
     def due(self) -> str:
@@ -67,7 +61,7 @@ class Gate:
         listed = connection.execute(sql(f"SELECT 1 FROM swink_workers WHERE id = :id {lock}"), {"id": worker})
         if listed.first() is None:
             raise RunLost(f"worker {worker} is no longer on the list of workers")
-        chosen = self._chosen(connection, entries, free)
+        chosen = self.chosen(connection, entries, free)
         if chosen and lock:
             chosen = self._locked(connection, chosen)
         return [self._take(connection, seq, worker) for seq in chosen]
@@ -83,8 +77,9 @@ class Gate:
         )
         return list(connection.execute(expanding(statement, "chosen"), {"chosen": list(chosen)}).scalars())
 
-    def _chosen(self, connection: sa.Connection, entries: Mapping[str, AgentEntry], free: int) -> list[int]:
-        """Up to `free` queued runs, by priority and age, within the limits of the fleet."""
+    def chosen(self, connection: sa.Connection, entries: Mapping[str, AgentEntry], free: int) -> list[int]:
+        """Up to `free` queued runs, by priority and age, within the limits of the fleet. Only reads, so other processes
+        can write meanwhile: most looks find none."""
         room = _Room(entries, self._running(connection, entries), self._started(connection, entries))
         chosen: list[int] = []
         while len(chosen) < free:
@@ -208,6 +203,5 @@ def sql(statement: str) -> sa.TextClause:
 
 
 def expanding(statement: sa.TextClause, *names: str) -> sa.TextClause:
-    """The statement with these parameters as lists."""
     expanding: list[sa.BindParameter[Any]] = [sa.bindparam(name, expanding=True) for name in names]
     return statement.bindparams(*expanding)

@@ -22,24 +22,18 @@ from sqlalchemy.exc import SQLAlchemyError
 from swink_agent.core.approval import PendingCall
 from swink_agent.core.errors import NotPending
 from swink_agent.core.pending import Answer, checked_answer
+from swink_agent.memory.log.records import as_json
 
 from ..engine import Tickets, ticket_id, tickets_of
 from ..errors import DurableError, RunConflict, RunNotFound, RunOver, StoreUnavailable
 from ..info import OVER, STATUSES, FleetStats, RunInfo, WorkerInfo
 from ..registry import AgentEntry
 from ..urls import StoreAddress
-from ..waiting import (
-    Question,
-    decoded_answers,
-    decoded_questions,
-    encoded_answers,
-    given_answer,
-    still_open,
-)
-from .connecting import Database, is_outage, open_database, reason_of
+from ..waiting import Question, decoded_answers, decoded_questions, given_answer, still_open
+from .connecting import is_outage, open_database, reason_of
 from .gate import Claim, Gate, expanding, sql
 from .tables import prepare
-from .writing import Append, Ending, RunLost, Writer, values_of
+from .writing import Append, Ending, RunLost, Writer
 
 T = TypeVar("T")
 
@@ -52,8 +46,6 @@ _ROW = (
 
 
 class NewRun(Struct, frozen=True, kw_only=True):
-    """A run that is to be submitted."""
-
     id: str
     agent: str
     prompt: str
@@ -91,24 +83,19 @@ class Store:
 
     def __init__(self, address: StoreAddress) -> None:
         self.shown = address.shown
-        self._database = open_database(address)
-        self._now = self._database.now
-        self._gate = Gate(self._database)
+        self.database = open_database(address)
+        self._now = self.database.now
+        self._gate = Gate(self.database)
         self._lock = threading.Lock()
         self._tickets: Tickets | None = None
         self.on_queued: Callable[[], None] | None = None
         """Called when this process has queued a run: its worker need not wait for a ticket."""
         self.version = 0
         self.threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="swink-store")
-        self.writer = Writer(self._database, self.apply)
-
-    @property
-    def database(self) -> Database:
-        return self._database
+        self.writer = Writer(self.database, self.apply)
 
     @property
     def tickets(self) -> Tickets:
-        """The engine's queue."""
         if self._tickets is None:
             self._open()
         assert self._tickets is not None
@@ -118,25 +105,25 @@ class Store:
         """Makes or migrates the tables, once."""
         with self._lock:
             if self._tickets is None:
-                self.version = prepare(self._database)
-                self._tickets = Tickets(self._database.engine)
+                self.version = prepare(self.database)
+                self._tickets = Tickets(self.database.engine)
 
     def close(self) -> None:
         self.writer.close()
         self.threads.shutdown()
         if self._tickets is not None:
             self._tickets.close()
-        self._database.close()
+        self.database.close()
 
     # -- transactions ------------------------------------------------------------------------------------------
 
     def write(self, work: Callable[[sa.Connection], T]) -> T:
         """Does some work in a transaction. Raises `StoreUnavailable`."""
-        return self._attempt(lambda: self._in_transaction(self._database.writing, work))
+        return self._attempt(lambda: self._in_transaction(self.database.writing, work))
 
     def read(self, work: Callable[[sa.Connection], T]) -> T:
         """The same for work that only reads."""
-        return self._attempt(lambda: self._in_transaction(self._database.reading, work))
+        return self._attempt(lambda: self._in_transaction(self.database.reading, work))
 
     def _in_transaction(self, begin: Callable[[], Any], work: Callable[[sa.Connection], T]) -> T:
         if self._tickets is None:
@@ -149,13 +136,13 @@ class Store:
             try:
                 return work()
             except Exception as error:
+                words = f"{self.shown} cannot be used: {reason_of(error)}"
                 if not is_outage(error):
-                    if not isinstance(error, SQLAlchemyError):
-                        raise
-                    raise DurableError(f"{self.shown} cannot be used: {reason_of(error)}") from error
+                    if isinstance(error, SQLAlchemyError):
+                        raise DurableError(words) from error
+                    raise
                 # A connection of the pool that broke meanwhile says so at its next use: others may be sound.
                 if is_last or not getattr(error, "connection_invalidated", False):
-                    words = f"{self.shown} cannot be used: {reason_of(error)}"
                     raise StoreUnavailable(words) from error
         raise AssertionError
 
@@ -200,7 +187,7 @@ class Store:
     def _row(
         self, connection: sa.Connection, columns: str, run_id: str, *, to_change: bool = False
     ) -> Mapping[str, Any] | None:
-        lock = self._database.for_update if to_change else ""
+        lock = self.database.for_update if to_change else ""
         statement = sql(f"SELECT {columns} FROM swink_runs WHERE id = :id {lock}")
         return cast("Mapping[str, Any] | None", connection.execute(statement, {"id": run_id}).mappings().first())
 
@@ -230,24 +217,14 @@ class Store:
 
     def lines(self, run_id: str, after: int = 0, limit: int = 1_000_000_000) -> list[bytes]:
         """The records behind a position, as lines without newlines."""
-        statement = sql(
-            "SELECT line FROM swink_records WHERE run = :run AND number > :after ORDER BY number LIMIT :limit"
-        )
-        values = {"run": run_id, "after": after, "limit": limit}
-        return self.read(lambda connection: [bytes(row[0]) for row in connection.execute(statement, values)])
+        return self.read(lambda connection: _lines(connection, run_id, after, limit))
 
     def news(self, run_id: str, after: int, limit: int) -> tuple[list[bytes], RunInfo]:
         """The records behind a position, and the run as it was before they were read."""
 
         def work(connection: sa.Connection) -> tuple[list[bytes], RunInfo]:
             info = _info(self._one(connection, _ROW, run_id))
-            if info.position <= after:
-                return [], info
-            statement = sql(
-                "SELECT line FROM swink_records WHERE run = :run AND number > :after ORDER BY number LIMIT :limit"
-            )
-            rows = connection.execute(statement, {"run": run_id, "after": after, "limit": limit})
-            return [bytes(row[0]) for row in rows], info
+            return [] if info.position <= after else _lines(connection, run_id, after, limit), info
 
         return self.read(work)
 
@@ -268,11 +245,8 @@ class Store:
             asked = [question for question in questions if question.call.call_id == call_id]
             earlier = answers.get(str(reply), {}).get(call_id)
             if isinstance(call, str) and any(not question.is_once for question in asked):
-                raise NotPending(
-                    call_id,
-                    f"several calls of run {run_id!r} have the id {call_id!r}: give one of its `pending`, on "
-                    f"the command line --at {reply}",
-                )
+                hint = f"give one of its `pending`, on the command line --at {reply}"
+                raise NotPending(call_id, f"several calls of run {run_id!r} have the id {call_id!r}: {hint}")
             if earlier is not None:
                 return earlier.token == token
             if len(asked) != 1:
@@ -280,7 +254,7 @@ class Store:
             given = given_answer(checked_answer(answer, asked[0].call), by=by, token=token)
             at = self.time(connection)
             answers.setdefault(str(reply), {})[call_id] = msgspec.structs.replace(given, at=at)
-            self._set(connection, run_id, answers=encoded_answers(answers))
+            self._set(connection, run_id, answers=as_json(answers).decode())
             if row["status"] == "waiting":
                 self._queue(connection, run_id, row["ticket"] + 1, row["priority"])
             return True
@@ -303,14 +277,8 @@ class Store:
                     if row["cancelled"] is None:
                         self._set(connection, run_id, cancelled=reason)
                 case _:
-                    self._set(
-                        connection,
-                        run_id,
-                        status="cancelled",
-                        cancelled=reason,
-                        error=cancelled_words(reason),
-                        pending="[]",
-                    )
+                    words = cancelled_words(reason)
+                    self._set(connection, run_id, status="cancelled", cancelled=reason, error=words, pending="[]")
             return True
 
         return self.write(work)
@@ -347,7 +315,6 @@ class Store:
         self.tickets.add(connection, run_id, ticket, priority, delay)
 
     def time(self, connection: sa.Connection) -> int:
-        """The store's time, in milliseconds."""
         return int(connection.execute(sql(f"SELECT {self._now}")).scalar_one())
 
     # -- attempts ----------------------------------------------------------------------------------------------
@@ -357,7 +324,7 @@ class Store:
 
         Raises `RunLost` if the worker is no longer on the list of workers.
         """
-        if free < 1 or not entries or not self.read(lambda connection: self._gate.has_any(connection, entries)):
+        if free < 1 or not entries or not self.read(lambda connection: self._gate.chosen(connection, entries, 1)):
             return []
         return self.write(lambda connection: self._gate.claim(connection, worker, entries, free))
 
@@ -375,22 +342,14 @@ class Store:
             "WHERE id = :id AND epoch = :epoch AND status = 'running' AND position = :before "
             "RETURNING cancelled, answers, ticket, priority"
         )
-        values = {
-            "id": append.run_id,
-            "epoch": append.epoch,
-            "before": append.before,
-            "position": append.position,
-            "tokens": append.tokens,
-            "cost": append.cost,
-        }
+        values = {name: getattr(append, name) for name in ("epoch", "before", "position", "tokens", "cost")}
+        values["id"] = append.run_id
         row = connection.execute(statement, values).mappings().first()
         if row is None:
             return self._already_written(connection, append)
         if append.encoded:
-            connection.execute(
-                sql("INSERT INTO swink_records (run, number, line) VALUES (:run, :number, :line)"),
-                values_of(append),
-            )
+            rows = [{"run": append.run_id, "number": number, "line": line} for number, line in append.encoded]
+            connection.execute(sql("INSERT INTO swink_records (run, number, line) VALUES (:run, :number, :line)"), rows)
         if append.ending is not None:
             self._end(connection, append, append.ending, cast("Mapping[str, Any]", row))
         return row["cancelled"]
@@ -448,15 +407,8 @@ class Store:
             "INSERT INTO swink_workers (id, host, pid, slots, running, agents, beat, seen, lease, lock) VALUES "
             f"(:id, :host, :pid, :slots, 0, :agents, 0, {self._now}, :lease, :lock)"
         )
-        values = {
-            "id": info.id,
-            "host": info.host,
-            "pid": info.pid,
-            "slots": info.slots,
-            "agents": msgspec.json.encode(info.agents).decode(),
-            "lease": lease,
-            "lock": lock,
-        }
+        values = {name: getattr(info, name) for name in ("id", "host", "pid", "slots")}
+        values |= {"agents": msgspec.json.encode(info.agents).decode(), "lease": lease, "lock": lock}
         self.write(lambda connection: connection.execute(statement, values))
 
     def beat(self, worker: str, running: int) -> bool:
@@ -497,7 +449,7 @@ class Store:
             return count
 
         count = self.write(work)
-        self._database.forget(worker)
+        self.database.forget(worker)
         return count
 
     # -- the whole ---------------------------------------------------------------------------------------------
@@ -507,9 +459,9 @@ class Store:
             by_status = connection.execute(sql("SELECT status, count(*) FROM swink_runs GROUP BY status"))
             counts = {str(row[0]): int(row[1]) for row in by_status}
             agents = connection.execute(
-                sql(f"SELECT agent, count(*) FROM {self._database.queued} WHERE status = 'queued' GROUP BY agent")
+                sql(f"SELECT agent, count(*) FROM {self.database.queued} WHERE status = 'queued' GROUP BY agent")
             )
-            oldest = sql(f"SELECT min(updated) FROM {self._database.queued} WHERE {self._gate.due}")
+            oldest = sql(f"SELECT min(updated) FROM {self.database.queued} WHERE {self._gate.due}")
             since = connection.execute(oldest).scalar()
             now = self.time(connection)
             workers = connection.execute(sql("SELECT * FROM swink_workers ORDER BY id")).mappings().all()
@@ -552,6 +504,12 @@ class Store:
             connection.execute(expanding(sql("DELETE FROM swink_records WHERE run IN :ids"), "ids"), ids)
             connection.execute(expanding(sql("DELETE FROM swink_runs WHERE id IN :ids"), "ids"), ids)
         return rows
+
+
+def _lines(connection: sa.Connection, run_id: str, after: int, limit: int) -> list[bytes]:
+    statement = sql("SELECT line FROM swink_records WHERE run = :run AND number > :after ORDER BY number LIMIT :limit")
+    rows = connection.execute(statement, {"run": run_id, "after": after, "limit": limit})
+    return [bytes(row[0]) for row in rows]
 
 
 def cancelled_words(reason: str) -> str:

@@ -94,10 +94,8 @@ def prepare(database: Database) -> int:
             for step in range(version + 1, VERSION + 1):
                 for statement in _MIGRATIONS[step]:
                     connection.execute(sa.text(statement.format(serial=database.serial, bytes=database.bytes)))
-            connection.execute(
-                sa.text("UPDATE swink_schema SET version = :version, engine = :engine"),
-                {"version": VERSION, "engine": ENGINE_VERSION},
-            )
+            versions = {"version": VERSION, "engine": ENGINE_VERSION}
+            connection.execute(sa.text("UPDATE swink_schema SET version = :version, engine = :engine"), versions)
     return VERSION
 
 
@@ -110,10 +108,9 @@ def _look(database: Database) -> tuple[int, str]:
         row = connection.execute(sa.text("SELECT * FROM swink_schema")).mappings().first()
     version = 0 if row is None else int(row["version"])
     if version > VERSION:
-        raise DurableError(
-            f"{database.shown} was made by a later release (its tables have version {version}, this release knows "
-            f"{VERSION}): install that release. Nothing was changed"
-        )
+        versions = f"its tables have version {version}, this release knows {VERSION}"
+        cure = "install that release. Nothing was changed"
+        raise DurableError(f"{database.shown} was made by a later release ({versions}): {cure}")
     return version, "" if row is None else str(row["engine"])
 
 

@@ -13,7 +13,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 import sqlalchemy as sa
 from msgspec import Struct
@@ -190,8 +189,3 @@ def _encode(append: Append) -> bool:
         append.done(error)
         return False
     return True
-
-
-def values_of(append: Append) -> list[dict[str, Any]]:
-    """The rows of the records."""
-    return [{"run": append.run_id, "number": number, "line": line} for number, line in append.encoded or ()]

@@ -93,8 +93,7 @@ class ExpectedTrajectory(Value, frozen=True, forbid_unknown_fields=True):
 
     calls: Annotated[tuple[ExpectedCall, ...], Meta(description="The calls; an empty list expects none.")]
     match: Annotated[
-        TrajectoryMatch,
-        Meta(description="in_order (the default), exact (and no other calls) or any_order."),
+        TrajectoryMatch, Meta(description="in_order (the default), exact (and no other calls) or any_order.")
     ] = TrajectoryMatch.IN_ORDER
 
     if TYPE_CHECKING:
@@ -105,7 +104,7 @@ class ExpectedTrajectory(Value, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         calls: Sequence[Any] = self.calls
-        force_setattr(self, "calls", tuple([_made(call, ExpectedCall) for call in calls]))
+        force_setattr(self, "calls", tuple([made(call, ExpectedCall) for call in calls]))
         force_setattr(self, "match", TrajectoryMatch(self.match))
 
 
@@ -128,8 +127,7 @@ class ResponseCriteria(Value, frozen=True, forbid_unknown_fields=True):
     similar: Annotated[str | None, Meta(description="A text that the reply should be similar to.")] = None
     threshold: Annotated[Part | None, Meta(description="The least similarity. Default: 0.8.")] = None
     measure: Annotated[
-        SimilarityMeasure | None,
-        Meta(description="words (F1 over words, the default) or sequence (ROUGE-L)."),
+        SimilarityMeasure | None, Meta(description="words (F1 over words, the default) or sequence (ROUGE-L).")
     ] = None
 
     def __post_init__(self) -> None:
@@ -147,9 +145,7 @@ class ResponseCriteria(Value, frozen=True, forbid_unknown_fields=True):
             force_setattr(self, name, None if value is None else float(value))
         if self.similar is not None and not re.search(r"\w", self.similar):
             raise BadValue("similar must be a text with at least one word", "similar")
-        if self.threshold is not None:
-            _check_part(self.threshold, "threshold")
-            force_setattr(self, "threshold", float(self.threshold))
+        _check_threshold(self)
         if self.measure is not None:
             force_setattr(self, "measure", SimilarityMeasure(self.measure))
         _check_pattern(self.regex)
@@ -212,9 +208,7 @@ class NamedRubric(Value, frozen=True, forbid_unknown_fields=True):
         if not 0 < self.weight < math.inf:
             raise BadValue(f"weight is {self.weight}; give a number above 0", "weight")
         force_setattr(self, "weight", float(self.weight))
-        if self.threshold is not None:
-            _check_part(self.threshold, "threshold")
-            force_setattr(self, "threshold", float(self.threshold))
+        _check_threshold(self)
 
 
 class JudgeRubric(Value, frozen=True, forbid_unknown_fields=True):
@@ -242,7 +236,7 @@ class JudgeRubric(Value, frozen=True, forbid_unknown_fields=True):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        force_setattr(self, "rubrics", tuple([_made(rubric, NamedRubric) for rubric in self.rubrics]))
+        force_setattr(self, "rubrics", tuple([made(rubric, NamedRubric) for rubric in self.rubrics]))
         if self.rubrics and self.rubric:
             raise BadValue("a judge has both rubric and rubrics; give one of them", "rubrics")
         if not self.rubrics and not self.rubric.strip():
@@ -251,10 +245,9 @@ class JudgeRubric(Value, frozen=True, forbid_unknown_fields=True):
         for position, name in enumerate(names):
             if name in names[:position]:
                 raise BadValue(f"two rubrics are called {name!r}; give each its own name", "rubrics", position, "name")
-        _check_part(self.threshold, "threshold")
+        _check_threshold(self)
         if self.votes is not None and not 1 <= self.votes <= 99:
             raise BadValue(f"votes is {self.votes}; ask for 1 to 99", "votes")
-        force_setattr(self, "threshold", float(self.threshold))
 
 
 class EvalCase(Value, frozen=True, forbid_unknown_fields=True):
@@ -290,8 +283,7 @@ class EvalCase(Value, frozen=True, forbid_unknown_fields=True):
     metadata: Annotated[dict[str, Any], Meta(description="Any other data of the case.")] = {}
     tags: Annotated[tuple[str, ...], Meta(description="Words to select cases by; each has its own figures.")] = ()
     verdict: Annotated[
-        Verdict | None,
-        Meta(description="How several attempts become one verdict: all, any, majority or mean."),
+        Verdict | None, Meta(description="How several attempts become one verdict: all, any, majority or mean.")
     ] = None
 
     if TYPE_CHECKING:
@@ -323,11 +315,11 @@ class EvalCase(Value, frozen=True, forbid_unknown_fields=True):
         for position, message in enumerate(self.user_messages):
             if not message.strip():
                 raise BadValue("a message is empty; give it a text", "user_messages", position)
-        force_setattr(self, "expected_trajectory", _made(self.expected_trajectory, ExpectedTrajectory))
-        force_setattr(self, "expected_response", _made(self.expected_response, ResponseCriteria))
-        force_setattr(self, "budget", _made(self.budget, CaseBudget))
-        force_setattr(self, "judge", _made(self.judge, JudgeRubric))
-        force_setattr(self, "expected_files", tuple([_made(file, ExpectedFile) for file in self.expected_files]))
+        force_setattr(self, "expected_trajectory", made(self.expected_trajectory, ExpectedTrajectory))
+        force_setattr(self, "expected_response", made(self.expected_response, ResponseCriteria))
+        force_setattr(self, "budget", made(self.budget, CaseBudget))
+        force_setattr(self, "judge", made(self.judge, JudgeRubric))
+        force_setattr(self, "expected_files", tuple([made(file, ExpectedFile) for file in self.expected_files]))
         if self.evaluators is not None:
             force_setattr(self, "evaluators", _strings(self.evaluators, "evaluators"))
         setup = {checked_path(path, "setup", path): content for path, content in self.setup.items()}
@@ -363,8 +355,7 @@ class EvalSet(Value, frozen=True, forbid_unknown_fields=True):
     cases: Annotated[tuple[EvalCase, ...], Meta(min_length=1)]
     description: str = ""
     verdict: Annotated[
-        Verdict | None,
-        Meta(description="How several attempts become one verdict, unless the case or the run says it."),
+        Verdict | None, Meta(description="How several attempts become one verdict, unless the case or the run says it.")
     ] = None
 
     if TYPE_CHECKING:
@@ -381,7 +372,7 @@ class EvalSet(Value, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         _check_id(self.id, "set")
         cases: Sequence[Any] = self.cases
-        force_setattr(self, "cases", tuple([_made(case, EvalCase) for case in cases]))
+        force_setattr(self, "cases", tuple([made(case, EvalCase) for case in cases]))
         seen: set[str] = set()
         for position, case in enumerate(self.cases):
             if case.id in seen:
@@ -405,11 +396,8 @@ class EvalSet(Value, frozen=True, forbid_unknown_fields=True):
         for tag in sorted((wanted | unwanted) - known):
             there = f"there are {', '.join(sorted(known))}" if known else "no case has a tag"
             raise ValueError(f"no case of {self.id!r} has the tag {tag!r}; {there}")
-        cases = [
-            case
-            for case in self.cases
-            if (not wanted or not wanted.isdisjoint(case.tags)) and unwanted.isdisjoint(case.tags)
-        ]
+        cases = [case for case in self.cases if not wanted or not wanted.isdisjoint(case.tags)]
+        cases = [case for case in cases if unwanted.isdisjoint(case.tags)]
         if not cases:
             raise ValueError(f"no case of {self.id!r} has these tags and none of those that are left out")
         return replace(self, cases=tuple(cases))
@@ -453,17 +441,18 @@ def _said(value: Struct) -> bytes:
     return b"{%b}" % b",".join(parts)
 
 
-def _check_part(value: float, name: str) -> None:
-    if not 0 <= value <= 1:
-        raise BadValue(f"{name} is {value}; it must be between 0 and 1", name)
+def _check_threshold(criteria: ResponseCriteria | NamedRubric | JudgeRubric) -> None:
+    threshold = criteria.threshold
+    if threshold is not None:
+        if not 0 <= threshold <= 1:
+            raise BadValue(f"threshold is {threshold}; it must be between 0 and 1", "threshold")
+        force_setattr(criteria, "threshold", float(threshold))
 
 
 def _check_id(value: str, what: str) -> None:
     if not value.strip() or value != value.strip() or len(value) > _LONGEST_ID or not value.isprintable():
-        raise BadValue(
-            f"{value[:80]!r} cannot be the id of a {what}: give 1 to {_LONGEST_ID} printable characters on one line",
-            "id",
-        )
+        told = f"give 1 to {_LONGEST_ID} printable characters on one line"
+        raise BadValue(f"{value[:80]!r} cannot be the id of a {what}: {told}", "id")
     if what == "set" and (value in (".", "..") or re.search(r"[/\\]", value)):
         raise BadValue(f"{value!r} cannot be the id of a set: its results are in a folder of that name", "id")
 
@@ -499,8 +488,6 @@ def _strings(given: object, name: str) -> tuple[str, ...]:
     return values
 
 
-def _made(given: Any, kind: type[T]) -> T | None:
+def made(given: Any, kind: type[T]) -> T | None:
     """The value itself, or one converted from a plain dict."""
-    if given is None or isinstance(given, kind):
-        return given
-    return converted(given, kind)
+    return given if given is None or isinstance(given, kind) else converted(given, kind)

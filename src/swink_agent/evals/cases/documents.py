@@ -83,8 +83,6 @@ def parse(text: str, path: str | os.PathLike[str], *, is_json: bool, hint: str =
 
 
 class _Collection:
-    """A mapping or sequence while it is read."""
-
     def __init__(self, data: Any, line: int, anchor: str | None) -> None:
         self.data: Any = data
         self.line = line
@@ -243,24 +241,15 @@ def parse_json(text: str) -> Document:
         raise DocumentError(f"not JSON: {error}", None) from error
 
 
-class _Frame:
-    """A collection while it is read: the current position, and the names so far."""
-
-    def __init__(self, key: str | int) -> None:
-        self.key = key
-        self.names: set[str] = set()
-
-
 def _json_lines(text: str) -> dict[Place, int]:
     """The line of each value. For text that is not JSON the result is arbitrary: the parser reports it."""
     lines: dict[Place, int] = {}
     line = 1
-    stack: list[_Frame] = []
+    stack: list[str | int] = []
+    """The way to the current value: names and positions."""
+    names: list[set[str]] = []
+    """The names so far, in each collection on that way."""
     expects_key = False
-
-    def place() -> Place:
-        return tuple([frame.key for frame in stack])
-
     for match in _TOKEN.finditer(text):
         token = match.group()
         if token == "\n":
@@ -268,30 +257,33 @@ def _json_lines(text: str) -> dict[Place, int]:
         elif token in "]}":
             if stack:
                 stack.pop()
+                names.pop()
             expects_key = False
         elif token == ",":
-            expects_key = bool(stack) and isinstance(stack[-1].key, str)
-            if stack and isinstance(stack[-1].key, int):
-                stack[-1].key += 1
+            last = stack[-1] if stack else None
+            expects_key = isinstance(last, str)
+            if isinstance(last, int):
+                stack[-1] = last + 1
         elif token == ":":
             expects_key = False
         elif expects_key:
             name = _name(token)
-            if name in stack[-1].names:
+            if name in names[-1]:
                 raise DocumentError(f"the field {name!r} occurs twice", line)
-            stack[-1].names.add(name)
-            stack[-1].key = name
-            lines[place()] = line
+            names[-1].add(name)
+            stack[-1] = name
+            lines[tuple(stack)] = line
         elif token in _NO_NUMBERS:
             raise DocumentError(f"not JSON: {token} is not a number in JSON", line)
         else:
-            lines.setdefault(place(), line)
+            lines.setdefault(tuple(stack), line)
             if len(lines) > _MOST_VALUES:
                 raise DocumentError(f"it has more than {_MOST_VALUES:,} values", line)
             if token in "[{":
                 if len(stack) >= _DEEPEST:
                     raise DocumentError(f"it is nested more than {_DEEPEST} deep", line)
-                stack.append(_Frame(0 if token == "[" else ""))
+                stack.append(0 if token == "[" else "")
+                names.append(set())
                 expects_key = token == "{"
     return lines
 

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -30,9 +30,9 @@ from .cases import (
     checked_path,
 )
 from .documents import Document, Place, parse, read_text
-from .tables import Row, case_of_row, filled, names_in, rows_of
+from .tables import TABLES, Row, case_of_row, filled, names_in, rows_of
 
-_TABLES = (".csv", ".jsonl", ".ndjson")
+T = TypeVar("T")
 _WHERE = re.compile(r" - at `\$?(.*)`$", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
@@ -51,30 +51,8 @@ def load_set(path: str | os.PathLike[str]) -> EvalSet:
     Raises `EvalSetError`, with the file and the line, for any error in it.
     """
     suffix = Path(path).suffix.lower()
-    return _table_set(path) if suffix in _TABLES else read_set(read_text(path), path, is_json=suffix == ".json")
-
-
-def read_set(text: str, path: str | os.PathLike[str] = "", *, is_json: bool = False) -> EvalSet:
-    """Reads a set from a text; `path` is the file that errors name. Raises `EvalSetError`."""
-    hint = "" if not path or Path(path).suffix.lower() in _SUFFIXES else f"; {_WHAT_A_SET_IS}"
-    document = parse(text, path, is_json=is_json, hint=hint)
-    data: Any = document.data
-    if isinstance(data, dict) and "templates" in data:
-        return _expanded(document, path)
-    try:
-        eval_set: EvalSet = converted(cast("Any", data), EvalSet)
-    except msgspec.ValidationError as error:
-        message, place = _explained(error, document)
-        raise EvalSetError(message, path=path, line=document.line(place)) from error
-    if not eval_set.cases:
-        raise EvalSetError("the set has no cases", path=path, line=document.line(("cases",)))
-    return eval_set
-
-
-# -- tables and templates -------------------------------------------------------------------------------------
-
-
-def _table_set(path: str | os.PathLike[str]) -> EvalSet:
+    if suffix not in TABLES:
+        return read_set(read_text(path), path, is_json=suffix == ".json")
     cases: list[EvalCase] = []
     lines: list[int] = []
     for row in rows_of(path):
@@ -86,12 +64,35 @@ def _table_set(path: str | os.PathLike[str]) -> EvalSet:
     return _set_of({"id": name, "name": name}, cases, lines, path)
 
 
+def read_set(text: str, path: str | os.PathLike[str] = "", *, is_json: bool = False) -> EvalSet:
+    """Reads a set from a text; `path` is the file that errors name. Raises `EvalSetError`."""
+    hint = "" if not path or Path(path).suffix.lower() in _SUFFIXES else f"; {_WHAT_A_SET_IS}"
+    document = parse(text, path, is_json=is_json, hint=hint)
+    data: Any = document.data
+    if isinstance(data, dict) and "templates" in data:
+        return _expanded(document, path)
+    eval_set = _converted(document, EvalSet, path)
+    if not eval_set.cases:
+        raise EvalSetError("the set has no cases", path=path, line=document.line(("cases",)))
+    return eval_set
+
+
+def _converted(document: Document, kind: type[T], path: str | os.PathLike[str]) -> T:
+    try:
+        return converted(document.data, kind)
+    except msgspec.ValidationError as error:
+        message, place = _explained(error, document.data)
+        raise EvalSetError(message, path=path, line=document.line(place)) from error
+
+
+# -- tables and templates -------------------------------------------------------------------------------------
+
+
 def _row_case(data: dict[str, Any], row: Row, path: str | os.PathLike[str], told: str = "") -> EvalCase:
     try:
         return converted(data, EvalCase, strict=not row.is_text)
     except msgspec.ValidationError as error:
-        document = Document({"cases": [data]}, {(): row.line})
-        message, place = _explained(error, document, ("cases", 0))
+        message, place = _explained(error, {"cases": [data]}, ("cases", 0))
         is_unknown = len(place) == 3 and place[2] not in EvalCase.__struct_fields__
         is_column = row.is_text and is_unknown and not told
         line = 1 if is_column else row.line  # the first row names the columns
@@ -127,16 +128,11 @@ class _Head(Value, frozen=True, forbid_unknown_fields=True):
 
 def _expanded(document: Document, path: str | os.PathLike[str]) -> EvalSet:
     """The set with a case for each row of each template, after its other cases."""
-    try:
-        head = converted(document.data, _Head)
-    except msgspec.ValidationError as error:
-        message, place = _explained(error, document)
-        raise EvalSetError(message, path=path, line=document.line(place)) from error
+    head = _converted(document, _Head, path)
     cases = list(head.cases)
     lines = [document.line(("cases", position, "id")) for position in range(len(cases))]
     for number, template in enumerate(head.templates):
-        place: Place = ("templates", number)
-        for case, line in _filled(template, document, place, path):
+        for case, line in _filled(template, document, ("templates", number), path):
             cases.append(case)
             lines.append(line)
     if not cases:
@@ -152,13 +148,11 @@ def _filled(
     line = document.line((*place, "case"))
     table: str | os.PathLike[str] = path
     if isinstance(template.variables, str):
-        checked = template.variables
         try:
-            checked = checked_path(checked, "variables")
+            table = Path(path).parent / checked_path(template.variables)
         except BadValue:
-            told = f"the table {checked!r} is not beside the set: give a relative path without .."
+            told = f"the table {template.variables!r} is not beside the set: give a relative path without .."
             raise EvalSetError(told, path=path, line=document.line((*place, "variables"))) from None
-        table = Path(path).parent / checked
         rows: Iterable[Row] = rows_of(table)
     else:
         rows = [
@@ -179,19 +173,18 @@ def _filled(
             raise EvalSetError(told, path=table, line=row.line)
         yield _row_case(filled(template.case, row.values), row, table, " (in the template)"), row.line
     if is_empty:
-        raise EvalSetError(
-            "the template has no rows of variables", path=path, line=document.line((*place, "variables"))
-        )
+        line = document.line((*place, "variables"))
+        raise EvalSetError("the template has no rows of variables", path=path, line=line)
 
 
-def _explained(error: msgspec.ValidationError, document: Document, start: Place = ()) -> tuple[str, Place]:
+def _explained(error: msgspec.ValidationError, data: Any, start: Place = ()) -> tuple[str, Place]:
     """The error in words, and the place of the value at fault."""
     message = str(error)
     where = _WHERE.search(message)
     place: Place = start
     if where is not None:
         message = message[: where.start()]
-        place += _place(where.group(1), _at(document, start))
+        place += _place(where.group(1), _at(data, start))
     cause = error.__cause__
     if isinstance(cause, BadValue):
         place += cause.at
@@ -206,15 +199,14 @@ def _explained(error: msgspec.ValidationError, document: Document, start: Place 
         message = f"{choice.group(1)} is not one of {', '.join(choices)}"
     elif number := _NOT_A_NUMBER.match(message):
         noun = "a whole number" if number.group(1) == "int" else "a number"
-        message = f"{str(_at(document, place).data)[:60]!r} is not {noun}"
+        message = f"{str(_at(data, place))[:60]!r} is not {noun}"
     return _named(message, place), place
 
 
-def _at(document: Document, place: Place) -> Document:
-    data: Any = document.data
+def _at(data: Any, place: Place) -> Any:
     for step in place:
         data = data[step]
-    return Document(data, {})
+    return data
 
 
 def _named(message: str, place: Place) -> str:
@@ -223,9 +215,8 @@ def _named(message: str, place: Place) -> str:
     return f"{way}: {message}" if way else message
 
 
-def _place(path: str, document: Document) -> Place:
+def _place(path: str, value: Any) -> Place:
     place: Place = ()
-    value: Any = document.data
     for step in _STEP.finditer(path):
         name, index = step.groups()
         if index is not None:
@@ -272,8 +263,11 @@ def case_schema() -> dict[str, Any]:
     whole["required"].remove("cases")
     whole["anyOf"] = [{"required": ["cases"]}, {"required": ["templates"]}]
     definitions["ExpectedFile"]["not"] = {"required": ["content", "regex"]}
-    for name in criteria["properties"]:
-        _without_null(criteria["properties"], name)
+    for part in criteria["properties"].values():  # without null, which means nothing in a file
+        choices = [choice for choice in part.get("anyOf", ()) if choice.get("type") != "null"]
+        if len(choices) == 1:
+            del part["anyOf"], part["default"]
+            part |= choices[0]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **whole,
@@ -299,11 +293,3 @@ _TEMPLATES: dict[str, Any] = {
         },
     },
 }
-
-
-def _without_null(properties: dict[str, Any], name: str) -> None:
-    part = properties[name]
-    choices = [choice for choice in part.get("anyOf", ()) if choice.get("type") != "null"]
-    if len(choices) == 1:
-        rest = {key: value for key, value in part.items() if key not in ("anyOf", "default")}
-        properties[name] = {**choices[0], **rest}

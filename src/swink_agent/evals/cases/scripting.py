@@ -96,14 +96,15 @@ class Script(Value, frozen=True, forbid_unknown_fields=True):
 def load_script(path: str | os.PathLike[str]) -> Script:
     """Loads a script from a YAML or JSON file. Raises `EvalSetError`, with the line at fault if there is one."""
     document = parse(read_text(path), path, is_json=Path(path).suffix.lower() == ".json")
-    for case_id, written in _entries(document.data).items():
+    data: Any = document.data
+    fields = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+    replies: object = fields.get("replies")
+    for case_id, written in cast("dict[str, Any]", replies).items() if isinstance(replies, dict) else ():
         try:
             converted(written, tuple[str | ScriptedReply, ...])
         except msgspec.ValidationError as error:
             line = document.line(("replies", case_id))
             raise EvalSetError(f"the replies of {case_id!r}: {error}", path=path, line=line) from error
-    data: Any = document.data
-    fields = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
     judge: Any = fields.get("judge")
     if judge is not None and not isinstance(judge, (str, dict)):
         told = f"judge: Expected `str` or `object`, got `{type(judge).__name__}`"
@@ -118,12 +119,6 @@ def load_script(path: str | os.PathLike[str]) -> Script:
         unknown = next((name for name in fields if name not in Script.__struct_fields__), None)
         line = document.line(() if unknown is None else (unknown,))
         raise EvalSetError(f"is not a script: {error}", path=path, line=line) from error
-
-
-def _entries(data: Any) -> dict[str, Any]:
-    """The replies in data that may be a script."""
-    replies: object = cast("dict[str, Any]", data).get("replies") if isinstance(data, dict) else None
-    return cast("dict[str, Any]", replies) if isinstance(replies, dict) else {}
 
 
 class ScriptedModel:

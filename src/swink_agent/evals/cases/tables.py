@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, cast
 from ..errors import EvalSetError
 from .documents import DocumentError, parse_json
 
+TABLES = (".csv", ".jsonl", ".ndjson")
 _PLACE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _NAME = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*")
 _LONGEST_LINE = 4 * 1024 * 1024
@@ -35,7 +36,7 @@ class Row(NamedTuple):
 def rows_of(path: str | os.PathLike[str]) -> Iterator[Row]:
     """Yields the rows of a CSV or JSONL file as it reads them. Raises `EvalSetError` with the line."""
     suffix = Path(path).suffix.lower()
-    if suffix not in (".csv", ".jsonl", ".ndjson"):
+    if suffix not in TABLES:
         raise EvalSetError("is not a table: give a .csv or .jsonl file", path=path)
     try:
         with open(path, "rb") as file:
@@ -162,7 +163,8 @@ def filled(value: Any, values: dict[str, Any]) -> Any:
     for instance; inside a text, the value is written as text."""
 
     def put(found: re.Match[str]) -> str:
-        return _written(values[found.group(1).strip()])
+        one = values[found.group(1).strip()]
+        return one if isinstance(one, str) else json.dumps(one, ensure_ascii=False)
 
     if isinstance(value, str):
         alone = _PLACE.fullmatch(value)
@@ -175,7 +177,3 @@ def filled(value: Any, values: dict[str, Any]) -> Any:
     if isinstance(value, list):
         return [filled(item, values) for item in cast("list[Any]", value)]
     return value
-
-
-def _written(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -67,12 +67,8 @@ def over_time(title: str, points: Sequence[Point], words: Callable[[float], str]
             for point, (x, y) in zip(points, places, strict=True)
         ]
     )
-    lines = "".join(
-        [
-            f'<line class="grid" x1="0" y1="{_height(part):.1f}" x2="{_WIDTH}" y2="{_height(part):.1f}"></line>'
-            for part in (0.0, 0.5, 1.0)
-        ]
-    )
+    heights = [_height(part) for part in (0.0, 0.5, 1.0)]
+    lines = "".join([f'<line class="grid" x1="0" y1="{y:.1f}" x2="{_WIDTH}" y2="{y:.1f}"></line>' for y in heights])
     this = next((point.value for point in points if point.is_this), values[-1])
     return (
         f'<figure class="chart"><figcaption><span>{escape(title)}</span> <strong>{escape(words(this))}</strong>'

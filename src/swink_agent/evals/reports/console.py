@@ -8,20 +8,7 @@ from __future__ import annotations
 from swink_agent.evals.types import CaseResult, EvalRun
 from swink_agent.rendering.characters import one_line
 
-from .words import (
-    case_name,
-    duration,
-    headline,
-    money,
-    number,
-    outcome,
-    pass_words,
-    reasons,
-    run_facts,
-    share,
-    tag_rows,
-    title_of,
-)
+from . import words
 
 _LONGEST_ID = 40
 _LONGEST_REASON = 400
@@ -29,37 +16,37 @@ _IN_HEADLINE = frozenset({"Cost", "Tokens", "Duration"})
 
 
 def console_report(run: EvalRun) -> str:
-    facts = [f"{name.lower()} {value}" for name, value in run_facts(run) if name not in _IN_HEADLINE]
-    lines = [title_of(run), f"  {' · '.join(facts)}", ""]
+    facts = [f"{name.lower()} {value}" for name, value in words.run_facts(run) if name not in _IN_HEADLINE]
+    lines = [words.title_of(run), f"  {' · '.join(facts)}", ""]
     ids = [one_line(result.case_id, _LONGEST_ID) for result in run.results]
     width = max([len(case_id) for case_id in ids], default=0)
     for case_id, result in zip(ids, run.results, strict=True):
         lines += _case(case_id.ljust(width), result)
     summary = run.summary
     if summary.tags:
-        lines += ["", "  by tag", *[f"    {tag}: {passed}, {rate}" for tag, passed, rate, _ in tag_rows(summary)]]
-    rate = [share(summary.pass_rate)] if summary.measured else []
-    figures = [*rate, money(summary.cost), f"{summary.tokens:,} tokens", duration(summary.seconds)]
-    return "\n".join([*lines, *([""] if run.results else []), f"{headline(run)} ({', '.join(figures)})"]) + "\n"
+        lines += ["", "  by tag", *[f"    {tag}: {passed}, {rate}" for tag, passed, rate, _ in words.tag_rows(summary)]]
+    rate = [words.share(summary.pass_rate)] if summary.measured else []
+    figures = [*rate, words.money(summary.cost), f"{summary.tokens:,} tokens", words.duration(summary.seconds)]
+    return "\n".join([*lines, *([""] if run.results else []), f"{words.headline(run)} ({', '.join(figures)})"]) + "\n"
 
 
 def _case(case_id: str, result: CaseResult) -> list[str]:
-    word = {"passed": "passed", "failed": "FAILED"}.get(outcome(result), "------")
+    word = {"passed": "passed", "failed": "FAILED"}.get(words.outcome(result), "------")
     turns = sum(attempt.turns for attempt in result.attempts)
     figures = [
-        *([number(result.mean)] if result.is_measured else []),
+        *([words.number(result.mean)] if result.is_measured else []),
         f"{turns} {'turn' if turns == 1 else 'turns'}",
-        duration(result.seconds),
-        *([money(result.cost)] if result.cost else []),
-        *([case_name(result)] if case_name(result) else []),
+        words.duration(result.seconds),
+        *([words.money(result.cost)] if result.cost else []),
+        *([words.case_name(result)] if words.case_name(result) else []),
     ]
     lines = [f"  {word}  {case_id}  {'  '.join(figures)}"]
     if not result.is_measured:
         lines.append("          not measured: the provider failed, which says nothing about the agent")
-    if several := pass_words(result):
+    if several := words.pass_words(result):
         lines.append(f"          {several}")
     for attempt in result.attempts:
         prefix = f"attempt {attempt.number}, " if len(result.attempts) > 1 else ""
-        for what, why in reasons(attempt):
+        for what, why in words.reasons(attempt):
             lines.append(f"          {prefix}{one_line(what, 60)}: {one_line(why, _LONGEST_REASON)}")
     return lines

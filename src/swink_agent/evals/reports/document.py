@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from swink_agent.core.values.value import Value
-from swink_agent.evals.types import Attempt, CaseResult, EvalGrid, EvalRun, Score, Summary, ToolCallRecord
+from swink_agent.evals.types import Attempt, CaseResult, EvalGrid, EvalRun, Score, Summary
 from swink_agent.rendering.values import pretty_json
 
 from .words import invocation_of
@@ -65,13 +65,9 @@ def _text(document: dict[str, Any]) -> str:
     try:
         return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
     except UnicodeEncodeError:  # half a character in a text of a model: ASCII JSON can represent it
-        return (
-            json.dumps(json.loads(json.dumps(document, default=pretty_json), parse_constant=_nothing), indent=2) + "\n"
-        )
-
-
-def _nothing(_: str) -> None:
-    """Replaces a number that JSON does not have, with `null`."""
+        plain = json.dumps(document, default=pretty_json)
+        # A number that JSON does not have becomes null.
+        return json.dumps(json.loads(plain, parse_constant=lambda _: None), indent=2) + "\n"
 
 
 def _result(result: CaseResult) -> dict[str, Any]:
@@ -96,18 +92,17 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         **_fields(attempt, "seconds", "started", "stop_reason"),
         "versions": msgspec.to_builtins(attempt.versions),
         "response": invocation.response,
-        "tool_calls": [_call(call) for call in invocation.tool_calls],
+        "tool_calls": [
+            {"name": call.name, "arguments": _plain(call.arguments)}
+            | _fields(call, "result", "seconds", "is_error", "outcome", "turn")
+            for call in invocation.tool_calls
+        ],
         **did,
     }
 
 
 def _scores(scores: dict[str, Score]) -> dict[str, Any]:
     return {name: {**msgspec.to_builtins(score), "passed": score.passed} for name, score in scores.items()}
-
-
-def _call(call: ToolCallRecord) -> dict[str, Any]:
-    plain = {"name": call.name, "arguments": _plain(call.arguments)}
-    return plain | _fields(call, "result", "seconds", "is_error", "outcome", "turn")
 
 
 def _plain(value: object) -> Any:

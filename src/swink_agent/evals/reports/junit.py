@@ -21,7 +21,6 @@ _LONGEST_TEXT = 20_000
 
 
 def junit_report(*runs: EvalRun) -> str:
-    """The report, with a suite for each run."""
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', "<testsuites>"]
     for number, run in enumerate(runs):
         lines += _suite(run, number)
@@ -44,8 +43,11 @@ def _suite(run: EvalRun, number: int) -> list[str]:
         "time": _decimal(run.summary.seconds),
     }
     facts = [*run_facts(run), *[(f"tag {tag}", f"{passed}, {rate}") for tag, passed, rate, _ in tag_rows(run.summary)]]
-    lines = [f"  <testsuite{_attributes(attributes)}>"]
-    lines += ["    <properties>", *[_property(*fact) for fact in facts], "    </properties>"]
+    lines = [f"  <testsuite{_attributes(attributes)}>", "    <properties>"]
+    for name, value in facts:
+        shown = _attributes({"name": name.lower().replace(" ", "-"), "value": value})
+        lines.append(f"      <property{shown}></property>")
+    lines.append("    </properties>")
     for result in run.results:
         lines += _case(run, result)
     lines += [f"    <system-out>{_text(headline(run))}</system-out>", "    <system-err></system-err>"]
@@ -77,7 +79,6 @@ def _is_error(result: CaseResult) -> bool:
 
 
 def _attempt(attempt: Attempt) -> str:
-    """The reasons of a failure, and what the agent did."""
     found = reasons(attempt)
     if not found:
         return ""
@@ -87,10 +88,6 @@ def _attempt(attempt: Attempt) -> str:
     lines += [f"  called {call.name}" for call in invocation.tool_calls]
     lines += [f"  replied: {invocation.response}"] if invocation.response.strip() else []
     return "\n".join(lines)[:_LONGEST_TEXT]
-
-
-def _property(name: str, value: str) -> str:
-    return f"      <property{_attributes({'name': name.lower().replace(' ', '-'), 'value': value})}></property>"
 
 
 def _attributes(values: dict[str, str]) -> str:

@@ -10,20 +10,7 @@ from swink_agent.evals.types import Attempt, CaseResult, EvalRun
 from swink_agent.rendering.characters import one_line, visible
 from swink_agent.rendering.tame import code_span, escaped, fenced
 
-from .words import (
-    case_name,
-    duration,
-    headline,
-    invocation_of,
-    money,
-    number,
-    outcome,
-    pass_words,
-    reasons,
-    run_facts,
-    tag_rows,
-    title_of,
-)
+from . import words
 
 MARKS = {"passed": "✅", "failed": "❌", "not measured": "⚪"}
 
@@ -32,12 +19,13 @@ _LONGEST_RESPONSE = 4000
 
 
 def markdown_report(run: EvalRun) -> str:
-    parts = [f"# {escaped(title_of(run))}", f"**{escaped(headline(run))}.**", _facts(run)]
+    parts = [f"# {escaped(words.title_of(run))}", f"**{escaped(words.headline(run))}.**"]
+    parts.append("\n".join([f"- {name}: {escaped(value)}" for name, value in words.run_facts(run)]))
     if run.results:
         parts.append(_table(run))
     if run.summary.tags:
         rows = ["| Tag | Passed | Pass rate | Cost |", "|---|--:|--:|--:|"]
-        rows += [f"| {' | '.join([escaped(cell) for cell in row])} |" for row in tag_rows(run.summary)]
+        rows += [f"| {' | '.join([escaped(cell) for cell in row])} |" for row in words.tag_rows(run.summary)]
         parts.append("\n".join(rows))
     failed = [result for result in run.results if not result.passed]
     if failed:
@@ -47,21 +35,17 @@ def markdown_report(run: EvalRun) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _facts(run: EvalRun) -> str:
-    return "\n".join([f"- {name}: {escaped(value)}" for name, value in run_facts(run)])
-
-
 def _table(run: EvalRun) -> str:
     rows = ["| | Case | Name | Score | Turns | Time | Cost |", "|---|---|---|--:|--:|--:|--:|"]
     for result in run.results:
         cells = [
-            MARKS[outcome(result)],
+            MARKS[words.outcome(result)],
             code_cell(result.case_id),
-            escaped(case_name(result)),
-            number(result.mean),
+            escaped(words.case_name(result)),
+            words.number(result.mean),
             str(sum(attempt.turns for attempt in result.attempts)),
-            duration(result.seconds),
-            money(result.cost),
+            words.duration(result.seconds),
+            words.money(result.cost),
         ]
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
@@ -73,7 +57,11 @@ def code_cell(case_id: str) -> str:
 
 
 def _failure(result: CaseResult) -> list[str]:
-    parts = [f"### {escaped(one_line(result.case_id, 80))}", escaped(case_name(result)), escaped(pass_words(result))]
+    parts = [
+        f"### {escaped(one_line(result.case_id, 80))}",
+        escaped(words.case_name(result)),
+        escaped(words.pass_words(result)),
+    ]
     for attempt in result.attempts:
         parts += _attempt(attempt, several=len(result.attempts) > 1)
     if not result.attempts:
@@ -82,13 +70,13 @@ def _failure(result: CaseResult) -> list[str]:
 
 
 def _attempt(attempt: Attempt, *, several: bool) -> list[str]:
-    found = reasons(attempt)
+    found = words.reasons(attempt)
     if not found:
         return []
     lines = [f"- **{escaped(one_line(what, 60))}**: {escaped(one_line(why, _LONGEST_REASON))}" for what, why in found]
     parts = [f"Attempt {attempt.number}:"] if several else []
     parts.append("\n".join(lines))
-    invocation, problem = invocation_of(attempt)
+    invocation, problem = words.invocation_of(attempt)
     if problem:
         parts.append(escaped(one_line(problem, _LONGEST_REASON)))
     elif invocation.response.strip():

@@ -13,7 +13,7 @@ from html import escape
 from importlib.resources import files
 from statistics import fmean
 
-from swink_agent.evals.types import CaseResult, EvalRun, RunInfo, Score, Summary
+from swink_agent.evals.types import CaseResult, EvalRun, RunInfo, Score
 from swink_agent.rendering.characters import one_line
 from swink_agent.rendering.frame import bar as top_bar
 from swink_agent.rendering.frame import head
@@ -45,13 +45,10 @@ def report_style() -> str:
 
 def _in_order(run: EvalRun, history: Sequence[EvalRun | RunInfo]) -> list[EvalRun | RunInfo]:
     """The runs of the set that have figures, oldest first, including this one."""
-    others = {other.id: other for other in history if other.set_id == run.set_id and _summary(other) is not None}
+    has_figures = [other for other in history if other.is_complete and other.summary is not None]
+    others = {other.id: other for other in has_figures if other.set_id == run.set_id}
     others[run.id] = run
     return sorted(others.values(), key=lambda other: (other.created, other.id))[-_MOST_RUNS:]
-
-
-def _summary(run: EvalRun | RunInfo) -> Summary | None:
-    return run.summary if run.is_complete else None
 
 
 # -- navigation ----------------------------------------------------------------------------------------------

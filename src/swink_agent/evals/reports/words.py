@@ -17,7 +17,6 @@ from swink_agent.rendering.turns import moment
 
 
 def title_of(run: EvalRun) -> str:
-    """The title of a run: the set's name, or its id."""
     return one_line(run.set_name, 120) or one_line(run.set_id, 120) or "unnamed"
 
 
@@ -30,7 +29,7 @@ def case_name(result: CaseResult) -> str:
 def headline(run: EvalRun) -> str:
     """The outcome of a run in one sentence, without a period."""
     summary = run.summary
-    words = f"{summary.passed} of {summary.total} {_cases(summary.total)} passed"
+    words = f"{summary.passed} of {summary.total} {'case' if summary.total == 1 else 'cases'} passed"
     if summary.not_measured:
         words += f", {summary.not_measured} not measured"
     if run.is_complete:
@@ -38,12 +37,7 @@ def headline(run: EvalRun) -> str:
     return f"{words}; the run is not complete: the set has {max(run.cases, summary.total)} cases"
 
 
-def _cases(count: int) -> str:
-    return "case" if count == 1 else "cases"
-
-
 def run_facts(run: EvalRun) -> list[tuple[str, str]]:
-    """Facts about a run, as names and values."""
     summary: Summary = run.summary
     models = sorted({attempt.versions.model for result in run.results for attempt in result.attempts} - {""})
     shown = ", ".join([one_line(model, 60) for model in models[:3]]) + (", …" if len(models) > 3 else "")
@@ -65,7 +59,6 @@ def run_facts(run: EvalRun) -> list[tuple[str, str]]:
 
 
 def pass_rate(summary: Summary) -> str:
-    """The pass rate with its confidence interval."""
     if not summary.measured:
         return "none" if not summary.total else "none, as nothing was measured"
     low, high = share(summary.pass_rate_low), share(summary.pass_rate_high)
@@ -73,7 +66,6 @@ def pass_rate(summary: Summary) -> str:
 
 
 def outcome(result: CaseResult) -> str:
-    """The outcome of a case: passed, failed or not measured."""
     if not result.is_measured:
         return "not measured"
     return "passed" if result.passed else "failed"
@@ -148,14 +140,12 @@ def share(part: float) -> str:
 
 
 def money(dollars: float) -> str:
-    """US dollars with a useful number of digits."""
     if not math.isfinite(dollars):
         return "unknown"
     return f"${dollars:,.2f}" if abs(dollars) >= 1 or not dollars else f"${dollars:.4f}"
 
 
 def duration(seconds: float) -> str:
-    """A duration in readable units."""
     if not math.isfinite(seconds):
         return "unknown"
     if seconds < 1:

@@ -22,7 +22,7 @@ from swink_agent.core.types import AgentMessage, AssistantMessage, ToolResultMes
 
 from ..cases.cases import Verdict
 from ..errors import EvalStoreError
-from ..types import Attempt, CaseResult, EvalRun, Invocation, ToolCallRecord
+from ..types import Attempt, EvalRun, Invocation, ToolCallRecord
 from .codec import decode_attempt, encode_attempt, plain_bytes, plain_message
 
 _FORMAT = b"swink-agent evaluation 1\n"
@@ -41,30 +41,16 @@ class AuditTrail:
         return replace(attempt, chain=tuple(chain))
 
     @staticmethod
-    def chain_of(
-        results: Iterable[CaseResult],
-        seconds: float = 0.0,
-        *,
-        verdict: Verdict = Verdict.ALL,
-        variant: str = "",
-        grid: str = "",
-        origin: str = "",
-    ) -> str:
+    def chain_of_run(run: EvalRun) -> str:
         """The hash over the seals of all attempts, the run's duration and, if set, verdict, variant, grid, origin."""
-        digest = hashlib.sha256(_FORMAT + plain_bytes(float(seconds)))
-        for result in results:
+        digest = hashlib.sha256(_FORMAT + plain_bytes(float(run.summary.seconds)))
+        for result in run.results:
             for attempt in result.attempts:
                 digest.update(plain_bytes([result.case_id, attempt.number, attempt.chain[-1:]]))
-        said = [verdict, variant, grid, origin]
+        said = [run.verdict, run.variant, run.grid, run.origin]
         if said != [Verdict.ALL, "", "", ""]:  # a run of an earlier version has none of them
             digest.update(plain_bytes(said))
         return digest.hexdigest()
-
-    @classmethod
-    def chain_of_run(cls, run: EvalRun) -> str:
-        """The hash of a whole run."""
-        names = {name: getattr(run, name) for name in ("verdict", "variant", "grid", "origin")}
-        return cls.chain_of(run.results, run.summary.seconds, **names)
 
     @classmethod
     def verify(cls, run: EvalRun) -> list[str]:

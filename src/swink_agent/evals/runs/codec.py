@@ -16,7 +16,7 @@ from swink_agent.core.types import AgentMessage, Extension, UserMessage
 from swink_agent.core.values.decoders import json_decoder
 from swink_agent.core.values.value import Value, show
 
-from ..errors import EvalStoreError
+from ..errors import EvalStoreError, told
 from ..types import Attempt, EvalTask, Invocation, StoredTrajectory
 
 _ROLES = frozenset({"user", "assistant", "tool_result"})
@@ -79,13 +79,11 @@ def decode_line(data: bytes | str, *, whole: bool = False) -> AttemptLine:
 
 def load_trajectory(stored: StoredTrajectory) -> Invocation:
     """Reads what the agent did from its file. Raises `EvalStoreError`."""
+    with told(stored.path, "what the agent did cannot be read"), open(stored.path, "rb") as file:
+        file.seek(stored.offset)
+        data = file.read(stored.length)
     try:
-        with open(stored.path, "rb") as file:
-            file.seek(stored.offset)
-            data = file.read(stored.length)
         return _decoded(data, _WholeLine).trajectory
-    except OSError as error:
-        raise EvalStoreError(f"what the agent did cannot be read: {error.strerror}", path=stored.path) from error
     except ValueError as error:
         raise EvalStoreError(f"what the agent did is damaged: {error}", path=stored.path) from error
 

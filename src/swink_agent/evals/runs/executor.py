@@ -122,8 +122,7 @@ class CaseExecutor:
     async def _clean(self) -> None:
         # In parallel to the next attempts: removing a folder can take longer than an attempt.
         while self._litter:
-            litter, self._litter = self._litter, []
-            await asyncio.to_thread(_remove, litter)
+            await asyncio.to_thread(shutil.rmtree, self._litter.pop(), ignore_errors=True)
 
     def _temporary_folder(self) -> Path:
         if self._temporary is None:
@@ -133,7 +132,6 @@ class CaseExecutor:
         return self._temporary
 
     def _prepare(self, task: EvalTask) -> Path:
-        """Creates the attempt's folder, with the files of the case."""
         slug = _NO_NAME.sub("-", task.case.id)[:40]
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -158,7 +156,9 @@ class CaseExecutor:
                 async with deadline:
                     subject = await self._made(case, folder)
                     agent = _agent_of(subject)
-                    _instruct(agent, case)
+                    prompt = agent.system_prompt
+                    if case.system_prompt and isinstance(prompt, str) and case.system_prompt not in prompt:
+                        agent.system_prompt = case.system_prompt  # the factory has not included it
                     versions = _versions(agent)
                     invocation = await _conversation(subject, agent, case, collector)
                 error = invocation.error or _waiting(agent)
@@ -215,11 +215,6 @@ class CaseExecutor:
         return cast("Agent | Subject", made)
 
 
-def _remove(folders: list[Path]) -> None:
-    for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 async def _conversation(
     subject: Agent | Subject, agent: Agent, case: EvalCase, collector: TrajectoryCollector
 ) -> Invocation:
@@ -245,13 +240,6 @@ def _waiting(agent: Agent) -> str | None:
 
 def _agent_of(subject: Agent | Subject) -> Agent:
     return subject if isinstance(subject, Agent) else subject.agent
-
-
-def _instruct(agent: Agent, case: EvalCase) -> None:
-    """Gives the agent the case's instructions, unless the factory has already included them."""
-    prompt = agent.system_prompt
-    if case.system_prompt and isinstance(prompt, str) and case.system_prompt not in prompt:
-        agent.system_prompt = case.system_prompt
 
 
 async def _close(subject: Agent | Subject) -> None:
@@ -290,7 +278,6 @@ def _digest(data: bytes) -> str:
 
 
 def _redacted(attempt: Attempt, redactor: Redactor) -> Attempt:
-    """The attempt with its secrets masked."""
     masked = redactor.redact_value(replace(attempt, case=None))
     try:
         case = redactor.redact_value(attempt.case)

@@ -61,11 +61,9 @@ class Gate(Value, frozen=True):
     def _whole(self, run: EvalRun) -> list[str]:
         if not run.summary.total:
             return ["no case was run"]
-        if not run.is_complete:
-            return [
-                f"the run is not complete: {run.summary.total} of {max(run.cases, run.summary.total)} cases are done"
-            ]
-        return []
+        whole = max(run.cases, run.summary.total)
+        done = f"the run is not complete: {run.summary.total} of {whole} cases are done"
+        return [] if run.is_complete else [done]
 
     def _limits(self, run: EvalRun) -> list[str]:
         summary = run.summary
@@ -106,20 +104,13 @@ class Gate(Value, frozen=True):
         found = compare(self.baseline, run)
         passed = {result.case_id for result in self.baseline.results if result.passed}
         violations = [
-            f"case {result.case_id!r} passed in the baseline and fails now{_why(result.error)}"
+            f"case {result.case_id!r} passed in the baseline and fails now{f': {result.error}' if result.error else ''}"
             for result in run.results
             if result.case_id in passed and not result.passed and result.is_measured
         ]
-        violations += [
-            f"case {case_id!r} passed in the baseline and was not run"
-            for case_id in found.only_before
-            if case_id in passed
-        ]
+        gone = [case_id for case_id in found.only_before if case_id in passed]
+        violations += [f"case {case_id!r} passed in the baseline and was not run" for case_id in gone]
         if found.is_significant and found.difference < 0:
             interval = f"between {found.low:+.3f} and {found.high:+.3f}"
             violations.append(f"scores fell by {-found.difference:.3f} on average ({interval}), more than noise")
         return violations
-
-
-def _why(error: str | None) -> str:
-    return f": {error}" if error else ""

@@ -50,8 +50,10 @@ class BudgetGuard:
     def pre_turn(self, ctx: PolicyContext) -> Stop | None:
         if ctx.message is not None:  # an attempt that failed and is to be repeated
             self._count(ctx.run_id, ctx.message)
-        stop = self._out_of_turns() if self._count_turns(ctx.run_id, ctx.turn_index) else None
-        stop = stop or self._exceeded()
+        counts = self._count_turns(ctx.run_id, ctx.turn_index)
+        if counts and self.turns is not None and self._turns >= self.turns:
+            return Stop(f"{self._turns} of {self.turns} turns are used up")
+        stop = self._exceeded()
         if stop is None:
             self._asking.add(ctx.run_id)
         return stop
@@ -89,11 +91,6 @@ class BudgetGuard:
             return False
         self._turns = self._earlier + turns
         return True
-
-    def _out_of_turns(self) -> Stop | None:
-        if self.turns is None or self._turns < self.turns:
-            return None
-        return Stop(f"{self._turns} of {self.turns} turns are used up")
 
     def _exceeded(self) -> Stop | None:
         cost, tokens = self._spent, self._tokens

@@ -49,15 +49,13 @@ async def rescore(
     problems = AuditTrail.verify(run)
     if problems:
         raise EvalStoreError(f"is not as it was recorded: {problems[0]}", path=run.path)
-    if evaluators is None:
-        registry = EvaluatorRegistry.standard()
-    else:
-        registry = evaluators if isinstance(evaluators, EvaluatorRegistry) else EvaluatorRegistry(evaluators)
+    registry = EvaluatorRegistry.standard() if evaluators is None else evaluators
+    if not isinstance(registry, EvaluatorRegistry):
+        registry = EvaluatorRegistry(registry)
     cases = _cases(run, eval_set)
     created = time.time_ns() // 1_000_000
-    chosen = Verdict(verdict) if verdict is not None else None
-    if chosen is None:
-        chosen = run.verdict if eval_set is None else eval_set.verdict or run.verdict
+    of_set = None if eval_set is None else eval_set.verdict
+    chosen = of_set or run.verdict if verdict is None else Verdict(verdict)
     limit = asyncio.Semaphore(parallel)
 
     async def scored(result: CaseResult, attempt: Attempt) -> Attempt:
@@ -103,9 +101,8 @@ def _cases(run: EvalRun, eval_set: EvalSet | None) -> dict[str, EvalCase]:
             raise ValueError(f"the set {eval_set.id!r} has no case {result.case_id!r}, which the run has")
         asked = result.case
         if asked is not None and asked.user_messages != case.user_messages:
-            raise ValueError(
-                f"the case {case.id!r} has other messages now, so the old attempts cannot be scored by it; run it again"
-            )
+            told = f"the case {case.id!r} has other messages now, so the old attempts cannot be scored by it"
+            raise ValueError(f"{told}; run it again")
     return cases
 
 

@@ -27,7 +27,7 @@ from swink_agent.core.values.decoders import json_decoder
 from swink_agent.core.values.value import Value
 
 from ..cases.cases import Verdict
-from ..errors import EvalStoreError
+from ..errors import EvalStoreError, told
 from ..types import StoredTrajectory, Summary
 from .codec import AttemptLine, decode_line, encode_line
 
@@ -66,30 +66,24 @@ def _header_line(header: RunHeader) -> bytes:
 
 def read_header(path: Path) -> RunHeader:
     """Reads the first line of a run. Raises `EvalStoreError`."""
-    try:
-        with path.open("rb") as file:
-            return _header(file, path)
-    except OSError as error:
-        raise EvalStoreError(f"cannot be read: {error.strerror}", path=str(path)) from error
+    with told(path, "cannot be read"), path.open("rb") as file:
+        return _header(file, path)
 
 
 def _header(file: BinaryIO, path: Path) -> RunHeader:
     line = file.readline(_LONGEST_HEADER).strip()
-    try:
-        if line.endswith(b"["):
-            return _checked(json_decoder(RunHeader).decode(line + b"]}"), path)
+    if line.endswith(b"["):
+        line += b"]}"
+    else:
         file.seek(0)  # another program has reformatted the file
-        return _checked(json_decoder(RunHeader).decode(file.read()), path)
+        line = file.read()
+    try:
+        header = json_decoder(RunHeader).decode(line)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise EvalStoreError(f"is not a result of an evaluation: {error}", path=str(path)) from error
-
-
-def _checked(header: RunHeader, path: Path) -> RunHeader:
     if header.schema_version > SCHEMA_VERSION:
-        raise EvalStoreError(
-            f"is of schema version {header.schema_version}, which a newer version of swink-agent wrote; update it",
-            path=str(path),
-        )
+        problem = f"is of schema version {header.schema_version}, which a newer version of swink-agent wrote; update it"
+        raise EvalStoreError(problem, path=str(path))
     return header
 
 
@@ -99,9 +93,12 @@ def read_attempts(path: Path) -> Iterator[AttemptLine]:
     Only one line is in memory at a time. If the run is in progress or was interrupted, an incomplete last line is left
     out.
     """
-    with _opened(path) as file:
+    with told(path, "cannot be read"):
+        file = path.open("rb")
+    with file:
         header = _header(file, path)
-        if not _is_in_lines(file):
+        file.seek(0)
+        if not file.readline(_LONGEST_HEADER).strip().endswith(b"["):
             yield from _loose_attempts(path)
             return
         number = 1
@@ -122,19 +119,6 @@ def read_attempts(path: Path) -> Iterator[AttemptLine]:
                 raise EvalStoreError(f"line {number}{case} is damaged: {error}", path=str(path)) from error
             stored = StoredTrajectory(str(path), offset, len(data))
             yield replace(attempt, attempt=replace(attempt.attempt, trajectory=stored))
-
-
-def _opened(path: Path) -> BinaryIO:
-    try:
-        return path.open("rb")
-    except OSError as error:
-        raise EvalStoreError(f"cannot be read: {error.strerror}", path=str(path)) from error
-
-
-def _is_in_lines(file: BinaryIO) -> bool:
-    """Whether the file has our lines. Leaves it at the first attempt."""
-    file.seek(0)
-    return file.readline(_LONGEST_HEADER).strip().endswith(b"[")
 
 
 class _LooseRun(Value, frozen=True):

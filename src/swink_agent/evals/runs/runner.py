@@ -21,7 +21,7 @@ from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.secrets.redaction import Redactor
 
 from ..cases.cases import EvalCase, EvalSet, Verdict
-from ..errors import EvalStoreError
+from ..errors import told
 from ..scoring.evaluator import Evaluator, EvaluatorFn, EvaluatorRegistry, is_ending
 from ..types import Attempt, CaseResult, EvalGrid, EvalRun, EvalTask, Progress, RunInfo, Summary
 from .audit_chain import AuditTrail
@@ -91,17 +91,14 @@ class EvalRunner:
             if evaluators is not None and not isinstance(evaluators, EvaluatorRegistry):
                 evaluators = EvaluatorRegistry(evaluators)
             place = None if folder is None else Path(folder)
-            factories: Mapping[str, MakeAgentFn] = {}
+            factories: Mapping[str, MakeAgentFn] = {"": cast("MakeAgentFn", make_agent)}
             if isinstance(make_agent, Mapping):
                 factories = cast("Mapping[str, MakeAgentFn]", make_agent)
                 _check_variants(factories)
-            else:
-                factories = {"": make_agent}
-            for factory in factories.values():
-                if not callable(factory):
-                    told = "make_agent must be a function of (case, folder) that returns an agent, or several by name"
-                    raise TypeError(f"{told}, not {factory!r}")
             for name, factory in factories.items():
+                if not callable(factory):
+                    wanted = "make_agent must be a function of (case, folder) that returns an agent, or several by name"
+                    raise TypeError(f"{wanted}, not {factory!r}")
                 self._executors[name] = CaseExecutor(
                     factory, evaluators, folder=place, timeout=timeout, redactor=redactor
                 )
@@ -128,7 +125,6 @@ class EvalRunner:
         """
         if list(self._executors) != [""]:
             raise ValueError("a runner of several agents runs a grid: use run_grid")
-        self._check_resume(resume)
         return await self._run(eval_set, on_progress, resume, cancel)
 
     async def run_grid(
@@ -147,7 +143,6 @@ class EvalRunner:
         """
         if "" in self._executors:
             raise ValueError("a grid needs agents with names: EvalRunner({'a': make_a, 'b': make_b})")
-        self._check_resume(resume)
         done: dict[str, RunInfo] = {}
         grid = new_run_id(time.time_ns() // 1_000_000)
         if resume and self._store is not None:
@@ -163,10 +158,6 @@ class EvalRunner:
                 runs.append(await self._run(eval_set, on_progress, resume, cancel, variant, grid))
         return EvalGrid(grid, tuple(runs))
 
-    def _check_resume(self, resume: bool) -> None:
-        if resume and self._store is None:
-            raise ValueError("a run can only be resumed from a store: give EvalRunner a store")
-
     def _unfinished(self, store: EvalStore, eval_set: EvalSet, new: str) -> tuple[str, dict[str, RunInfo]]:
         """The newest incomplete grid of the set, with its complete runs; else the new id."""
         infos = [info for info in store.list(eval_set.id) if info.grid and not info.origin]
@@ -174,15 +165,12 @@ class EvalRunner:
             of_grid = [info for info in infos if info.grid == grid]
             if not {info.variant for info in of_grid} <= set(self._executors):
                 continue
-            done = {info.variant: info for info in of_grid if self._is_done(store, info, eval_set)}
+            # Those that are complete, and of the set as it is now.
+            whole = [info for info in of_grid if info.is_complete and info.repeat == self._repeat]
+            done = {info.variant: info for info in whole if store.load(info).set_digest == eval_set.digest}
             if len(done) < len(self._executors):
                 return grid, done
         return new, {}
-
-    def _is_done(self, store: EvalStore, info: RunInfo, eval_set: EvalSet) -> bool:
-        """Whether the run is complete, and of the set as it is now."""
-        is_whole = info.is_complete and info.repeat == self._repeat
-        return is_whole and store.load(info).set_digest == eval_set.digest
 
     async def _run(
         self,
@@ -193,6 +181,8 @@ class EvalRunner:
         variant: str = "",
         grid: str = "",
     ) -> EvalRun:
+        if resume and self._store is None:
+            raise ValueError("a run can only be resumed from a store: give EvalRunner a store")
         created = time.time_ns() // 1_000_000
         blank = EvalRun(
             new_run_id(created),
@@ -207,8 +197,7 @@ class EvalRunner:
             variant=variant,
             grid=grid,
         )
-        executor = self._executors[variant]
-        tries = _Tries(executor, self._retries, self._sleep)
+        tries = _Tries(self._executors[variant], self._retries, self._sleep)
         run = _Run(eval_set, blank, tries, self._store, on_progress)
         if self._store is not None:
             await asyncio.to_thread(run.open, resume)
@@ -216,13 +205,7 @@ class EvalRunner:
             await self._work(run, cancel)
             return await asyncio.to_thread(run.finish)
         finally:
-            await asyncio.shield(self._leave(run, executor))
-
-    async def _leave(self, run: _Run, executor: Executor) -> None:
-        await run.close()
-        drain: Any = getattr(executor, "drain", None)
-        if drain is not None:
-            await drain()
+            await asyncio.shield(run.close())
 
     async def _work(self, run: _Run, cancel: CancellationToken | None) -> None:
         tasks = run.tasks()
@@ -276,20 +259,20 @@ class _Tries:
             wait = min(2 * wait, _LONGEST_WAIT)
         if tried == 1:
             return attempt
-        told = replace(attempt, tries=tried, lost_cost=lost_cost, lost_tokens=lost_tokens, chain=())
-        return AuditTrail.sealed(task.set_id, task.case.id, told)
+        repeated = replace(attempt, tries=tried, lost_cost=lost_cost, lost_tokens=lost_tokens, chain=())
+        return AuditTrail.sealed(task.set_id, task.case.id, repeated)
+
+    async def drain(self) -> None:
+        drain: Any = getattr(self._executor, "drain", None)
+        if drain is not None:
+            await drain()
 
 
 class _Run:
     """A run in progress: its attempts so far, and the file that keeps them."""
 
     def __init__(
-        self,
-        eval_set: EvalSet,
-        run: EvalRun,
-        executor: Executor,
-        store: EvalStore | None,
-        on_progress: ProgressFn | None,
+        self, eval_set: EvalSet, run: EvalRun, executor: _Tries, store: EvalStore | None, on_progress: ProgressFn | None
     ) -> None:
         self._set = eval_set
         self._run = run
@@ -340,6 +323,7 @@ class _Run:
                 await asyncio.to_thread(self._log.close)
             except OSError as error:  # the caller has seen the error of the attempt that was not kept
                 log.error("%s: what was left could not be written: %s", self._log.path, error)
+        await self._executor.drain()
 
     def finish(self) -> EvalRun:
         """Returns the run as it is now. A complete run is moved to its place in the store."""
@@ -360,7 +344,6 @@ class _Run:
     # -- attempts ----------------------------------------------------------------------------------------------
 
     def tasks(self) -> Iterator[EvalTask]:
-        """Yields the attempts that are still to be made."""
         for case in self._set.cases:
             for number in range(1, self._repeat + 1):
                 if number not in self._attempts[case.id]:
@@ -397,10 +380,8 @@ class _Run:
                 self._syncing = asyncio.create_task(asyncio.to_thread(log.sync))
             syncing = self._syncing
             await asyncio.wait([syncing])
-            try:
+            with told(log.path, "cannot be written"):
                 self._synced = max(self._synced, syncing.result())
-            except OSError as error:
-                raise EvalStoreError(f"cannot be written: {error.strerror}", path=str(log.path)) from error
         return replace(attempt, trajectory=stored)
 
     def _count(self, case_id: str, attempt: Attempt) -> None:

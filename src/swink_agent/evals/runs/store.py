@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 from msgspec.structs import replace
 
 from ..cases.cases import Verdict
-from ..errors import EvalStoreError
+from ..errors import EvalStoreError, told
 from ..types import Attempt, CaseResult, EvalGrid, EvalRun, RunInfo, StoredTrajectory, Summary
 from .audit_chain import AuditTrail
 from .codec import AttemptLine, encode_line
@@ -52,15 +52,9 @@ class EvalStore:
         path = self._path(run.set_id, run.id, WHOLE if run.is_complete else PARTIAL)
         if run.path and path.exists() and os.path.samefile(run.path, path):
             return path
-        lines = (
-            encode_line(_line(result, attempt, run.summary.seconds))
-            for result in run.results
-            for attempt in result.attempts
-        )
-        try:
+        lines = (_line(result, one, run.summary.seconds) for result in run.results for one in result.attempts)
+        with told(path, "cannot be written"):
             write_run(path, _header_of(run), lines)
-        except OSError as error:
-            raise EvalStoreError(f"cannot be written: {error.strerror}", path=str(path)) from error
         return path
 
     def load(self, run: str | os.PathLike[str] | RunInfo) -> EvalRun:
@@ -110,10 +104,8 @@ class EvalStore:
     def begin(self, run: EvalRun) -> AttemptLog:
         """Creates the file of a new run without results. Raises `EvalStoreError`."""
         path = self._path(run.set_id, run.id, PARTIAL)
-        try:
+        with told(path, "cannot be written"):
             return AttemptLog.create(path, replace(_header_of(run), is_complete=False, summary=None, chain=""))
-        except OSError as error:
-            raise EvalStoreError(f"cannot be written: {error.strerror}", path=str(path)) from error
 
     def resume(self, set_id: str, *, variant: str = "", grid: str = "") -> tuple[RunHeader, AttemptLog] | None:
         """Opens the newest interrupted run of a set that no other process writes to. Raises `EvalStoreError`.
@@ -124,10 +116,8 @@ class EvalStore:
             if info.is_complete or (info.variant, info.grid) != (variant, grid):
                 continue
             path = Path(info.path)
-            try:
+            with told(path, "cannot be opened"):
                 log = AttemptLog.reopen(path)
-            except OSError as error:
-                raise EvalStoreError(f"cannot be opened: {error.strerror}", path=info.path) from error
             if log is not None:
                 return read_header(path), log
         return None
@@ -136,14 +126,12 @@ class EvalStore:
         """Turns the file of a run in progress into that of a complete run. Raises `EvalStoreError`."""
         path = log.path.with_suffix(WHOLE)
         attempts = [attempt for result in run.results for attempt in result.attempts]
-        try:
+        with told(path, "cannot be written"):
             log.close()
             with log.path.open("rb") as source:
                 lines = (_copied(source, attempt) for attempt in attempts)
                 places = iter(write_run(path, _header_of(run), lines))
             log.path.unlink()
-        except OSError as error:
-            raise EvalStoreError(f"cannot be written: {error.strerror}", path=str(path)) from error
         results = [
             replace(result, attempts=tuple([replace(one, trajectory=next(places)) for one in result.attempts]))
             for result in run.results
@@ -211,22 +199,20 @@ def _shared_fields(source: EvalRun | RunHeader, kind: type[EvalRun | RunHeader |
     return {name: getattr(source, name) for name in source.__struct_fields__ if name in kind.__struct_fields__}
 
 
-def _line(result: CaseResult, attempt: Attempt, elapsed: float) -> AttemptLine:
+def _line(result: CaseResult, attempt: Attempt, elapsed: float) -> bytes:
     digest = "" if attempt.case is None else attempt.case.digest
-    return AttemptLine(result.case_id, result.name, digest, elapsed, attempt)
+    return encode_line(AttemptLine(result.case_id, result.name, digest, elapsed, attempt))
 
 
 def _copied(source: BinaryIO, attempt: Attempt) -> bytes:
     """The line of an attempt, copied from the file of the run in progress."""
     place = attempt.trajectory
-    if not isinstance(place, StoredTrajectory):
-        raise TypeError(f"attempt {attempt.number} was not stored")
+    assert isinstance(place, StoredTrajectory)
     source.seek(place.offset)
     return source.read(place.length)
 
 
 def _results(lines: Iterable[AttemptLine], verdict: Verdict) -> tuple[CaseResult, ...]:
-    """The attempts by case, in order of first occurrence."""
     names: dict[str, str] = {}
     attempts: dict[str, list[Attempt]] = {}
     for line in lines:
@@ -235,12 +221,9 @@ def _results(lines: Iterable[AttemptLine], verdict: Verdict) -> tuple[CaseResult
         # A resumed run repeats attempts that the provider failed; the repetition comes later in the file.
         made[:] = [one for one in made if one.is_measured or one.number != line.attempt.number]
         made.append(line.attempt)
-    return tuple(
-        [
-            case_result(case_id, sorted(made, key=lambda attempt: attempt.number), names[case_id], verdict)
-            for case_id, made in attempts.items()
-        ]
-    )
+    for made in attempts.values():
+        made.sort(key=lambda attempt: attempt.number)
+    return tuple([case_result(case_id, made, names[case_id], verdict) for case_id, made in attempts.items()])
 
 
 def case_result(case_id: str, attempts: Sequence[Attempt], name: str, verdict: Verdict) -> CaseResult:

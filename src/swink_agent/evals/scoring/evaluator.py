@@ -41,8 +41,6 @@ E = TypeVar("E", bound=Evaluator | EvaluatorFn)
 
 
 class _FunctionEvaluator:
-    """A plain function as an evaluator."""
-
     def __init__(self, function: EvaluatorFn) -> None:
         self.name = str(getattr(function, "__name__", type(function).__name__))
         self.evaluate = function
@@ -64,20 +62,13 @@ class EvaluatorRegistry:
     @classmethod
     def standard(cls, judge: Evaluator | None = None) -> EvaluatorRegistry:
         """The built-in evaluators. Efficiency is used only if a case names it."""
+        from . import scorers
         from .judge import JudgeEvaluator
-        from .scorers import (
-            BudgetEvaluator,
-            EfficiencyEvaluator,
-            FilesEvaluator,
-            ResponseEvaluator,
-            StructuredEvaluator,
-            TrajectoryEvaluator,
-        )
 
-        registry = cls([TrajectoryEvaluator(), ResponseEvaluator(), StructuredEvaluator(), FilesEvaluator()])
-        registry.register(BudgetEvaluator())
-        registry.register(judge or JudgeEvaluator())
-        registry.register(EfficiencyEvaluator(), on_request=True)
+        registry = cls([scorers.TrajectoryEvaluator(), scorers.ResponseEvaluator(), scorers.StructuredEvaluator()])
+        for evaluator in (scorers.FilesEvaluator(), scorers.BudgetEvaluator(), judge or JudgeEvaluator()):
+            registry.register(evaluator)
+        registry.register(scorers.EfficiencyEvaluator(), on_request=True)
         return registry
 
     def register(self, evaluator: E, *, on_request: bool = False) -> E:
@@ -179,20 +170,14 @@ async def _settled(name: str, answer: Any, case: EvalCase, invocation: Invocatio
 
 
 def _as_scores(name: str, answer: Any) -> dict[str, Score]:
-    if answer is None:
-        return {}
-    if isinstance(answer, dict):  # parts of the metric, by name
-        parts = cast("dict[str, Any]", answer)
-        return {name if not part else f"{name}.{part}": _as_score(score) for part, score in parts.items()}
-    return {name: _as_score(answer)}
-
-
-def _as_score(answer: Any) -> Score:
-    if isinstance(answer, Score):
-        return answer
-    if isinstance(answer, (bool, int, float)):
-        return Score(float(answer))
-    raise TypeError(f"it returned a {type(answer).__name__}, not a Score")
+    parts = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {} if answer is None else {"": answer}
+    scores: dict[str, Score] = {}
+    for part, one in parts.items():
+        score = Score(float(one)) if isinstance(one, (bool, int, float)) else one
+        if not isinstance(score, Score):
+            raise TypeError(f"it returned a {type(score).__name__}, not a Score")
+        scores[f"{name}.{part}" if part else name] = score
+    return scores
 
 
 def _failed(name: str, error: BaseException) -> Score:

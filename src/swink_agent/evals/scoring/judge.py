@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.stream import StreamFn
-from swink_agent.core.types import AgentResult, ModelSpec
+from swink_agent.core.types import ModelSpec
 from swink_agent.core.values.value import Value
 
 from ..cases.cases import EvalCase, JudgeRubric
@@ -111,12 +111,9 @@ class JudgeEvaluator:
         marker = unused_marker(self._new_marker, record, rubric)
         system = _INSTRUCTIONS.format(marker=marker)
         question = f"The rubric:\n{rubric.strip()}\n\nThe record:\n{marker}\n{record}\n{marker}\n\nYour verdict:"
-        return await together([self._vote(system, question) for _ in range(count)])
-
-    async def _vote(self, system: str, question: str) -> Vote:
         model = cast("str | ModelSpec", self.model)
-        answer, said, cost, tokens = await asked(model, self._stream_fn, system, question, _SHAPE, _read)
-        return Vote(answer, said, cost, tokens)
+        votes = [asked(model, self._stream_fn, system, question, _SHAPE, _score_in) for _ in range(count)]
+        return [Vote(*vote) for vote in await together(votes)]
 
 
 async def asked(
@@ -125,7 +122,7 @@ async def asked(
     system: str,
     question: str,
     shape: str,
-    read: Callable[[AgentResult], tuple[T | None, str]],
+    read: Callable[[str], tuple[T | None, str]],
     excused: Container[ErrorKind | None] = PROVIDER_FAILURES,
 ) -> tuple[T | None, str, float, int]:
     """Asks a judge; returns the answer, its text, the cost and the tokens. An unreadable answer is `None`, with the
@@ -142,7 +139,7 @@ async def asked(
             if result.error_kind in excused:
                 raise NotMeasured(f"the judge {model} could not be asked: {result.error}")
             return None, result.error, cost, tokens  # the agent has retried already
-        answer, said = read(result)
+        answer, said = read(result.text)
         if answer is not None:
             return answer, said, cost, tokens
         question = _AGAIN.format(shape)
@@ -175,23 +172,15 @@ def _weighted(judge: JudgeRubric, parts: list[Score]) -> dict[str, Score]:
     value = min(1.0, sum(one.weight * part.value for one, part in named) / whole)
     told = "; ".join([f"{one.name} (weight {one.weight:g}): {part.reason}" for one, part in named])
     cost, tokens = sum(part.cost for part in parts), sum(part.tokens for part in parts)
-    scores = {
-        "": Score(
-            value, judge.threshold, f"{value:.3g}, the weighted mean of {len(parts)} rubrics; {told}", cost, tokens
-        )
-    }
+    reason = f"{value:.3g}, the weighted mean of {len(parts)} rubrics; {told}"
+    scores = {"": Score(value, judge.threshold, reason, cost, tokens)}
     # Cost and tokens are counted once, in the mean.
     scores |= {one.name: replace(part, cost=0.0, tokens=0) for one, part in named if one.threshold is not None}
     return scores
 
 
 def gives_score(text: str) -> bool:
-    """Whether an answer of the judge gives a score."""
     return _score_in(text)[0] is not None
-
-
-def _read(result: AgentResult) -> tuple[float | None, str]:
-    return _score_in(result.text)
 
 
 def _score_in(text: str) -> tuple[float | None, str]:

@@ -6,6 +6,7 @@ met if one call meets one expectation.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import signal
@@ -73,7 +74,6 @@ def trajectory_value(expected: ExpectedTrajectory, made: Sequence[MadeCall]) -> 
 
 
 def matched(expected: ExpectedTrajectory, made: Sequence[MadeCall]) -> int:
-    """The largest number of expectations that the calls meet."""
     if expected.match is TrajectoryMatch.ANY_ORDER:
         return _in_any_order(expected.calls, made)
     return _in_order(expected.calls, made)
@@ -141,8 +141,6 @@ def is_quick(pattern: str, length: int) -> bool:
 
 
 def _found_elsewhere(pattern: str, text: str) -> bool:
-    import json
-
     try:
         done = run_program(
             [own_interpreter(), "-I", "-S", "-c", _PROGRAM, str(_SECONDS)],

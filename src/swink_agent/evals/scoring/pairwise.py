@@ -6,12 +6,11 @@ Owns the question. Each pair is judged in both orders, and a winner counts only 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.stream import StreamFn
-from swink_agent.core.types import AgentResult, ModelSpec
+from swink_agent.core.types import ModelSpec
 from swink_agent.core.values.value import Value
 
 from ..cases.cases import EvalCase
@@ -88,18 +87,10 @@ class PairwiseJudge:
     The case's rubric says what is good, else a general one. `parallel` pairs are judged at once.
     """
 
-    def __init__(
-        self,
-        model: str | ModelSpec,
-        stream_fn: StreamFn | None = None,
-        *,
-        parallel: int = 4,
-        new_marker: Callable[[], str] = new_marker,
-    ) -> None:
+    def __init__(self, model: str | ModelSpec, stream_fn: StreamFn | None = None, *, parallel: int = 4) -> None:
         self.model = model
         self._stream_fn = stream_fn
         self._parallel = parallel
-        self._new_marker = new_marker
 
     async def compare(self, before: EvalRun, after: EvalRun) -> Preference:
         """Judges pairs of attempts of two runs with the same case and number.
@@ -154,11 +145,11 @@ class PairwiseJudge:
         return Pair(case_id, after.number, "tie", reason, cost, tokens)
 
     async def _ask(self, case: EvalCase, first: str, second: str) -> tuple[str | None, str, float, int]:
-        marker = unused_marker(self._new_marker, first, second)
+        marker = unused_marker(new_marker, first, second)
         system = _INSTRUCTIONS.format(marker=marker)
         records = f"The first record:\n{marker}\n{first}\n{marker}\n\nThe second record:\n{marker}\n{second}\n{marker}"
         question = f"What is good:\n{_rubric(case)}\n\n{records}\n\nYour verdict:"
-        return await asked(self.model, self._stream_fn, system, question, _SHAPE, _read, frozenset(ErrorKind))
+        return await asked(self.model, self._stream_fn, system, question, _SHAPE, _winner_in, frozenset(ErrorKind))
 
 
 def _rubric(case: EvalCase) -> str:
@@ -171,14 +162,12 @@ def _rubric(case: EvalCase) -> str:
 
 
 def names_winner(text: str) -> bool:
-    """Whether an answer of the judge names a winner."""
-    fields = object_at_the_end(text)
-    return fields is not None and fields.get("winner") in _WINNERS
+    return _winner_in(text)[0] is not None
 
 
-def _read(result: AgentResult) -> tuple[str | None, str]:
-    fields = object_at_the_end(result.text)
-    winner = None if fields is None else fields.get("winner")
-    if fields is None or winner not in _WINNERS:
-        return None, f"it answered {result.text[:80]!r}, which does not end with the requested JSON object"
+def _winner_in(text: str) -> tuple[str | None, str]:
+    fields = object_at_the_end(text) or {}
+    winner = fields.get("winner")
+    if winner not in _WINNERS:
+        return None, f"it answered {text[:80]!r}, which does not end with the requested JSON object"
     return str(winner), str(fields.get("reasoning", ""))

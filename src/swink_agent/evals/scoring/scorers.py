@@ -38,15 +38,17 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
-def _never(_case: EvalCase, _invocation: Invocation) -> bool:
-    return False
+class _Quick:
+    """An evaluator that needs no thread."""
+
+    def may_block(self, case: EvalCase, invocation: Invocation) -> bool:
+        return False
 
 
-class TrajectoryEvaluator:
+class TrajectoryEvaluator(_Quick):
     """Whether the expected calls were made. The value is the share of them that were."""
 
     name = "trajectory"
-    may_block = staticmethod(_never)
 
     def evaluate(self, case: EvalCase, invocation: Invocation) -> Score | None:
         expected = case.expected_trajectory
@@ -79,14 +81,13 @@ class ResponseEvaluator:
         return _response_score(expected, invocation.response)
 
 
-class StructuredEvaluator:
+class StructuredEvaluator(_Quick):
     """Whether the agent's value is valid under the expected schema.
 
     The value is that of `structured_output`, if there was one, else the last reply as JSON.
     """
 
     name = "structured"
-    may_block = staticmethod(_never)
 
     def evaluate(self, case: EvalCase, invocation: Invocation) -> Score | None:
         if case.expected_response is None or case.expected_response.schema is None:
@@ -96,11 +97,10 @@ class StructuredEvaluator:
         return _response_score(case.expected_response, invocation.response)
 
 
-class BudgetEvaluator:
+class BudgetEvaluator(_Quick):
     """Whether the case kept its budget: 1 if it did, else the smallest ratio of limit to use."""
 
     name = "budget"
-    may_block = staticmethod(_never)
 
     def evaluate(self, case: EvalCase, invocation: Invocation) -> Score | None:
         budget = case.budget
@@ -126,14 +126,13 @@ class BudgetEvaluator:
         return Score(value, reason=f"exceeded: {', '.join(reasons)}" if reasons else "within budget")
 
 
-class EfficiencyEvaluator:
+class EfficiencyEvaluator(_Quick):
     """How direct the agent's way was: 0.6 * unique/total calls + 0.4 * ideal/actual turns (at most 1).
 
     The ideal number of turns is the budget's, else the number of unique calls. Does not apply without calls.
     """
 
     name = "efficiency"
-    may_block = staticmethod(_never)
 
     def __init__(self, threshold: float = 0.5) -> None:
         self.threshold = threshold

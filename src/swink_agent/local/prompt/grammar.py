@@ -105,21 +105,16 @@ class _Schemas:
 
     def _typed(self, kind: str, schema: JsonSchema) -> str:
         self._note(schema)
-        match kind:
-            case "object":
-                return self._object(schema)
-            case "array":
-                return self._array(schema)
-            case "string":
-                return self._string(schema)
-            case "integer":
-                return self._integer(schema)
-            case "number":
-                return self._number(schema)
-            case "boolean" | "null":
-                return self.grammar.primitive(f"json-{kind}")
-            case _:
-                return self.grammar.primitive("json-any")
+        makers = {
+            "object": self._object,
+            "array": self._array,
+            "string": self._string,
+            "integer": self._integer,
+            "number": self._number,
+        }
+        if kind in makers:
+            return makers[kind](schema)
+        return self.grammar.primitive(f"json-{kind}" if kind in ("boolean", "null") else "json-any")
 
     def _note(self, schema: JsonSchema, *understood: str) -> None:
         """A keyword that the grammar does not enforce makes it accept more than the schema."""
@@ -260,10 +255,8 @@ class _Schemas:
             taken = [value[name] for value in values if name in value]
             other = self._differing(properties[name], taken) if name in required and taken else None
             if other is not None:
-                pairs = [
-                    (key, other if key == name else self.rule(value), key in required)
-                    for key, value in properties.items()
-                ]
+                rules = {key: other if key == name else self.rule(value) for key, value in properties.items()}
+                pairs = [(key, rule, key in required) for key, rule in rules.items()]
                 alternatives.append(self.grammar.fresh('"{" ' + self._members(pairs) + ' "}"'))
         return self._alternatives(alternatives) if alternatives else None
 

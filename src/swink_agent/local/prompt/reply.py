@@ -6,6 +6,7 @@ model says. The grammar in `text` decides what the model may generate.
 
 from __future__ import annotations
 
+import re
 from uuid import uuid4
 
 from swink_agent.core.errors import ErrorKind
@@ -18,6 +19,9 @@ CALL_START, CALL_END = "<tool_call>\n", "\n</tool_call>"
 _THINK_START, _THINK_END = "<think>", "</think>"
 _NAME_START, _NAME_END = '{"name": "', '", "arguments": '
 _LOOP_CHARACTERS, _LOOP_PERIOD = 400, 80
+_STRING_PART = re.compile(r'(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*')
+"""The content of a JSON string, up to its end or to an escape of which a part has not arrived yet."""
+_ESCAPE = re.compile(r"\\(?:u(....)|(.))", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 
@@ -47,7 +51,6 @@ class ReplyParser:
         return self._writer.take()
 
     def feed(self, text: str) -> None:
-        """Takes the next piece of generated text."""
         self._tail = (self._tail + text)[-_LOOP_CHARACTERS:]
         self._buffer += text
         while self._state():
@@ -56,7 +59,9 @@ class ReplyParser:
     @property
     def is_looping(self) -> bool:
         """Whether the model repeats the same few words, as small ones do until they are stopped."""
-        return _repeats(self._tail)
+        tail = self._tail
+        is_long = len(tail) >= _LOOP_CHARACTERS
+        return is_long and any(tail[period:] == tail[:-period] for period in range(1, _LOOP_PERIOD + 1))
 
     # -- states: each method returns whether the state changed -----------------------------------------------
 
@@ -171,13 +176,6 @@ class ReplyParser:
         self._writer.fail(message, kind, usage=usage)
 
 
-def _repeats(tail: str) -> bool:
-    """Whether the text is one short piece, repeated."""
-    if len(tail) < _LOOP_CHARACTERS:
-        return False
-    return any(tail[period:] == tail[:-period] for period in range(1, _LOOP_PERIOD + 1))
-
-
 def _first(text: str, markers: tuple[str, ...]) -> tuple[int, str]:
     """The position of the first marker, and the marker; without one, where one may begin at the end of the text."""
     found = [(position, marker) for marker in markers if (position := text.find(marker)) >= 0]
@@ -238,24 +236,11 @@ class _AnswerScanner:
                 return "", 0, False
             self._has_begun = True
             position = opening + 3
-        decoded: list[str] = []
-        while position < len(piece):
-            character = piece[position]
-            if character == '"':
-                return "".join(decoded), position + 1, True
-            if character != "\\":
-                decoded.append(character)
-                position += 1
-                continue
-            if position + 1 >= len(piece):
-                break  # the rest of the escape has not arrived yet
-            escape = piece[position + 1]
-            if escape == "u":
-                if position + 6 > len(piece):
-                    break
-                decoded.append(chr(int(piece[position + 2 : position + 6], 16)))
-                position += 6
-            else:
-                decoded.append(_ESCAPES.get(escape, escape))
-                position += 2
-        return "".join(decoded), position, False
+        match = _STRING_PART.match(piece, position)
+        text, end = ("", position) if match is None else (match[0], match.end())
+        is_over = piece[end : end + 1] == '"'
+        return _ESCAPE.sub(_unescaped, text), end + is_over, is_over
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    return chr(int(escape[1], 16)) if escape[1] else _ESCAPES.get(escape[2], escape[2])

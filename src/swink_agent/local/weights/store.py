@@ -28,7 +28,7 @@ from swink_agent.core.files import replace_file
 from swink_agent.core.values.decoders import json_decoder
 from swink_agent.core.values.value import Value
 
-from ..events import LocalModelError, LocalModelEvent, LocalState, OnStateFn
+from ..events import LocalModelError, LocalModelEvent, LocalState, OnStateFn, notify
 from .presets import PRESETS, Preset, preset_named
 from .sources import HubSource, IndexSource, Source, SourceError, bytes_in
 
@@ -52,13 +52,6 @@ class _Marker(Value, frozen=True):
     sha256: str
 
 
-def default_cache_dir() -> Path:
-    """The default folder for models."""
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("swink-agent")) / "models"
-
-
 class ModelStore:
     """The models on this machine. Methods block: in an event loop, call them in a thread."""
 
@@ -70,7 +63,11 @@ class ModelStore:
         sources: Sequence[Source] | None = None,
         free_bytes: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free,
     ) -> None:
-        self.folder = Path(cache_dir).expanduser() if cache_dir is not None else default_cache_dir()
+        if cache_dir is None:
+            import platformdirs
+
+            cache_dir = Path(platformdirs.user_cache_dir("swink-agent")) / "models"
+        self.folder = Path(cache_dir).expanduser()
         self.presets = tuple(presets)
         self._sources = tuple(sources) if sources is not None else (HubSource(), IndexSource())
         self._free_bytes = free_bytes
@@ -103,7 +100,6 @@ class ModelStore:
         return tuple(models)
 
     def disk_use(self) -> int:
-        """Bytes in the folder, including unfinished fetches."""
         return bytes_in(self.folder)
 
     def remove(self, model: str) -> int:
@@ -162,11 +158,8 @@ class ModelStore:
             shutil.rmtree(self._staging(preset.file), ignore_errors=True)
             return path
         tried = "; ".join(problems) or "it has no known source"
-        raise LocalModelError(
-            f"{preset.name} could not be fetched: {tried}. Check the connection and try again (what was fetched is "
-            f"kept), or put {preset.file} into {self.folder} yourself",
-            model=preset.name,
-        )
+        cure = f"Check the connection and try again (what was fetched is kept), or put {preset.file} into {self.folder}"
+        raise LocalModelError(f"{preset.name} could not be fetched: {tried}. {cure} yourself", model=preset.name)
 
     def _accept(self, preset: Preset, fetched: Path, sha256: str, path: Path, report: _Reporter) -> None:
         """Moves a file to its place if its hash is right; else deletes it."""
@@ -176,9 +169,8 @@ class ModelStore:
         if found != sha256:
             fetched.unlink()
             shutil.rmtree(fetched.parent, ignore_errors=True)
-            raise SourceError(
-                f"the file of {size:,} bytes has the hash {found[:16]}…, not {sha256[:16]}…, and was deleted"
-            )
+            problem = f"the file of {size:,} bytes has the hash {found[:16]}…, not {sha256[:16]}…, and was deleted"
+            raise SourceError(problem)
         os.replace(fetched, path)
         _write_marker(path, found)
 
@@ -186,11 +178,9 @@ class ModelStore:
         needed = max(0, preset.size - bytes_in(staging)) + _SPARE_BYTES
         free = self._free_bytes(staging)
         if free < needed:
-            raise LocalModelError(
-                f"{preset.name} needs {needed / 1e9:.1f} GB in {self.folder}, and {free / 1e9:.1f} GB are free: make "
-                "room, or choose another folder with cache_dir",
-                model=preset.name,
-            )
+            problem = f"{preset.name} needs {needed / 1e9:.1f} GB in {self.folder}, and {free / 1e9:.1f} GB are free"
+            cure = "make room, or choose another folder with cache_dir"
+            raise LocalModelError(f"{problem}: {cure}", model=preset.name)
 
     def _is_verified(self, path: Path, preset: Preset) -> bool:
         """Whether the file is that of the preset. A file without a marker is hashed once."""
@@ -242,12 +232,7 @@ class _Reporter:
         if self._listener is None or (not message and now - self._last < 0.1 and done != total):
             return
         self._last = now
-        try:
-            self._listener(LocalModelEvent(LocalState.FETCHING, self._model, message, done, total))
-        except Exception:  # a broken progress bar must not end a download
-            import logging
-
-            logging.getLogger("swink_agent").exception("a listener of a fetch failed")
+        if not notify(self._listener, LocalModelEvent(LocalState.FETCHING, self._model, message, done, total)):
             self._listener = None
 
 
@@ -262,9 +247,8 @@ def _gguf_at(model: str) -> Path:
         with path.open("rb") as file:
             is_model = file.read(4) == b"GGUF"
     except OSError as error:
-        raise LocalModelError(
-            f"the model file {model} cannot be read: {error.strerror or error}", model=model
-        ) from error
+        problem = f"the model file {model} cannot be read: {error.strerror or error}"
+        raise LocalModelError(problem, model=model) from error
     if not is_model:
         raise LocalModelError(f"{model} is not a GGUF file: convert the model first, or give another", model=model)
     return path.absolute()

@@ -42,8 +42,6 @@ class Progress(Value, frozen=True, tag=True):
 
 
 class Piece(Value, frozen=True, tag=True):
-    """A piece of generated text."""
-
     text: str
 
 

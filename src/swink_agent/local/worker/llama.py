@@ -44,7 +44,9 @@ class LlamaModel:
         os.chdir(self._prefixes.folder)
         self._socket = f"{os.getpid()}.sock"
         self._server: Any = self._library.Server(self._params())
-        properties = self._get("/props")
+        status, properties = self._request("GET", "/props")
+        if status != 200:
+            raise RuntimeError(f"llama.cpp answered /props with {status}: {properties}")
         self.info = ModelInfo(
             int(properties.get("default_generation_settings", {}).get("n_ctx") or settings.context_length),
             str(properties.get("chat_template") or ""),
@@ -181,12 +183,6 @@ class LlamaModel:
         """Removes the socket. The memory is freed when the process ends."""
         Path(self._socket).unlink(missing_ok=True)
 
-    def _get(self, path: str) -> dict[str, Any]:
-        status, answer = self._request("GET", path)
-        if status != 200:
-            raise RuntimeError(f"llama.cpp answered {path} with {status}: {answer}")
-        return answer
-
     def _request(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         connection = _UnixConnection(self._socket)
         try:
@@ -284,7 +280,7 @@ def _is_alive(process: str) -> bool:
     except (ValueError, ProcessLookupError):
         return False
     except PermissionError:
-        return True
+        pass
     return True
 
 

@@ -19,52 +19,21 @@ from typing import Any
 
 from swink_agent.core.values.decoders import json_decoder, msgpack_decoder
 
+from . import wire
 from .engine import Chunk
-from .wire import (
-    Answer,
-    Ask,
-    Cancel,
-    Complete,
-    Embed,
-    Failed,
-    FrameReader,
-    FromWorker,
-    Loaded,
-    Render,
-    ToWorker,
-    WorkerSettings,
-    frame,
-)
 
 _BLOCK = 1 << 16
 _PR_SET_PDEATHSIG = 1
 _POLL_SECONDS = 1.0
 
 
-class Connection:
-    """The socket to the parent. Any thread may send."""
-
-    def __init__(self, connected: socket.socket) -> None:
-        self._socket = connected
-        self._lock = threading.Lock()
-
-    def send(self, message: FromWorker) -> None:
-        """Sends a message. If the parent has ended, this process ends too."""
-        data = frame(message)
-        with self._lock:
-            try:
-                self._socket.sendall(data)
-            except OSError:
-                os._exit(0)
-
-
 class Worker:
     """Serves requests one after another, while the listening thread takes cancellations."""
 
-    def __init__(self, connection: Connection, model: Any) -> None:
-        self._connection = connection
+    def __init__(self, send: Callable[[wire.FromWorker], None], model: Any) -> None:
+        self._send = send
         self._model = model
-        self._requests: queue.SimpleQueue[Ask] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[wire.Ask] = queue.SimpleQueue()
         self._cancelled: set[int] = set()
         self._open: set[int] = set()
 
@@ -72,9 +41,8 @@ class Worker:
     def is_idle(self) -> bool:
         return not self._open
 
-    def take(self, message: ToWorker) -> None:
-        """Takes a message from the parent."""
-        if isinstance(message, Cancel):
+    def take(self, message: wire.ToWorker) -> None:
+        if isinstance(message, wire.Cancel):
             if message.id in self._open:
                 self._cancelled.add(message.id)
         else:
@@ -89,38 +57,51 @@ class Worker:
                 if request.id not in self._cancelled:
                     self._answer(request)
             except Exception as error:
-                self._connection.send(Failed(request.id, f"{type(error).__name__}: {error}"))
+                self._send(wire.Failed(request.id, f"{type(error).__name__}: {error}"))
             self._open.discard(request.id)
             self._cancelled.discard(request.id)
 
-    def _answer(self, request: Ask) -> None:
+    def _answer(self, request: wire.Ask) -> None:
         match request:
-            case Complete():
+            case wire.Complete():
 
                 def emit(chunk: Chunk) -> bool:
                     if request.id in self._cancelled:
                         return False
-                    self._connection.send(Answer(request.id, chunk))
+                    self._send(wire.Answer(request.id, chunk))
                     return request.id not in self._cancelled
 
                 self._model.complete(request.request, emit)
-            case Render():
-                self._connection.send(Answer(request.id, self._model.render(request.messages)))
-            case Embed():
-                self._connection.send(Answer(request.id, self._model.embed(request.texts)))
+            case wire.Render():
+                self._send(wire.Answer(request.id, self._model.render(request.messages)))
+            case wire.Embed():
+                self._send(wire.Answer(request.id, self._model.embed(request.texts)))
 
 
-def serve(connected: socket.socket, open_model: Callable[[WorkerSettings], Any]) -> None:
+def serve(connected: socket.socket, open_model: Callable[[wire.WorkerSettings], Any]) -> None:
     """Loads the model and serves it until the parent closes the connection or sends nothing for `idle_seconds`."""
-    connection = Connection(connected)
-    settings = json_decoder(WorkerSettings).decode(_first_line(connected))
+    lock = threading.Lock()
+
+    def send(message: wire.FromWorker) -> None:
+        """Sends a message, from any thread. If the parent has ended, this process ends too."""
+        data = wire.frame(message)
+        with lock:
+            try:
+                connected.sendall(data)
+            except OSError:
+                os._exit(0)
+
+    line = connected.makefile("rb", buffering=0).readline()  # without a buffer, which would take more than the line
+    if not line.endswith(b"\n"):
+        os._exit(0)
+    settings = json_decoder(wire.WorkerSettings).decode(line)
     try:
         model = open_model(settings)
     except Exception as error:
-        connection.send(Failed(None, f"{error}"))
+        send(wire.Failed(None, f"{error}"))
         return
-    connection.send(Loaded(model.info))
-    worker = Worker(connection, model)
+    send(wire.Loaded(model.info))
+    worker = Worker(send, model)
     threading.Thread(target=worker.work, daemon=True).start()
     try:
         _listen(connected, worker, settings.idle_seconds)
@@ -129,7 +110,7 @@ def serve(connected: socket.socket, open_model: Callable[[WorkerSettings], Any])
 
 
 def _listen(connected: socket.socket, worker: Worker, idle_seconds: float) -> None:
-    reader = FrameReader(msgpack_decoder(ToWorker))
+    reader = wire.FrameReader(msgpack_decoder(wire.ToWorker))
     connected.settimeout(idle_seconds)
     while True:
         try:
@@ -141,17 +122,7 @@ def _listen(connected: socket.socket, worker: Worker, idle_seconds: float) -> No
         if not data:
             return
         for message in reader.feed(data):
-            worker.take(message)  # pyright: ignore[reportArgumentType] - the decoder's type
-
-
-def _first_line(connected: socket.socket) -> bytes:
-    line = b""
-    while not line.endswith(b"\n"):
-        byte = connected.recv(1)
-        if not byte:
-            os._exit(0)
-        line += byte
-    return line
+            worker.take(message)
 
 
 def _end_with(parent: int) -> None:
@@ -172,7 +143,7 @@ def _die_with_parent() -> None:
             pass  # another C library: the socket and `_end_with` remain
 
 
-def main(open_model: Callable[[WorkerSettings], Any] | None = None) -> None:
+def main(open_model: Callable[[wire.WorkerSettings], Any] | None = None) -> None:
     _die_with_parent()
     threading.Thread(target=_end_with, args=(int(sys.argv[2]),), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is meant for the agent, which then closes the connection

@@ -16,8 +16,8 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
@@ -26,22 +26,8 @@ from swink_agent.core.cancel import call_in
 from swink_agent.core.values.decoders import msgpack_decoder
 from swink_agent.sandbox.starting import start_program
 
+from . import wire
 from .engine import Chunk, Completion, EngineError, Finished, ModelInfo, Overflowed
-from .wire import (
-    Answer,
-    Ask,
-    Cancel,
-    Complete,
-    Embed,
-    Failed,
-    FrameReader,
-    FromWorker,
-    Loaded,
-    Render,
-    ToWorker,
-    WorkerSettings,
-    frame,
-)
 
 T = TypeVar("T")
 _BLOCK = 1 << 16
@@ -63,7 +49,7 @@ class Watcher(Protocol):
 class WorkerEngine:
     """A model in a worker process, which starts when it is needed. Safe in any thread and any event loop."""
 
-    def __init__(self, settings: WorkerSettings, *, command: Sequence[str] = _COMMAND) -> None:
+    def __init__(self, settings: wire.WorkerSettings, *, command: Sequence[str] = _COMMAND) -> None:
         self.settings = settings
         self._command = tuple(command)
         self._lock = threading.Lock()
@@ -86,7 +72,6 @@ class WorkerEngine:
 
     @property
     def pid(self) -> int | None:
-        """The worker's process id, while it runs."""
         life = self._life
         return life.pid if life is not None and not life.is_over else None
 
@@ -105,26 +90,26 @@ class WorkerEngine:
             life.forget(inbox)
 
     async def complete(self, request: Completion) -> AsyncIterator[Chunk]:
-        with self._asked(lambda number: Complete(number, request)) as inbox:
+        with self._asked(lambda number: wire.Complete(number, request)) as inbox:
             while not inbox.is_answered:
                 chunk = cast("Chunk", await inbox.next())
                 inbox.is_answered = isinstance(chunk, (Finished, Overflowed))
                 yield chunk
 
     async def render(self, messages: Sequence[tuple[str, str]]) -> str:
-        return await self._one(lambda number: Render(number, list(messages)))
+        return await self._one(lambda number: wire.Render(number, list(messages)))
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        return await self._one(lambda number: Embed(number, list(texts)))
+        return await self._one(lambda number: wire.Embed(number, list(texts)))
 
-    async def _one(self, request: Callable[[int], Ask]) -> Any:
+    async def _one(self, request: Callable[[int], wire.Ask]) -> Any:
         with self._asked(request) as inbox:
             answer = await inbox.next()
             inbox.is_answered = True
             return answer
 
     @contextmanager
-    def _asked(self, request: Callable[[int], Ask]) -> Generator[_Inbox]:
+    def _asked(self, request: Callable[[int], wire.Ask]) -> Generator[_Inbox]:
         """Sends a request, and cancels it if the block is left before it is answered."""
         inbox = _Inbox()
         life = self._living()
@@ -134,7 +119,7 @@ class WorkerEngine:
         finally:
             life.forget(inbox)
             if not inbox.is_answered:
-                life.tell(Cancel(number))
+                life.tell(wire.Cancel(number))
 
     def close(self) -> None:
         """Ends the process, if it runs. The next use starts another."""
@@ -184,7 +169,7 @@ class _WorkerProcess:
     """
 
     def __init__(
-        self, settings: WorkerSettings, command: tuple[str, ...], on_end: Callable[[EngineError], None]
+        self, settings: wire.WorkerSettings, command: tuple[str, ...], on_end: Callable[[EngineError], None]
     ) -> None:
         self._on_end = on_end
         self.info: ModelInfo | None = None
@@ -209,7 +194,7 @@ class _WorkerProcess:
 
     # -- from callers ----------------------------------------------------------------------------------------
 
-    def ask(self, inbox: _Inbox, request: Callable[[int], Ask]) -> int:
+    def ask(self, inbox: _Inbox, request: Callable[[int], wire.Ask]) -> int:
         with self._lock:
             self._count += 1
             number = self._count
@@ -232,20 +217,16 @@ class _WorkerProcess:
             self._inboxes = {number: known for number, known in self._inboxes.items() if known is not inbox}
             self._loading = [known for known in self._loading if known is not inbox]
 
-    def tell(self, message: ToWorker) -> None:
-        data = frame(message)
+    def tell(self, message: wire.ToWorker) -> None:
+        data = wire.frame(message)
         with self._lock:
             if self._over is None:
-                try:
+                with suppress(OSError):  # the reading thread notices that the process has ended
                     self._ours.sendall(data)
-                except OSError:
-                    pass  # the reading thread notices that the process has ended
 
     def close(self) -> None:
-        try:
+        with suppress(OSError):
             self._ours.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
@@ -255,7 +236,13 @@ class _WorkerProcess:
         ending: EngineError
         try:
             with theirs:
-                process = _spawn([*command, str(theirs.fileno()), str(os.getpid())], theirs.fileno())
+                process = start_program(
+                    [*command, str(theirs.fileno()), str(os.getpid())],
+                    environ=_environment(),
+                    stderr=subprocess.PIPE,
+                    pass_fds=(theirs.fileno(),),
+                    new_session=True,
+                )
             self.pid = process.pid
             ending = self._serve(process)
         except OSError as error:
@@ -274,7 +261,7 @@ class _WorkerProcess:
         assert process.stderr is not None
         failure = ""
         with process, process.stderr as log, selectors.DefaultSelector() as selector:
-            reader = FrameReader(msgpack_decoder(FromWorker))
+            reader = wire.FrameReader(msgpack_decoder(wire.FromWorker))
             selector.register(self._ours, selectors.EVENT_READ)
             selector.register(log, selectors.EVENT_READ)
             is_connected = True
@@ -287,7 +274,7 @@ class _WorkerProcess:
                     data = _received(self._ours)
                     is_connected = bool(data)
                     for message in reader.feed(data):
-                        failure = self._take(cast("FromWorker", message)) or failure
+                        failure = self._take(message) or failure
             # A process that is still loading does not notice that the connection was closed.
             code = _ended(process, _END_SECONDS if self.info is not None or failure else 0.0)
             os.set_blocking(log.fileno(), False)
@@ -295,20 +282,20 @@ class _WorkerProcess:
                 pass
         return self._ending(code, failure)
 
-    def _take(self, message: FromWorker) -> str:
+    def _take(self, message: wire.FromWorker) -> str:
         """Passes a message on to the waiting request; returns the reason if the model cannot be loaded."""
         match message:
-            case Loaded(info):
+            case wire.Loaded(info):
                 with self._lock:
                     self.info = info
                     waiting, self._loading = self._loading, []
                 for inbox in waiting:
                     inbox.put(info)
-            case Answer(number, content):
+            case wire.Answer(number, content):
                 self._deliver(number, content)
-            case Failed(None, reason):
+            case wire.Failed(None, reason):
                 return reason
-            case Failed(number, reason):
+            case wire.Failed(number, reason):
                 self._deliver(number or 0, EngineError(reason))
         return ""
 
@@ -339,19 +326,9 @@ class _WorkerProcess:
         return f"; its last lines: {' / '.join(lines[-3:])[-600:]}" if lines else ""
 
 
-def _spawn(command: Sequence[str], descriptor: int) -> subprocess.Popen[bytes]:
-    return start_program(
-        command,
-        environ=_environment(os.environ),
-        stderr=subprocess.PIPE,
-        pass_fds=(descriptor,),
-        new_session=True,
-    )
-
-
-def _environment(environ: Mapping[str, str]) -> dict[str, str]:
+def _environment() -> dict[str, str]:
     """The variables that native libraries need. API keys are not among them."""
-    kept = {name: value for name, value in environ.items() if name.startswith(_KEPT_VARIABLES)}
+    kept = {name: value for name, value in os.environ.items() if name.startswith(_KEPT_VARIABLES)}
     return {**kept, "OMP_WAIT_POLICY": "passive", "PYTHONUNBUFFERED": "1"}
 
 
@@ -374,12 +351,12 @@ def _ended(process: subprocess.Popen[bytes], patience: float) -> int:
 class Workers:
     """The engines of this process by their settings, so that agents share them."""
 
-    def __init__(self, make: Callable[[WorkerSettings], WorkerEngine] = WorkerEngine) -> None:
+    def __init__(self, make: Callable[[wire.WorkerSettings], WorkerEngine] = WorkerEngine) -> None:
         self._make = make
-        self._engines: dict[WorkerSettings, WorkerEngine] = {}
+        self._engines: dict[wire.WorkerSettings, WorkerEngine] = {}
         self._lock = threading.Lock()
 
-    def engine(self, settings: WorkerSettings) -> WorkerEngine:
+    def engine(self, settings: wire.WorkerSettings) -> WorkerEngine:
         """Returns the engine with these settings, always the same one."""
         with self._lock:
             if settings not in self._engines:

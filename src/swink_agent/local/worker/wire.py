@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -82,27 +82,20 @@ Ask: TypeAlias = Complete | Render | Embed
 ToWorker: TypeAlias = Complete | Render | Embed | Cancel
 FromWorker: TypeAlias = Loaded | Answer | Failed
 
-T = TypeVar("T", covariant=True)
-
 
 def frame(message: ToWorker | FromWorker) -> bytes:
-    """Encodes a message for the socket."""
     body = msgspec.msgpack.encode(message)
     return _HEADER.pack(len(body)) + body
-
-
-class _Decoder(Protocol[T]):
-    def decode(self, buf: bytes, /) -> T: ...
 
 
 class FrameReader:
     """Splits received bytes into messages."""
 
-    def __init__(self, decoder: _Decoder[T]) -> None:
+    def __init__(self, decoder: msgspec.msgpack.Decoder[Any]) -> None:
         self._decode = decoder.decode
         self._buffer = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[object]:
+    def feed(self, data: bytes) -> Iterator[Any]:
         """Yields the messages that are complete now. Raises `ValueError` for a frame that cannot be a message."""
         self._buffer += data
         while len(self._buffer) >= _HEADER.size:

@@ -85,9 +85,8 @@ class SummarizingCompactor:
         count: Callable[[AgentMessage], int] = estimate_tokens,
     ) -> None:
         if max_tokens <= 0 or overflow_tokens <= 0 or keep_recent < 0:
-            raise ValueError(
-                "SummarizingCompactor: token budgets must be above zero, and keep_recent must not be negative"
-            )
+            problem = "token budgets must be above zero, and keep_recent must not be negative"
+            raise ValueError(f"SummarizingCompactor: {problem}")
         if model is not None and not isinstance(model, (str, ModelSpec)):  # pyright: ignore[reportUnnecessaryIsInstance]
             what = f"model must be provider:model or a ModelSpec, not {type(model).__name__}"
             raise TypeError(f"SummarizingCompactor: {what}: pass the budget by name, max_tokens={model}")
@@ -130,14 +129,17 @@ class SummarizingCompactor:
     async def _compact(
         self, messages: Sequence[AgentMessage], plan: CompactionPlan, context: CompactionContext | None
     ) -> list[AgentMessage] | None:
-        if self._is_last_too_long(messages, plan) and not (context is not None and context.is_on_demand):
+        last = last_exchange(messages)
+        room = room_beside(messages[last:], plan.goal, plan.budget, self.count)
+        all_else_fits = sum(map(self.count, messages[:last])) <= room
+        if all_else_fits and not (context is not None and context.is_on_demand):  # its results are shortened
             return self._cut_down(messages, plan.budget, plan.goal)
         asked = self._newest_request_range(messages, plan)
         cut = self._cut(messages, asked, plan)
         lost = [] if context is None else _left_out(context, messages)
         if not lost and not _has_news(messages, asked, cut):
             # The previous summary takes up most of the budget: the next one includes everything after it.
-            cut = last_exchange(messages)
+            cut = last
         if context is None or not (lost or _has_news(messages, asked, cut)):
             return self._cut_down(messages, plan.budget, plan.goal)
         kept = [*[messages[at] for at in asked if at < cut], *messages[cut:]]
@@ -155,12 +157,6 @@ class SummarizingCompactor:
         if sum(map(self.count, kept)) > plan.limit:
             return self._cut_down(kept, plan.limit, min(plan.limit, max(plan.goal, plan.limit // 2))) or kept
         return kept
-
-    def _is_last_too_long(self, messages: Sequence[AgentMessage], plan: CompactionPlan) -> bool:
-        """Whether it is enough to shorten the results of the last exchange, because all earlier messages fit."""
-        last = last_exchange(messages)
-        room = room_beside(messages[last:], plan.goal, plan.budget, self.count)
-        return sum(map(self.count, messages[:last])) <= room
 
     def _newest_request_range(self, messages: Sequence[AgentMessage], plan: CompactionPlan) -> range:
         """Returns the positions of the user's newest request, which stays unchanged. A summary is not a request."""
@@ -218,7 +214,9 @@ class SummarizingCompactor:
             if text is None:
                 return None
             summaries = [text]
-        return summary_message(summaries[0], _newest_time([*lost, *messages]))
+        # With the newest time of the messages, so that equal summaries of equal messages are equal messages.
+        times = [message.timestamp for message in (*lost, *messages) if not isinstance(message, CustomMessage)]
+        return summary_message(summaries[0], max(times, default=0))
 
     def _pieces(
         self, lost: Sequence[AgentMessage], news: Sequence[AgentMessage], room: int
@@ -267,17 +265,14 @@ class SummarizingCompactor:
         except AgentError as error:
             if context.is_refused:
                 raise
-            log.warning("the summary failed: %s; older messages are left out until one succeeds", error)
-            return None
-        text = extract_text(reply.content).strip()
-        if problem := _problem_with(reply, text):
+            text, problem = "", str(error)
+        else:
+            text = extract_text(reply.content).strip()
+            problem = _problem_with(reply, text)
+            if not problem and self.count(summary_message(text, 0)) > longest:
+                problem = f"it is longer than {longest} tokens"
+        if problem:
             log.warning("the summary failed: %s; older messages are left out until one succeeds", problem)
-            return None
-        if self.count(summary_message(text, 0)) > longest:
-            log.warning(
-                "the summary failed: it is longer than %d tokens; older messages are left out until one succeeds",
-                longest,
-            )
             return None
         return text
 
@@ -323,11 +318,6 @@ def _has_news(messages: Sequence[AgentMessage], asked: range, cut: int) -> bool:
         at not in asked and not is_summary(message) and not isinstance(message, CustomMessage)
         for at, message in enumerate(messages[:cut])
     )
-
-
-def _newest_time(messages: Sequence[AgentMessage]) -> int:
-    """Returns the newest time of the messages, so that equal summaries of equal messages are equal messages."""
-    return max((message.timestamp for message in messages if not isinstance(message, CustomMessage)), default=0)
 
 
 def _problem_with(reply: AssistantMessage, text: str) -> str:

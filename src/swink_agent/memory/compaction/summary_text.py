@@ -21,7 +21,6 @@ from swink_agent.core.types import (
     Document,
     Image,
     Text,
-    ToolCall,
     ToolResultMessage,
     UserMessage,
 )
@@ -86,9 +85,7 @@ def is_summary(message: AgentMessage) -> bool:
 
 
 def said_in(message: AgentMessage) -> str:
-    """Returns the text of the summary in a summary message."""
-    text = _text(message)
-    return text.removeprefix(_OPENING).removesuffix(_CLOSING).strip()
+    return _text(message).removeprefix(_OPENING).removesuffix(_CLOSING).strip()
 
 
 # -- the request ---------------------------------------------------------------------------------------------
@@ -128,7 +125,6 @@ def record_of(messages: Sequence[AgentMessage], limit: int, count: Callable[[Age
 
 
 def _fitting(sizes: Sequence[int], room: int) -> int:
-    """Returns how many of the first entries fit."""
     for number, size in enumerate(sizes):
         room -= size
         if room < 0:
@@ -146,25 +142,18 @@ def _entry(message: AgentMessage, result_length: int, text_length: int) -> str:
         case ToolResultMessage():
             kind = "error" if message.is_error else "result"
             text = _indented(_clipped(_text(message), result_length))
-            return f"[{kind} of {_name(message.tool_name)}]\n{text}"
+            name = " ".join(message.tool_name.split())[:_LONGEST_NAME] or "a tool"  # a model may have invented it
+            return f"[{kind} of {name}]\n{text}"
         case AssistantMessage():
             said = [_clipped(text, text_length)] if (text := _text(message).strip()) else []
-            said += [_call(block, result_length) for block in message.content if isinstance(block, ToolCall)]
+            for call in message.tool_calls:
+                arguments = call.partial_json or msgspec.json.encode(call.arguments).decode()
+                said.append(f"(calls {call.name} with {_clipped(arguments, result_length)})")
             return "[assistant]\n" + _indented("\n".join(said)) if said else ""
 
 
 def _indented(text: str) -> str:
     return "\n".join([f"  {line}" for line in text.splitlines()])
-
-
-def _name(tool: str) -> str:
-    """Returns a tool's name as one short line for a heading: a model may have invented the name."""
-    return " ".join(tool.split())[:_LONGEST_NAME] or "a tool"
-
-
-def _call(call: ToolCall, length: int) -> str:
-    arguments = call.partial_json or msgspec.json.encode(call.arguments).decode()
-    return f"(calls {call.name} with {_clipped(arguments, length)})"
 
 
 def _text(message: AgentMessage) -> str:

@@ -7,7 +7,7 @@ Owns its layout, which `docs/export.md` describes. Messages are what `encode_mes
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -36,7 +36,7 @@ def export_json(
     try:
         return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
     except UnicodeEncodeError:  # half a character, somewhere in the info: JSON can say that in ASCII
-        return json.dumps(_thawed(document), indent=2) + "\n"
+        return json.dumps(document, default=_plain, indent=2) + "\n"
 
 
 def _message(message: AgentMessage) -> msgspec.Raw:
@@ -58,8 +58,5 @@ def _data(data: object) -> msgspec.Raw:
         return msgspec.Raw(json.dumps(pretty_json(data)).encode())
 
 
-def _thawed(document: Mapping[str, object]) -> object:
-    def plain(value: object) -> object:
-        return json.loads(bytes(value)) if isinstance(value, msgspec.Raw) else str(value)
-
-    return json.loads(json.dumps(document, default=plain))
+def _plain(value: object) -> object:
+    return json.loads(bytes(value)) if isinstance(value, msgspec.Raw) else str(value)

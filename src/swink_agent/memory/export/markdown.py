@@ -9,54 +9,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from swink_agent.core.types import (
-    AgentMessage,
-    Base64Source,
-    ContentBlock,
-    Document,
-    Extension,
-    Image,
-    Source,
-    Text,
-    Thinking,
-    ToolCall,
-    UrlSource,
-)
+from swink_agent.core import types
 from swink_agent.memory.sessions.info import SessionInfo
+from swink_agent.rendering import turns
 from swink_agent.rendering.blocks import size_of
 from swink_agent.rendering.characters import one_line, visible
-from swink_agent.rendering.checklist import LONGEST_ITEM, TodoItem, todo_of
+from swink_agent.rendering.checklist import LONGEST_ITEM, todo_of
 from swink_agent.rendering.highlight import looks_like_diff
 from swink_agent.rendering.tame import code_span, escaped, fenced, tamed
-from swink_agent.rendering.turns import (
-    Entry,
-    Label,
-    LabelAt,
-    Note,
-    NoteAt,
-    Other,
-    Prompt,
-    Reply,
-    ToolUse,
-    change_of,
-    cost_words,
-    entries,
-    moment,
-    status,
-    usage_words,
-)
 from swink_agent.rendering.values import pretty_json
 
 
 def export_markdown(
-    info: SessionInfo, messages: Sequence[AgentMessage], *, labels: Sequence[LabelAt] = (), notes: Sequence[NoteAt] = ()
+    info: SessionInfo,
+    messages: Sequence[types.AgentMessage],
+    *,
+    labels: Sequence[turns.LabelAt] = (),
+    notes: Sequence[turns.NoteAt] = (),
 ) -> str:
     """The session as one Markdown document."""
     parts = [f"# {escaped(title_of(info))}", _facts(info)]
     if info.problems:
         problems = "\n".join([f"> - {escaped(one_line(problem, 400))}" for problem in info.problems])
         parts.append(f"> **Problems with this session's file:**\n>\n{problems}")
-    for entry in entries(messages, labels, notes):
+    for entry in turns.entries(messages, labels, notes):
         parts += _entry(entry)
     return "\n\n".join([part for part in parts if part]) + "\n"
 
@@ -66,84 +42,89 @@ def _facts(info: SessionInfo) -> str:
         ("Session", code_span(one_line(info.id))),
         ("Model", "" if info.model is None else code_span(one_line(str(info.model)))),
         ("Folder", code_span(one_line(info.cwd, 400)) if info.cwd else ""),
-        ("Started", moment(info.created) if info.created else ""),
-        ("Last change", moment(info.updated) if info.updated else ""),
+        ("Started", turns.moment(info.created) if info.created else ""),
+        ("Last change", turns.moment(info.updated) if info.updated else ""),
         ("Messages", f"{info.messages:,}"),
-        ("Tokens", usage_words(info.usage).removesuffix(" tokens")),
-        ("Cost", cost_words(info.cost)),
+        ("Tokens", turns.usage_words(info.usage).removesuffix(" tokens")),
+        ("Cost", turns.cost_words(info.cost)),
         ("Forked from", code_span(one_line(info.parent)) if info.parent else ""),
     ]
     return "\n".join([f"- {name}: {value}" for name, value in facts if value])
 
 
-def _entry(entry: Entry) -> list[str]:
-    if isinstance(entry, Prompt):
+def _entry(entry: turns.Entry) -> list[str]:
+    if isinstance(entry, turns.Prompt):
         return [_heading("User", entry.message.timestamp), *_content(entry.message.content)]
-    if isinstance(entry, Reply):
+    if isinstance(entry, turns.Reply):
         return _reply(entry)
-    if isinstance(entry, Label):
+    if isinstance(entry, turns.Label):
         return [f"---\n\n**Label:** {escaped(one_line(entry.text))}"]
-    if isinstance(entry, Note):
+    if isinstance(entry, turns.Note):
         return [f"## Note {code_span(one_line(entry.kind, 60))}", _json(entry.data)]
-    if isinstance(entry, Other):
+    if isinstance(entry, turns.Other):
         return ["## Application", _json(entry.message)]
     message = entry.message
-    use = ToolUse(ToolCall(message.tool_call_id, message.tool_name), message)
+    use = turns.ToolUse(types.ToolCall(message.tool_call_id, message.tool_name), message)
     return [_heading("Result without a call", message.timestamp), *_tool(use)]
 
 
 def _heading(name: str, timestamp: int) -> str:
-    return f"## {name}\n\n*{moment(timestamp)}*"
+    return f"## {name}\n\n*{turns.moment(timestamp)}*"
 
 
-def _reply(entry: Reply) -> list[str]:
+def _reply(entry: turns.Reply) -> list[str]:
     message = entry.message
     parts = [_heading("Assistant", message.timestamp)]
     uses = iter(entry.uses)
     for block in message.content:
-        parts += _tool(next(uses)) if type(block) is ToolCall else _content((block,))
+        parts += _tool(next(uses)) if type(block) is types.ToolCall else _content((block,))
     if message.error_message is not None or message.is_failed:
         words = visible(message.error_message or f"the reply ended as {message.stop_reason.value}")
         parts.append(f"**Failed:**\n\n{fenced(words)}")
     model = ":".join([part for part in (message.provider, message.model_id) if part])
-    facts = [code_span(one_line(model, 80)) if model else "", usage_words(message.usage), cost_words(message.cost)]
+    facts = [code_span(one_line(model, 80)) if model else ""]
+    facts += [turns.usage_words(message.usage), turns.cost_words(message.cost)]
     shown = " · ".join([fact for fact in facts if fact])
     return [*parts, f"*{shown}*"] if shown else parts
 
 
-def _content(blocks: Sequence[ContentBlock]) -> list[str]:
+def _content(blocks: Sequence[types.ContentBlock]) -> list[str]:
     parts: list[str] = []
     for block in blocks:
-        if type(block) is Text:
+        if type(block) is types.Text:
             parts.append(tamed(visible(block.text)) if block.text.strip() else "")
-        elif type(block) is Thinking:
+        elif type(block) is types.Thinking:
             quoted = visible(block.thinking).strip("\n").replace("\n", "\n    ")
             parts.append(f"Thinking:\n\n    {quoted}" if quoted.strip() else "")
-        elif type(block) is Image:
+        elif type(block) is types.Image:
             parts.append(_attached("image", block.source))
-        elif type(block) is Document:
+        elif type(block) is types.Document:
             parts.append(_attached(f"document {code_span(one_line(block.shown_name, 200))}", block.source))
-        elif type(block) is Extension:
+        elif type(block) is types.Extension:
             parts.append(f"Extension {code_span(one_line(block.type_name, 60))}:\n\n{_json(block.data)}")
     return parts
 
 
-def _attached(what: str, source: Source) -> str:
+def _attached(what: str, source: types.Source) -> str:
     """A picture or document is named and not shown: a page of text has no place for its data."""
-    if isinstance(source, Base64Source):
+    if isinstance(source, types.Base64Source):
         return f"[{what}, {escaped(one_line(source.media_type, 60))}, {size_of(source)}]"
-    if isinstance(source, UrlSource):
+    if isinstance(source, types.UrlSource):
         return f"[{what} at {code_span(one_line(source.url, 300))}]"
     return f"[{what} in the file {code_span(one_line(source.path, 300))}]"
 
 
-def _tool(use: ToolUse) -> list[str]:
+def _tool(use: turns.ToolUse) -> list[str]:
     call, result = use
-    word, _ = status(result)
+    word, _ = turns.status(result)
     parts = [f"### Tool {code_span(one_line(call.name, 60))} ({word})"]
     items = None if result is None else todo_of(call.name, result.details)
     if result is not None and items and not result.is_error:
-        rows = [f"- [{'x' if item.status == 'done' else ' '}] {_todo_text(item)}" for item in items]
+        rows: list[str] = []
+        for item in items:
+            text = escaped(one_line(item.text, LONGEST_ITEM))
+            shown = f"**{text}** (in progress)" if item.status == "in_progress" else text
+            rows.append(f"- [{'x' if item.status == 'done' else ' '}] {shown}")
         return [*parts, "\n".join(rows)]
     if call.partial_json is not None:
         parts.append(fenced(visible(call.partial_json)))
@@ -151,19 +132,14 @@ def _tool(use: ToolUse) -> list[str]:
         parts.append(_json(call.arguments))
     if result is not None:
         for block in result.content:
-            if type(block) is Text:
+            if type(block) is types.Text:
                 shown = visible(block.text)
                 parts += ["Result:", fenced(shown, "diff" if looks_like_diff(shown) else "")]
             else:
                 parts += _content((block,))
-        change = change_of(result)
+        change = turns.change_of(result)
         parts += [_diff(*change)] if change is not None else []
     return parts
-
-
-def _todo_text(item: TodoItem) -> str:
-    text = escaped(one_line(item.text, LONGEST_ITEM))
-    return f"**{text}** (in progress)" if item.status == "in_progress" else text
 
 
 def _diff(old: str, new: str) -> str:

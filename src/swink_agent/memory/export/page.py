@@ -14,17 +14,7 @@ from swink_agent.memory.sessions.info import SessionInfo
 from swink_agent.rendering.blocks import anchor, conversation_html
 from swink_agent.rendering.characters import one_line, visible
 from swink_agent.rendering.frame import bar, head
-from swink_agent.rendering.turns import (
-    Entry,
-    Label,
-    LabelAt,
-    NoteAt,
-    Prompt,
-    cost_words,
-    entries,
-    moment,
-    usage_words,
-)
+from swink_agent.rendering.turns import Entry, Label, LabelAt, NoteAt, Prompt, cost_words, entries, moment, usage_words
 
 from .markdown import title_of
 
@@ -52,14 +42,12 @@ def export_html(
 
 def _contents(shown: Sequence[Entry]) -> str:
     lines: list[str] = []
-    labels = 0
     for entry in shown:
         if isinstance(entry, Prompt):
             words = one_line(extract_text(entry.message.content), 90) or "(no text)"
             lines.append(f'<li><a href="#{anchor(entry.position)}"><bdi>{escape(words)}</bdi></a></li>\n')
         elif isinstance(entry, Label):
             lines.append(f'<li class="label"><bdi>{escape(one_line(entry.text, 60))}</bdi></li>\n')
-            labels += 1
     if len(lines) < 2:
         return ""
     return f'<nav class="contents" aria-label="Contents"><h2>Contents</h2>\n<ol>\n{"".join(lines)}</ol></nav>\n'
@@ -80,11 +68,8 @@ def _header(info: SessionInfo) -> str:
         ("Forked from", info.parent or ""),
         ("Session", info.id),
     ]
-    rows = "".join(
-        f"<div><dt>{name}</dt><dd><bdi>{escape(one_line(value, 400))}</bdi></dd></div>\n"
-        for name, value in facts
-        if value
-    )
+    shown = [(name, escape(one_line(value, 400))) for name, value in facts if value]
+    rows = "".join(f"<div><dt>{name}</dt><dd><bdi>{value}</bdi></dd></div>\n" for name, value in shown)
     out = [f'<header class="session">\n<h1 dir="auto">{escape(title_of(info))}</h1>\n<dl>\n{rows}</dl>\n']
     if info.problems:
         problems = "".join(f'<li dir="auto">{escape(visible(problem))}</li>' for problem in info.problems)

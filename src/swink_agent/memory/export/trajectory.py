@@ -33,8 +33,10 @@ from swink_agent.core.types import (
     ToolResultMessage,
     Usage,
     UserMessage,
+    encodable,
 )
 from swink_agent.core.values.decoders import json_decoder, whole_json
+from swink_agent.core.values.nesting import copied
 from swink_agent.memory.log.records import UnknownMessage
 from swink_agent.memory.sessions.info import SessionInfo
 from swink_agent.rendering.turns import LabelAt, NoteAt
@@ -72,7 +74,9 @@ def export_atif(
         "final_metrics": {**_totals(info, messages), "total_steps": len(steps)},
         "extra": {"title": info.title, "folder": info.cwd},
     }
-    return msgspec.json.format(msgspec.json.encode(_whole(document)), indent=2).decode() + "\n"
+    # Without halves of characters, which JSON cannot hold.
+    whole = copied(document, lambda value, key: encodable(value) if isinstance(value, str) else value, encodable)
+    return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode() + "\n"
 
 
 def _steps(messages: Sequence[AgentMessage]) -> list[dict[str, Any]]:
@@ -104,7 +108,11 @@ def _reply(message: AssistantMessage) -> dict[str, Any]:
     if thoughts := "\n\n".join(block.thinking for block in message.content if type(block) is Thinking):
         step["reasoning_content"] = thoughts
     if message.tool_calls:
-        step["tool_calls"] = [_call(call) for call in message.tool_calls]
+        step["tool_calls"] = [
+            {"tool_call_id": call.id, "function_name": call.name, "arguments": call.arguments}
+            | ({} if call.partial_json is None else {"extra": {"partial_json": call.partial_json}})
+            for call in message.tool_calls
+        ]
     usage = message.usage
     if usage.tokens or message.cost.amount:
         metrics: dict[str, Any] = {
@@ -122,13 +130,6 @@ def _reply(message: AssistantMessage) -> dict[str, Any]:
     if message.error_message is not None:
         step["extra"]["error"] = message.error_message
     return step
-
-
-def _call(call: ToolCall) -> dict[str, Any]:
-    shown: dict[str, Any] = {"tool_call_id": call.id, "function_name": call.name, "arguments": call.arguments}
-    if call.partial_json is not None:
-        shown["extra"] = {"partial_json": call.partial_json}
-    return shown
 
 
 def _result(message: ToolResultMessage) -> dict[str, Any]:
@@ -182,17 +183,6 @@ def _when(timestamp: int) -> dict[str, str]:
 
 def _model_name(provider: str, model_id: str) -> str:
     return f"{provider}/{model_id}" if provider else model_id
-
-
-def _whole(value: Any) -> Any:
-    """The value without halves of characters, which JSON cannot hold."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, dict):
-        return {_whole(key): _whole(item) for key, item in cast("dict[str, Any]", value).items()}
-    if isinstance(value, (list, tuple)):
-        return [_whole(item) for item in cast("Sequence[Any]", value)]
-    return value
 
 
 # -- a trajectory as messages ----------------------------------------------------------------------------------
@@ -286,7 +276,7 @@ def read_atif(text: str | bytes) -> Trajectory:
         if step.source == "system":
             system += 1
         elif step.source == "user":
-            messages.append(UserMessage(_text(step.message) or "(nothing)", **_timed(step)))
+            messages.append(UserMessage(_text(step.message) or "(nothing)", **_moment(step.timestamp)))
             messages += _remarks(_observed(step), step)
         elif step.source == "agent":
             messages += _messages_of(step, document.agent.model_name)
@@ -312,21 +302,21 @@ def _messages_of(step: _Step, usual_model: str | None) -> list[AgentMessage]:
     name = step.model_name or usual_model
     model = ModelSpec("", "") if name is None else _model(name)
     extra = step.extra or {}
-    content: list[AssistantBlock] = []
-    if step.reasoning_content:
-        content.append(Thinking(step.reasoning_content))
-    if said := _text(step.message):
-        content.append(Text(said))
+    content: list[AssistantBlock] = [Thinking(step.reasoning_content)] if step.reasoning_content else []
+    content += [Text(said)] if (said := _text(step.message)) else []
     content += [_tool_call(call, id_) for call, id_ in zip(calls, ids, strict=True)]
+    stop_reason = StopReason.TOOL_USE if calls else StopReason.STOP
+    if extra.get("stop_reason") in tuple(StopReason):
+        stop_reason = StopReason(extra["stop_reason"])
     reply = AssistantMessage(
         content=tuple(content),
         provider=model.provider,
         model_id=model.model_id,
         usage=_usage(step.metrics),
         cost=Cost() if step.metrics is None else Cost(total=max(step.metrics.cost_usd or 0.0, 0.0)),
-        stop_reason=_stop_reason(extra.get("stop_reason"), bool(calls)),
+        stop_reason=stop_reason,
         error_message=extra["error"] if isinstance(extra.get("error"), str) else None,
-        **cast("Any", _timed(step)),
+        **cast("Any", _moment(step.timestamp)),
     )
     observed = _observed(step)
     by_id: dict[str | None, deque[int]] = {}
@@ -348,7 +338,7 @@ def _observed(step: _Step) -> Sequence[_ObservedResult]:
 
 def _remarks(observed: Iterable[_ObservedResult], step: _Step) -> list[UserMessage]:
     """What was observed without a call, as messages."""
-    return [UserMessage(said, **_timed(step)) for result in observed if (said := _text(result.content))]
+    return [UserMessage(said, **_moment(step.timestamp)) for result in observed if (said := _text(result.content))]
 
 
 def _unique_ids(calls: Sequence[_Call]) -> list[str]:
@@ -383,7 +373,7 @@ def _tool_result(call: _Call, id_: str, result: _ObservedResult | None, step: _S
         is_error=result is None or extra.get("is_error") is True,
         tool_name=_tool_name(call),
         outcome=outcome,
-        **(_moment(extra.get("timestamp")) or _timed(step)),
+        **(_moment(extra.get("timestamp")) or _moment(step.timestamp)),
     )
 
 
@@ -402,12 +392,6 @@ def _is_deeper(value: object, levels: int) -> bool:
     else:
         return False
     return levels < 0 or any(_is_deeper(item, levels - 1) for item in inner)
-
-
-def _stop_reason(given: object, has_calls: bool) -> StopReason:
-    if given in tuple(StopReason):
-        return StopReason(cast("str", given))
-    return StopReason.TOOL_USE if has_calls else StopReason.STOP
 
 
 def _usage(metrics: _Metrics | None) -> Usage:
@@ -430,10 +414,6 @@ def _text(content: str | Iterable[_Content] | None) -> str:
         else f"[{part.type} {(part.source or {}).get('path', '')}]".replace(" ]", "]")
         for part in content
     )
-
-
-def _timed(step: _Step) -> dict[str, int]:
-    return _moment(step.timestamp)
 
 
 def _moment(text: object) -> dict[str, int]:

@@ -5,36 +5,28 @@
     people           act at the same places: prompts, steering, follow-ups, aborts, answers to calls that waited
     the agent        does all the rest itself: policies, approvals, validation, the loop
 
-Owns the stand-ins and when they act. What is on record is read in `log.runs`, and in `log.old_sessions` for sessions of
-earlier versions; what counts as a difference is in `divergence`.
+Owns `replay`, the stand-ins and when they act. Neither this module nor its package has the name of that function:
+importing them would hide it in `swink_agent.memory`. What is on record is read in `log.runs`, and in `log.old_sessions`
+for sessions of earlier versions; what counts as a difference is in `divergence`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import Any
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, TypeAlias, cast
 
+from swink_agent.core import events
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.agent.queues import QueueName
 from swink_agent.core.approval import Approve, ApproveFn, ApproveWith, Defer, ProposedCall, Reject
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import AgentError, ErrorKind
-from swink_agent.core.events import (
-    AgentEvent,
-    MessageEnd,
-    MessageStart,
-    ToolApprovalRequested,
-    ToolApprovalResolved,
-    ToolCallDeferred,
-    ToolExecutionEnd,
-    TurnEnd,
-    TurnResumed,
-)
 from swink_agent.core.pending import Answer, Pending, WaitingCall
 from swink_agent.core.record import CallRecord
 from swink_agent.core.retry import DefaultRetryStrategy
-from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamOptions
+from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamFn, StreamOptions
 from swink_agent.core.stream_writer import events_of
 from swink_agent.core.structured import answer_tool_name, is_object_schema
 from swink_agent.core.tool import AgentTool, AgentToolResult, ToolContext
@@ -51,29 +43,47 @@ from swink_agent.core.types import (
 )
 from swink_agent.core.values.value import copy_json
 
-from ..log.old_sessions import (
-    OLD_ABORT,
-    old_answer_tool,
-    old_answer_tools,
-    old_interruption,
-    old_note,
-    old_rejection,
-)
-from ..log.runs import AddedMessage, StoredRun, StoredTurn
-from .divergence import Compared, Comparison, Divergence
+from ..log.old_sessions import OLD_ABORT, old_answer_tool, old_answer_tools, old_interruption, old_note, old_rejection
+from ..log.runs import AddedMessage, RecordedSession, StoredRun, StoredTurn, read_runs
+from .divergence import Compared, Comparison, Divergence, ReplayReport
 
 _LONGEST_WAIT = 5.0
 """Seconds that a call waits to be cancelled, if it was cancelled in the recording."""
-_REFUSED = frozenset(
-    {
-        ToolOutcome.REJECTED,
-        ToolOutcome.SKIPPED,
-        ToolOutcome.UNKNOWN_TOOL,
-        ToolOutcome.INCOMPLETE,
-        ToolOutcome.INVALID,
-    }
+_REFUSED = frozenset({ToolOutcome.REJECTED, ToolOutcome.SKIPPED, ToolOutcome.UNKNOWN_TOOL}).union(
+    {ToolOutcome.INCOMPLETE, ToolOutcome.INVALID}
 )
 """Outcomes of calls that end without a start. A tool may also report invalid arguments itself, once it has started."""
+
+
+WrapToolFn: TypeAlias = Callable[[AgentTool], AgentTool]
+MakeAgentFn: TypeAlias = Callable[[StreamFn, WrapToolFn], Agent | Awaitable[Agent]]
+
+
+async def replay(session: RecordedSession, make_agent: MakeAgentFn, *, patience: float = 30.0) -> ReplayReport:
+    """Runs a recorded session again, and reports where the agent did something else, if it did.
+
+    `make_agent(stream_fn, wrap_tool)` returns the agent to try, sync or async. No model is asked and no tool runs, even
+    if it uses neither argument: the replay replaces both. If nothing happens for `patience` seconds, because a policy
+    or an approval waits for a person, that is a divergence too.
+
+    Raises `TypeError` if `make_agent` returns anything but an agent.
+    """
+    runs, total = read_runs(session)
+    stage = ReplayStage(patience)
+    made = make_agent(stage, stage.wrap_tool)
+    agent: Any = await made if inspect.isawaitable(made) else made
+    if not isinstance(agent, Agent):
+        what = "None" if agent is None else f"a {type(agent).__name__}"
+        raise TypeError(f"make_agent returned {what}, not an Agent")
+    stage.take(cast("Agent", agent))
+    try:
+        for index, run in enumerate(runs):
+            await stage.play(index, run)
+            if stage.divergence is not None:
+                return ReplayReport(divergence=stage.divergence, messages=stage.reached, total=total, runs=index + 1)
+    finally:
+        stage.give_back()
+    return ReplayReport(messages=total, total=total, runs=len(runs))
 
 
 class ReplayStage:
@@ -128,7 +138,7 @@ class ReplayStage:
             tools=wrapped_tools(
                 agent.given_tools, lambda tool: tool if isinstance(tool, _RecordedTool) else self.wrap_tool(tool)
             ),
-            stream_fn=_RecordedModel(self),
+            stream_fn=self,
             retry_strategy=DefaultRetryStrategy(max_attempts=1),  # a recorded failure is that of the last attempt
             async_transform_context=None,
             transform_context=None,
@@ -142,8 +152,7 @@ class ReplayStage:
         """Copies history and state to the agent that `take` was given: its owner may look at them."""
         if self._made is not None:
             self._made.messages = self.agent.messages
-            self._made.state.clear()
-            self._made.state.update(copy_json(dict(self.agent.state)))
+            _set_state(self._made, dict(self.agent.state))
 
     async def play(self, index: int, run: StoredRun) -> None:
         """Plays one run, and compares what it added to the history."""
@@ -151,7 +160,7 @@ class ReplayStage:
         if run.before is not None:
             agent.messages = run.before
         if run.state is not None:
-            self._set_state(run.state)
+            _set_state(self.agent, run.state)
         self._run, self._run_index = run, index
         self._expected = [one for one in run.added if one.replaces is None]
         self._find_answer_tool(run, [tool.name for tool in agent.tools])
@@ -200,7 +209,6 @@ class ReplayStage:
         return await (self.agent.prompt(prompts) if prompts else self.agent.continue_loop())
 
     def _answers(self, run: StoredRun) -> dict[str, Answer]:
-        """The recorded answers to the calls that waited."""
         turn = run.turns[0] if run.turns else None
         answers: dict[str, Answer] = {}
         if turn is not None and turn.waiting:
@@ -238,10 +246,6 @@ class ReplayStage:
         finally:
             self._gives_text = False
 
-    @property
-    def gives_text(self) -> bool:
-        return self._gives_text
-
     def _check_answer(self, value: object) -> None:
         """Refuses texts before the last, which did not fit when they were recorded."""
         if self._gives_text and self._run is not None and self._turn_index < len(self._run.turns) - 1:
@@ -249,36 +253,36 @@ class ReplayStage:
 
     # -- what it does ------------------------------------------------------------------------------------------
 
-    def _observe(self, event: AgentEvent) -> None:
+    def _observe(self, event: events.AgentEvent) -> None:
         if self._clock is not None and not self._clock.expired():
             self._clock.reschedule(asyncio.get_running_loop().time() + self._patience)
             self._length = len(self.agent.messages)
-            if isinstance(event, (ToolApprovalRequested, ToolApprovalResolved)):
-                self._asked_about = event.name if isinstance(event, ToolApprovalRequested) else None
-        if isinstance(event, MessageStart):
+            if isinstance(event, (events.ToolApprovalRequested, events.ToolApprovalResolved)):
+                self._asked_about = event.name if isinstance(event, events.ToolApprovalRequested) else None
+        if isinstance(event, events.MessageStart):
             self._is_asking = True
-        elif isinstance(event, MessageEnd):
+        elif isinstance(event, events.MessageEnd):
             self._given = {"": event.message.content}
             self._interrupt_if_due(may_steer=False)
-        elif isinstance(event, TurnResumed):
+        elif isinstance(event, events.TurnResumed):
             self._begin_turn(0)
             self._given = {"": event.message.content}
-        elif isinstance(event, ToolCallDeferred):
+        elif isinstance(event, events.ToolCallDeferred):
             index = self._open.get(event.call_id)
             if index is not None and self._calls[index].outcome is ToolOutcome.PENDING:
                 self._open.pop(event.call_id)
             self._interrupt_if_due()
-        elif isinstance(event, ToolExecutionEnd):
+        elif isinstance(event, events.ToolExecutionEnd):
             self._given[event.call_id] = event.result.content
             self._open.pop(event.call_id, None)
             if not self._open and self._turn is not None and self._turn.state is not None:
-                self._set_state(self._turn.state)
+                _set_state(self.agent, self._turn.state)
             self._interrupt_if_due()
-        elif isinstance(event, TurnEnd):
+        elif isinstance(event, events.TurnEnd):
             self._is_in_batch = False
             self._note_replaced(event)
 
-    def _note_replaced(self, event: TurnEnd) -> None:
+    def _note_replaced(self, event: events.TurnEnd) -> None:
         """Notes what policies replaced in a turn where the recording broke off: that is not on record."""
         run = self._run
         if run is None or run.end is not None or self._turn_index != len(run.turns) - 1:
@@ -375,7 +379,7 @@ class ReplayStage:
 
     # -- the model ---------------------------------------------------------------------------------------------
 
-    async def stream(
+    async def __call__(
         self, model: ModelSpec, context: AgentContext, options: StreamOptions, cancel: CancellationToken, /
     ) -> AsyncIterator[AssistantMessageEvent]:
         """Streams the recorded replies, one for each turn."""
@@ -390,6 +394,10 @@ class ReplayStage:
             return
         for event in events_of(reply):
             yield event
+
+    def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
+        """Whether the model gives a value as text, as it did when it was recorded."""
+        return self._gives_text
 
     def _next_reply(self) -> AssistantMessage | None:
         run = self._run
@@ -445,7 +453,7 @@ class ReplayStage:
             return AgentToolResult(content, recorded.details, recorded.is_error)
         return AgentToolResult.error("the replay ends here")
 
-    def foreseen(self, ctx: ToolContext) -> AgentToolResult | None:
+    def foreseen(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult | None:
         """The recorded refusal of a call that its tool refused before the approval."""
         turn, index = self._turn, self._open.get(ctx.call_id)
         recorded = None if turn is None or index is None else turn.results.get(index)
@@ -456,16 +464,11 @@ class ReplayStage:
         return AgentToolResult(recorded.content, recorded.details, recorded.is_error)
 
     def _position_of(self, call: int) -> int:
-        """The position of the result of a call of this turn."""
         start = 0 if self._run is None else self._run.start
         for index in range(self.reached - start, len(self._expected)):
             if (self._expected[index].turn, self._expected[index].call) == (self._turn_index, call):
                 return start + index
         return self.reached
-
-    def _set_state(self, state: dict[str, Any]) -> None:
-        self.agent.state.clear()
-        self.agent.state.update(copy_json(state))
 
     # -- people ------------------------------------------------------------------------------------------------
 
@@ -525,11 +528,14 @@ class ReplayStage:
         left = set(self._open.values())
         if not left:
             self._is_steered = self._is_steered_early(run)
-        elif (interruption := self._interruption(left)) is not None:
-            self._is_steered = interruption == "steering" and may_steer
-            if interruption == "aborted":
-                self._is_aborted = True
-                self.agent.abort()
+            return
+        reasons = {self._why_cut_short(call) for call in left}
+        if None in reasons:
+            return
+        self._is_steered = "aborted" not in reasons and may_steer
+        if "aborted" in reasons:
+            self._is_aborted = True
+            self.agent.abort()
 
     def _is_steered_early(self, run: StoredRun) -> bool:
         """Whether the steering message before the next reply came while tools ran: before a policy's message."""
@@ -537,11 +543,6 @@ class ReplayStage:
             return False
         sources = [source for _, source, _ in run.turns[self._turn_index + 1].injected]
         return "steering" in sources and "policy" in sources[sources.index("steering") :]
-
-    def _interruption(self, calls: Iterable[int]) -> str | None:
-        """Why all of these calls were cut short: `steering` or `aborted`. `None` if one was not."""
-        reasons = {self._why_cut_short(call) for call in calls}
-        return None if None in reasons else "aborted" if "aborted" in reasons else "steering"
 
     def _why_cut_short(self, index: int) -> str | None:
         """Why a call of this turn has no result of its own: `steering` or `aborted`. `None` if it has one, or the tool
@@ -576,21 +577,6 @@ class ReplayStage:
         raise asyncio.CancelledError
 
 
-class _RecordedModel:
-    """Stands in for the model: it gives recorded replies, and values as text if it did so when it was recorded."""
-
-    def __init__(self, stage: ReplayStage) -> None:
-        self._stage = stage
-
-    def __call__(
-        self, model: ModelSpec, context: AgentContext, options: StreamOptions, cancel: CancellationToken, /
-    ) -> AsyncIterator[AssistantMessageEvent]:
-        return self._stage.stream(model, context, options, cancel)
-
-    def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
-        return self._stage.gives_text
-
-
 class _RecordedTool:
     """Stands in for a tool: same name, schema and options, but it returns recorded results."""
 
@@ -605,13 +591,10 @@ class _RecordedTool:
         self.external = bool(getattr(tool, "external", False))
         self.is_delegate = getattr(tool, "is_delegate", False) is True
         if hasattr(tool, "foresee") or hasattr(tool, "approval_scope"):
-            self.foresee = self._foresee
+            self.foresee = stage.foreseen
 
     def __repr__(self) -> str:
         return f"<stand-in for the tool {self.name}>"
-
-    def _foresee(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult | None:
-        return self._stage.foreseen(ctx)
 
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
         """Returns the recorded result. The real tool never runs."""
@@ -624,6 +607,11 @@ class _StillWaits(Exception):
     def __init__(self, pending: Pending) -> None:
         super().__init__("a call of the delegate waits")
         self.waits_for = pending
+
+
+def _set_state(agent: Agent, state: dict[str, Any]) -> None:
+    agent.state.clear()
+    agent.state.update(copy_json(state))
 
 
 def _answer(one: WaitingCall, call: CallRecord) -> Answer:

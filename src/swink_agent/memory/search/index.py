@@ -14,14 +14,14 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 
 from swink_agent.core.types import AgentMessage
 from swink_agent.core.values.decoders import json_decoder
 
-from ..errors import SessionDamaged, SessionError, SessionNotFound
+from ..errors import SessionDamaged, SessionError, SessionNotFound, is_named
 from ..sessions.info import SearchHit, SessionInfo
 from ..storage.folder import INDEX_NAME, file_states
 from ..storage.protocols import LogState
@@ -48,6 +48,7 @@ _MOST_AT_ONCE = 4_000_000
 _SHIFT = 32
 """A row number is the session's number, shifted by this many bits, plus the position of the message."""
 _UNUSABLE = ("BUSY", "LOCKED", "READONLY", "CANTOPEN", "FULL", "IOERR", "PERM", "AUTH", "NOMEM", "NOLFS", "PROTOCOL")
+"""Errors that mean that the index cannot be used now, though it may be intact."""
 
 _TABLES = """
 CREATE TABLE sessions (
@@ -56,10 +57,7 @@ CREATE TABLE sessions (
 );
 CREATE VIRTUAL TABLE messages USING fts5(words, text UNINDEXED, tokenize = 'ascii');
 """
-
-
 _STATES = "SELECT id, size, time, inode FROM sessions"
-
 
 log = logging.getLogger("swink_agent")
 
@@ -143,9 +141,11 @@ class SessionIndex:
                     return work(database)
             except sqlite.Error as error:
                 _check_module(error)
-                if _is_unusable(error):
+                if is_named(error, *_UNUSABLE):
                     break
-                self._remove()
+                for suffix in ("", "-wal", "-shm", "-journal"):
+                    with suppress(OSError):
+                        os.unlink(f"{self.path}{suffix}")
             except OSError:
                 break
         with closing(self._in_memory(sqlite)) as database:
@@ -191,11 +191,6 @@ class SessionIndex:
             raise SessionError(f"the sessions in {self.folder} cannot be searched: {error}") from error
         return database
 
-    def _remove(self) -> None:
-        for suffix in ("", "-wal", "-shm", "-journal"):
-            with suppress(OSError):
-                os.unlink(f"{self.path}{suffix}")
-
 
 def _sqlite() -> Any:
     module: Any = sqlite3
@@ -207,12 +202,6 @@ def _sqlite() -> Any:
 def _check_module(error: Exception) -> None:
     if "no such module" in str(error):
         raise SessionError("search needs SQLite with FTS5, which the SQLite of this Python does not have") from error
-
-
-def _is_unusable(error: Exception) -> bool:
-    """Whether the error means that the index cannot be used now, though it may be intact."""
-    name: str = getattr(error, "sqlite_errorname", None) or ""
-    return name.removeprefix("SQLITE_").startswith(_UNUSABLE)
 
 
 def _prepare(database: sqlite3.Connection) -> None:
@@ -252,13 +241,8 @@ def _roll_back(database: sqlite3.Connection) -> None:
 # -- updating the index ----------------------------------------------------------------------------------------
 
 
-class _ReadSession(NamedTuple):
-    """A session that was read and will be written to the index."""
-
-    id: str
-    state: LogState
-    info: SessionInfo | None
-    rows: list[tuple[int, str, str]]
+_ReadSession: TypeAlias = tuple[str, LogState, "SessionInfo | None", list[tuple[int, str, str]]]
+"""The id, the state, the information and the rows of a session that was read, to be written to the index."""
 
 
 def _refresh(
@@ -274,8 +258,9 @@ def _refresh(
     for done, (session_id, state) in enumerate(changed):
         if on_progress is not None:
             on_progress(done, len(changed))
-        if _is_indexed(database, session_id, state):
-            continue
+        row = database.execute(f"{_STATES} WHERE id = ?", (session_id,)).fetchone()
+        if row is not None and row[1:] == state:
+            continue  # another process has indexed it in the meantime
         try:
             session = load(session_id)
             info, rows = session.info, list(_rows(session.messages))
@@ -288,7 +273,7 @@ def _refresh(
             log.warning("session %s could not be read: the search uses its earlier contents", session_id)
             log.debug("reading session %s failed", session_id, exc_info=True)
             continue  # its earlier entries, if any, stay in the index
-        fresh.append(_ReadSession(session_id, state, info, rows))
+        fresh.append((session_id, state, info, rows))
         size += sum(len(text) for _, _, text in rows)
         if size > _MOST_AT_ONCE:
             _store(database, fresh)
@@ -298,32 +283,19 @@ def _refresh(
         on_progress(len(changed), len(changed))
 
 
-def _is_indexed(database: sqlite3.Connection, session_id: str, state: LogState) -> bool:
-    """Whether another process has indexed this state of the session in the meantime."""
-    row = database.execute(f"{_STATES} WHERE id = ?", (session_id,)).fetchone()
-    return row is not None and row[1:] == state
-
-
 def _store(database: sqlite3.Connection, sessions: Sequence[_ReadSession]) -> None:
-    if sessions:
-        with _transaction(database):
-            for session in sessions:
-                _store_one(database, session)
-
-
-def _store_one(database: sqlite3.Connection, session: _ReadSession) -> None:
-    number = _clear(database, session.id)
-    encoded = None if session.info is None else msgspec.json.encode(session.info)
-    updated = 0 if session.info is None else min(max(session.info.updated, _LEAST), _MOST)
-    stored = database.execute(
-        "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (number, session.id, *session.state, updated, encoded),
-    )
-    first = (stored.lastrowid or 0) << _SHIFT
-    database.executemany(
-        "INSERT INTO messages (rowid, words, text) VALUES (?, ?, ?)",
-        [(first + position, words, text) for position, words, text in session.rows],
-    )
+    if not sessions:
+        return
+    with _transaction(database):
+        for session_id, state, info, found in sessions:
+            number = _clear(database, session_id)
+            encoded = None if info is None else msgspec.json.encode(info)
+            updated = 0 if info is None else min(max(info.updated, _LEAST), _MOST)
+            values = (number, session_id, *state, updated, encoded)
+            stored = database.execute("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+            first = (stored.lastrowid or 0) << _SHIFT
+            rows = [(first + position, words, text) for position, words, text in found]
+            database.executemany("INSERT INTO messages (rowid, words, text) VALUES (?, ?, ?)", rows)
 
 
 def _rows(messages: Sequence[AgentMessage]) -> Iterator[tuple[int, str, str]]:

@@ -16,24 +16,8 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from swink_agent.core import types
 from swink_agent.core.texts.invisible import is_deceptive, ordinary_places
-from swink_agent.core.types import (
-    AgentMessage,
-    AssistantMessage,
-    Base64Source,
-    CustomMessage,
-    Document,
-    Extension,
-    FileSource,
-    Image,
-    Source,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResultMessage,
-    UrlSource,
-    UserMessage,
-)
 
 _MOST_TERMS = 500
 _MOST_WORDS = 5000
@@ -98,16 +82,13 @@ class Query(NamedTuple):
     @property
     def expression(self) -> str:
         """The query in the syntax of FTS5, quoted so that no word acts as an operator; empty without words."""
-        return " AND ".join(_quoted(term) for term in self.terms if term.words)
+        terms = [term for term in self.terms if term.words]
+        return " AND ".join(f'"{" ".join(term.words)}"{" *" if term.is_prefix else ""}' for term in terms)
 
     @property
     def literals(self) -> list[str]:
         """The terms without words, such as operators and punctuation, which the text must contain literally."""
         return [term.literal for term in self.terms if not term.words]
-
-
-def _quoted(term: Term) -> str:
-    return f'"{" ".join(term.words)}"{" *" if term.is_prefix else ""}'
 
 
 def parse_query(query: str) -> Query:
@@ -122,33 +103,28 @@ def parse_query(query: str) -> Query:
         if not words and not literal.strip('"'):
             continue
         is_last = position == len(found) - 1 and word is not None and not query[-1:].isspace()
-        is_prefix = is_last and bool(words) and _folded(literal)[-1:].isalnum() and _may_be_prefix(words[-1])
+        is_long = bool(words) and len(words[-1]) >= _SHORTEST_PREFIX and _SINGLE.fullmatch(words[-1][-1]) is None
+        is_prefix = is_last and is_long and _folded(literal)[-1:].isalnum()
         terms[Term(words, _whole(literal), is_prefix)] = None
     return Query(tuple(terms))
-
-
-def _may_be_prefix(word: str) -> bool:
-    return len(word) >= _SHORTEST_PREFIX and _SINGLE.fullmatch(word[-1]) is None
 
 
 # -- searchable text of a message ------------------------------------------------------------------------------
 
 
-def text_of(message: AgentMessage) -> str:
+def text_of(message: types.AgentMessage) -> str:
     """Returns everything in a message that a user may search for: text, thinking, calls with arguments, results."""
     return "\n".join(part for part in _parts(message) if part)
 
 
-def _parts(message: AgentMessage) -> Iterator[str]:
+def _parts(message: types.AgentMessage) -> Iterator[str]:
     match message:
-        case UserMessage():
+        case types.UserMessage() | types.ToolResultMessage():
             yield from _blocks(message.content)
-        case AssistantMessage():
+        case types.AssistantMessage():
             yield from _blocks(message.content)
             yield message.error_message or ""
-        case ToolResultMessage():
-            yield from _blocks(message.content)
-        case CustomMessage():
+        case types.CustomMessage():
             fields = msgspec.to_builtins(message, enc_hook=str, str_keys=True)
             kind = type(message).__struct_config__.tag_field
             yield from _strings([value for name, value in fields.items() if name != kind], only_texts=True)
@@ -157,35 +133,31 @@ def _parts(message: AgentMessage) -> Iterator[str]:
 def _blocks(blocks: Iterable[object]) -> Iterator[str]:
     for block in blocks:
         match block:
-            case Text():
+            case types.Text():
                 yield block.text
-            case Thinking():
+            case types.Thinking():
                 yield block.thinking
-            case ToolCall():
+            case types.ToolCall():
                 yield block.name
                 yield from _strings(block.arguments)
                 yield block.partial_json or ""
-            case Image(source=source):
+            case types.Image(source=source):
                 yield _address(source)
-            case Document(source=source):
+            case types.Document(source=source):
                 yield block.name
                 yield _address(source)
-            case Extension():
+            case types.Extension():
                 yield block.type_name
                 yield from _strings(block.data)
             case _:
                 pass
 
 
-def _address(source: Source) -> str:
+def _address(source: types.Source) -> str:
     """Returns the address or path of a picture or document; its data is not searchable."""
-    match source:
-        case UrlSource():
-            return source.url if source.url[:5].lower() != "data:" else ""
-        case FileSource():
-            return str(source.path)
-        case Base64Source():
-            return ""
+    if isinstance(source, types.UrlSource) and source.url[:5].lower() != "data:":
+        return source.url
+    return str(source.path) if isinstance(source, types.FileSource) else ""
 
 
 def _strings(value: Any, *, only_texts: bool = False) -> Iterator[str]:

@@ -10,13 +10,16 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from ..errors import SessionError, reason_of
+from ..errors import SessionError, is_named, reason_of
+
+if TYPE_CHECKING:
+    from .database import DatabaseLog
 
 _VERSION = 1
 PATIENCE = 30.0
@@ -47,7 +50,7 @@ class Database:
         self._connect = sqlite3.connect if connect is None else connect
         self.turn = threading.Lock()
         """Held by who writes. SQLite has one writer, and would make the others try again and again."""
-        _forks().databases.add(self)
+        forks().databases.add(self)
 
     @contextmanager
     def reading(self) -> Generator[sqlite3.Connection | None, None, None]:
@@ -55,7 +58,7 @@ class Database:
         if not self.path.exists():
             yield None
             return
-        with never_while_forking():
+        with forks().without():
             with self.told("read"):
                 connection = self._reader()
             try:
@@ -68,7 +71,7 @@ class Database:
     @contextmanager
     def writing(self) -> Generator[sqlite3.Connection, None, None]:
         """A connection for one transaction or two. Raises `SessionError`."""
-        with never_while_forking(), self.told("written"):
+        with forks().without(), self.told("written"):
             connection = self.writer()
             try:
                 yield connection
@@ -84,9 +87,9 @@ class Database:
             connection.execute("SELECT 1 FROM sqlite_master").fetchone()
         except sqlite3.OperationalError as error:
             connection.close()
-            if _is_named(error, "READONLY_ROLLBACK"):  # a crash left a transaction that only a writer can take back
+            if is_named(error, "READONLY_ROLLBACK"):  # a crash left a transaction that only a writer can take back
                 return self._connected(f"{uri}?mode=rw")
-            if not _is_named(error, "CANTOPEN", "READONLY") or _size_of(Path(f"{self.path}-wal")):
+            if not is_named(error, "CANTOPEN", "READONLY") or _size_of(Path(f"{self.path}-wal")):
                 raise
             connection = self._connected(f"{uri}?immutable=1")
         except BaseException:
@@ -102,7 +105,10 @@ class Database:
             version = self._version(connection)  # before anything is changed
             self._prepare(connection)
             if version is None:
-                self._make_tables(connection)
+                with self.transaction(connection):
+                    if self._version(connection) is None:  # no other process did it while this one waited
+                        for statement in _TABLES:
+                            connection.execute(statement)
         except BaseException:
             connection.close()
             raise
@@ -119,19 +125,13 @@ class Database:
                 connection.execute("PRAGMA journal_mode = WAL")
                 break
             except sqlite3.OperationalError as error:
-                if not _is_named(error, "BUSY", "LOCKED") or time.monotonic() > deadline:
+                if not is_named(error, "BUSY", "LOCKED") or time.monotonic() > deadline:
                     raise
                 time.sleep(_AGAIN)  # another process is creating the database
         # Without a sync for each transaction, the last ones may be lost with the power; the database stays whole.
         connection.execute(f"PRAGMA synchronous = {'FULL' if self.sync else 'NORMAL'}")
         connection.execute("PRAGMA fullfsync = ON")
         connection.execute("PRAGMA secure_delete = ON")
-
-    def _make_tables(self, connection: sqlite3.Connection) -> None:
-        with self.transaction(connection):
-            if self._version(connection) is None:  # no other process did it while this one waited
-                for statement in _TABLES:
-                    connection.execute(statement)
 
     def _version(self, connection: sqlite3.Connection) -> int | None:
         """The version of the tables; `None` if there are none. Raises `SessionError` for that of a newer program."""
@@ -146,11 +146,8 @@ class Database:
             return None
         (version,) = connection.execute("SELECT max(version) FROM swink_session_schema").fetchone()
         if type(version) is not int or version > _VERSION:
-            raise SessionError(
-                f"{self.path} was written by a newer version (tables {version}; this one knows {_VERSION}): "
-                "install that version. It was left as it is",
-                path=str(self.path),
-            )
+            words = f"{self.path} was written by a newer version (tables {version}; this one knows {_VERSION})"
+            raise SessionError(f"{words}: install that version. It was left as it is", path=str(self.path))
         return version
 
     @contextmanager
@@ -182,17 +179,7 @@ class Database:
 # -- forks -------------------------------------------------------------------------------------------------------
 
 
-class Connected(Protocol):
-    """What holds a connection for longer."""
-
-    def before_fork(self) -> bool:
-        """Closes the connection, and uses none until `after_fork`. `False` if it cannot in time."""
-        ...
-
-    def after_fork(self, *, is_child: bool) -> None: ...
-
-
-class _Forks:
+class Forks:
     """Keeps connections and forks of this process apart.
 
     SQLite forbids to use or to close a connection in a forked child. The child would even believe that it has the locks
@@ -200,9 +187,10 @@ class _Forks:
     """
 
     def __init__(self) -> None:
-        self.connected: WeakSet[Connected] = WeakSet()
+        self.connected: WeakSet[DatabaseLog] = WeakSet()
+        """Whenever the process forks, their connections are closed before and may be opened again after."""
         self.databases: WeakSet[Database] = WeakSet()
-        self._held: list[Connected] = []
+        self._held: list[DatabaseLog] = []
         self._reset()
         os.register_at_fork(before=self._before, after_in_parent=self._after, after_in_child=self._after_in_child)
 
@@ -215,7 +203,7 @@ class _Forks:
 
     @contextmanager
     def without(self) -> Generator[None, None, None]:
-        """Within this, the process does not fork."""
+        """Within this, the process does not fork, and a connection may be used."""
         with self._changed:
             self._changed.wait_for(lambda: not self._is_forking, PATIENCE)
             self._in_use += 1
@@ -252,18 +240,8 @@ class _Forks:
 
 
 @cache
-def _forks() -> _Forks:
-    return _Forks()
-
-
-def never_while_forking() -> AbstractContextManager[None]:
-    """Within this, the process does not fork, and a connection may be used."""
-    return _forks().without()
-
-
-def close_while_forking(held: Connected) -> None:
-    """Whenever the process forks, the connection is closed before and may be opened again after."""
-    _forks().connected.add(held)
+def forks() -> Forks:
+    return Forks()
 
 
 def _size_of(path: Path) -> int:
@@ -271,9 +249,3 @@ def _size_of(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
-
-
-def _is_named(error: sqlite3.Error, *names: str) -> bool:
-    """Whether SQLite gives the error one of these names."""
-    name: str = getattr(error, "sqlite_errorname", None) or ""
-    return name.removeprefix("SQLITE_").startswith(names)

@@ -21,12 +21,13 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from ..errors import SessionError, SessionExists, SessionInUse, SessionNotFound
-from .connections import PATIENCE, Database, close_while_forking, never_while_forking
+from .connections import PATIENCE, Database, forks
 from .files import FileOperations, close_quietly
 from .folder import INDEX_NAME, lock_file, make_folder
 from .protocols import NEWEST, LogGlance, LogName, LogReader, LogState, NewLog, OpenLog, is_id
@@ -36,26 +37,20 @@ _ABANDONED = 3_600_000
 _LAST_POSITION = 2**62
 """The highest position after which others may follow."""
 _LISTED = "FROM swink_sessions WHERE NOT is_unfinished"
-_OF_SESSION = (
-    "FROM swink_session_lines JOIN swink_sessions ON number = session WHERE id = ? AND NOT is_unfinished "
-    "ORDER BY position"
-)
+_LINES = "SELECT CAST(line AS BLOB) FROM swink_session_lines"
+_OF_NUMBER = "WHERE session = ? ORDER BY position"
+_OF_ID = "JOIN swink_sessions ON number = session WHERE id = ? AND NOT is_unfinished ORDER BY position"
+_ADD_LINE = "INSERT INTO swink_session_lines VALUES (?, ?, ?)"
 
 
 class DatabaseStorage:
     """The logs of a store in a database. A `Storage`."""
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        sync: bool,
-        connect: Callable[..., sqlite3.Connection] | None = None,
-    ) -> None:
+    def __init__(self, path: Path, *, sync: bool, connect: Callable[..., sqlite3.Connection] | None = None) -> None:
         self.place = path
         real = Path(os.path.realpath(path))  # whoever comes through a link must find the same locks
         self.index_path = real.with_name(f"{real.stem}-{INDEX_NAME}")
-        self._database = Database(real, sync=sync, connect=connect)
+        self.database = Database(real, sync=sync, connect=connect)
         self._locks = real.with_name(real.name + ".locks")
         self._files = FileOperations()
 
@@ -70,7 +65,7 @@ class DatabaseStorage:
 
     @contextmanager
     def reading(self) -> Generator[LogReader, None, None]:
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             yield _DatabaseReader(connection, self.place)
 
     # -- creating ----------------------------------------------------------------------------------------------
@@ -78,27 +73,14 @@ class DatabaseStorage:
     def create(self, new: NewLog) -> OpenLog:
         self._make_file()
         lock = self._locked(new.id, is_new=True)
-        try:
-            with never_while_forking(), self._database.told("written"):
-                connection = self._database.writer()
-                try:
-                    number = self._insert(connection, new)
-                except BaseException:
-                    connection.close()
-                    raise
-                return _DatabaseLog(self, self.name_of(new.id), self._database, connection, number, lock, position=1)
-        except BaseException:
-            self.unlock(new.id, lock)
-            raise
+        return self._opened(new.id, lock, "written", lambda connection: (self._insert(connection, new), 1))
 
     def _insert(self, connection: sqlite3.Connection, new: NewLog) -> int:
         try:
-            with self._database.transaction(connection):
-                made = connection.execute(
-                    "INSERT INTO swink_sessions (id, cwd, size, written, changes, is_unfinished) "
-                    "VALUES (?, ?, ?, ?, 0, ?)",
-                    (new.id, new.cwd, len(new.line), _now(), new.is_unfinished),
-                )
+            with self.database.transaction(connection):
+                columns = "(id, cwd, size, written, changes, is_unfinished) VALUES (?, ?, ?, ?, 0, ?)"
+                values = (new.id, new.cwd, len(new.line), _now(), new.is_unfinished)
+                made = connection.execute(f"INSERT INTO swink_sessions {columns}", values)
                 number = made.lastrowid or 0
                 connection.execute("INSERT INTO swink_session_lines VALUES (?, 0, ?)", (number, new.line))
                 return number
@@ -111,24 +93,21 @@ class DatabaseStorage:
 
     def _make_file(self) -> None:
         """Creates an empty database, which only this user can read, and the folder of the locks."""
-        path = self._database.path
+        path = self.database.path
         missing = [place for place in (path.parent, *path.parent.parents) if not os.path.exists(place)]
         make_folder(path.parent)
         make_folder(self._locks)
-        with self._database.told("made"), suppress(FileExistsError):
+        with self.database.told("made"), suppress(FileExistsError):
             self._files.close(self._files.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-            if self._database.sync:
+            if self.database.sync:
                 for folder in (path.parent, *[place.parent for place in missing]):
                     self._files.sync_folder(folder)
 
     def clear_unfinished(self) -> None:
-        if not self._database.path.exists():
+        if not self.database.path.exists():
             return
-        with (
-            suppress(SessionError),
-            self._database.writing() as connection,
-            self._database.transaction(connection),
-        ):
+        database = self.database
+        with suppress(SessionError), database.writing() as connection, database.transaction(connection):
             found = connection.execute(
                 "SELECT number FROM swink_sessions WHERE is_unfinished AND written < ?", (_now() - _ABANDONED,)
             )
@@ -153,11 +132,6 @@ class DatabaseStorage:
             self._files.unlink(self._lock_path(session_id))
         close_quietly(self._files, lock)
 
-    def leave_locked(self, lock: int) -> None:
-        """Closes the file of a lock that belongs to the process that this one was forked from."""
-        with suppress(OSError):
-            self._files.close(lock)
-
     # -- opening and deleting ----------------------------------------------------------------------------------
 
     def open(self, session_id: str) -> OpenLog:
@@ -166,22 +140,31 @@ class DatabaseStorage:
                 raise _missing(session_id, self.place)
         make_folder(self._locks)
         lock = self._locked(session_id)
+        return self._opened(session_id, lock, "opened", lambda connection: self._found(connection, session_id))
+
+    def _found(self, connection: sqlite3.Connection, session_id: str) -> tuple[int, int]:
+        number = _number_of(connection, session_id)
+        if number is None:
+            raise _missing(session_id, self.place)  # deleted in the meantime
+        position = _next_position(connection, number)
+        if position > _LAST_POSITION:
+            with self.database.transaction(connection):
+                position = _count_anew(connection, number)
+        return number, position
+
+    def _opened(
+        self, session_id: str, lock: int, what: str, start: Callable[[sqlite3.Connection], tuple[int, int]]
+    ) -> OpenLog:
+        """An open log. `start` gives the number of the session and the position of its next line."""
         try:
-            with never_while_forking(), self._database.told("opened"):
-                connection = self._database.writer()
+            with forks().without(), self.database.told(what):
+                connection = self.database.writer()
                 try:
-                    number = _number_of(connection, session_id)
-                    if number is None:
-                        raise _missing(session_id, self.place)  # deleted in the meantime
-                    position = _next_position(connection, number)
-                    if position > _LAST_POSITION:
-                        with self._database.transaction(connection):
-                            position = _count_anew(connection, number)
+                    number, position = start(connection)
                 except BaseException:
                     connection.close()
                     raise
-                name = self.name_of(session_id)
-                return _DatabaseLog(self, name, self._database, connection, number, lock, position=position)
+                return DatabaseLog(self, session_id, connection, number, lock, position)
         except BaseException:
             self.unlock(session_id, lock)
             raise
@@ -190,8 +173,8 @@ class DatabaseStorage:
         make_folder(self._locks)
         lock = self._locked(session_id)
         try:
-            with self._database.writing() as connection:
-                with self._database.transaction(connection):
+            with self.database.writing() as connection:
+                with self.database.transaction(connection):
                     number = _number_of(connection, session_id)
                     if number is None:
                         raise _missing(session_id, self.place)
@@ -215,7 +198,8 @@ class _DatabaseReader:
 
     def __init__(self, connection: sqlite3.Connection | None, place: Path) -> None:
         if connection is not None:
-            connection.text_factory = _decoded
+            # A text that is not UTF-8 must not be an error for all rows.
+            connection.text_factory = partial(str, encoding="utf-8", errors="replace")
         self._connection = connection
         self._place = place
 
@@ -244,15 +228,11 @@ class _DatabaseReader:
         return timed
 
     def states(self) -> dict[str, LogState]:
-        rows = self._rows(f"SELECT id, size, changes, number {_LISTED}")
-        return {
-            session_id: (_whole(size), _whole(changes), number)
-            for session_id, size, changes, number in rows
-            if _is_id(session_id)
-        }
+        rows = [row for row in self._rows(f"SELECT id, size, changes, number {_LISTED}") if _is_id(row[0])]
+        return {session_id: (_whole(size), _whole(changes), number) for session_id, size, changes, number in rows}
 
     def read(self, session_id: str) -> bytes:
-        rows = self._rows(f"SELECT CAST(line AS BLOB) {_OF_SESSION}", session_id)
+        rows = self._rows(f"{_LINES} {_OF_ID}", session_id)
         if not rows and not self.has(session_id):
             raise _missing(session_id, self._place)
         return _joined(rows)
@@ -267,17 +247,14 @@ class _DatabaseReader:
 
 
 class _RowGlance:
-    """The ends of a log."""
-
     def __init__(self, connection: sqlite3.Connection, number: int, size: int) -> None:
         self._connection = connection
         self._number = number
         self.size = size
 
     def _lines(self, order: str) -> Iterator[bytes]:
-        statement = f"SELECT CAST(line AS BLOB) FROM swink_session_lines WHERE session = ? ORDER BY position {order}"
         try:
-            for (line,) in self._connection.execute(statement, (self._number,)):
+            for (line,) in self._connection.execute(f"{_LINES} {_OF_NUMBER} {order}", (self._number,)):
                 yield line or b""
         except sqlite3.Error as error:
             raise OSError(str(error)) from error
@@ -299,7 +276,7 @@ class _RowGlance:
 # -- an open session -----------------------------------------------------------------------------------------------
 
 
-class _DatabaseLog:
+class DatabaseLog:
     """The log of one session, locked, with a connection of its own. An `OpenLog`; safe from any thread."""
 
     is_synced = True
@@ -307,20 +284,18 @@ class _DatabaseLog:
     def __init__(
         self,
         storage: DatabaseStorage,
-        name: LogName,
-        database: Database,
+        session_id: str,
         connection: sqlite3.Connection,
         number: int,
         lock: int,
-        *,
         position: int,
     ) -> None:
-        self.name = name
+        self.name = storage.name_of(session_id)
         self._storage = storage
-        self._database = database
+        self._database = storage.database
         self._connection: sqlite3.Connection | None = connection
         """`None` while the process forks, and until it is used again."""
-        self._file = os.stat(database.path)
+        self._file = os.stat(storage.database.path)
         self._number = number
         self._lock = lock
         self._position = position
@@ -330,7 +305,7 @@ class _DatabaseLog:
         self._is_emptied = False
         """Whether all earlier lines are to be deleted with it."""
         self._guard = threading.RLock()
-        close_while_forking(self)
+        forks().connected.add(self)
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -379,7 +354,7 @@ class _DatabaseLog:
 
     def _insert(self, connection: sqlite3.Connection, lines: Iterable[bytes]) -> None:
         rows = [(self._number, position, line) for position, line in enumerate(lines, self._position)]
-        connection.executemany("INSERT INTO swink_session_lines VALUES (?, ?, ?)", rows)
+        connection.executemany(_ADD_LINE, rows)
 
     def _change(self, connection: sqlite3.Connection, change: str, *values: int) -> None:
         changed = connection.execute(
@@ -406,10 +381,7 @@ class _DatabaseLog:
 
     def read(self) -> bytes:
         with self._guard, _as_os_errors():
-            rows = self._connected().execute(
-                "SELECT CAST(line AS BLOB) FROM swink_session_lines WHERE session = ? ORDER BY position",
-                (self._number,),
-            )
+            rows = self._connected().execute(f"{_LINES} {_OF_NUMBER}", (self._number,))
             return _joined(rows.fetchall())
 
     def mend(self, damaged: Sequence[bytes], lines: Sequence[bytes], cut: int | None) -> None:
@@ -425,8 +397,9 @@ class _DatabaseLog:
             _delete_rows(connection, self._number)
 
     def close(self, *, is_inherited: bool = False) -> None:
-        if is_inherited:
-            self._storage.leave_locked(self._lock)
+        if is_inherited:  # the lock belongs to the process that this one was forked from
+            with suppress(OSError):
+                os.close(self._lock)
             return
         with self._guard:
             self._disconnect()
@@ -496,25 +469,16 @@ def _next_position(connection: sqlite3.Connection, number: int) -> int:
 
 def _count_anew(connection: sqlite3.Connection, number: int) -> int:
     """Numbers the lines in their order, in a transaction of the caller. Returns the position for the next line."""
-    rows = connection.execute(
-        "SELECT CAST(line AS BLOB) FROM swink_session_lines WHERE session = ? ORDER BY position", (number,)
-    ).fetchall()
+    rows = connection.execute(f"{_LINES} {_OF_NUMBER}", (number,)).fetchall()
     connection.execute("DELETE FROM swink_session_lines WHERE session = ?", (number,))
-    connection.executemany(
-        "INSERT INTO swink_session_lines VALUES (?, ?, ?)",
-        [(number, position, line or b"") for position, (line,) in enumerate(rows)],
-    )
+    anew = [(number, position, line or b"") for position, (line,) in enumerate(rows)]
+    connection.executemany(_ADD_LINE, anew)
     return len(rows)
 
 
 def _whole(value: object, otherwise: int = 0) -> int:
     """A number of a row. SQLite keeps other values in a column for numbers, too: then the row is damaged."""
     return value if type(value) is int else otherwise
-
-
-def _decoded(text: bytes) -> str:
-    """A text of the database. One that is not UTF-8 must not be an error for all rows."""
-    return text.decode("utf-8", "replace")
 
 
 def _is_id(value: object) -> bool:

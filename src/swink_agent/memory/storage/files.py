@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -20,13 +21,10 @@ class FileOperations:
     write = staticmethod(os.write)  # the system's own, without a call around it: it is done for every record
     """Writes once; returns how many bytes were taken. What it is given is used again after it returns: keep a copy."""
 
-    def empty(self, descriptor: int) -> None:
-        """Deletes the content of a file."""
-        os.ftruncate(descriptor, 0)
+    truncate = staticmethod(os.ftruncate)
 
-    def truncate(self, descriptor: int, size: int) -> None:
-        """Cuts a file off after its first `size` bytes."""
-        os.ftruncate(descriptor, size)
+    def empty(self, descriptor: int) -> None:
+        os.ftruncate(descriptor, 0)
 
     def sync(self, descriptor: int) -> None:
         """Returns when what was written survives a loss of power."""
@@ -58,14 +56,9 @@ class FileOperations:
         device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
         return any(fields[1] == "FLOCK" and device in fields for fields in map(str.split, locks.splitlines()))
 
-    def replace(self, source: Path, target: Path) -> None:
-        os.replace(source, target)
-
-    def unlink(self, path: Path) -> None:
-        os.unlink(path)
-
-    def close(self, descriptor: int) -> None:
-        os.close(descriptor)
+    replace = staticmethod(os.replace)
+    unlink = staticmethod(os.unlink)
+    close = staticmethod(os.close)
 
     # -- made of these -----------------------------------------------------------------------------------------
 
@@ -87,10 +80,8 @@ class FileOperations:
 def close_quietly(files: FileOperations, descriptor: int) -> None:
     """Closes a file and releases its lock."""
     for step in (files.unlock, files.close):
-        try:
+        with suppress(OSError):  # nothing is lost: what counts was synced before
             step(descriptor)
-        except OSError:
-            pass  # nothing is lost: what counts was synced before
 
 
 def is_file(entry: os.DirEntry[str]) -> bool:

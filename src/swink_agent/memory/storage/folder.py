@@ -16,8 +16,8 @@ import secrets
 import shlex
 import stat
 import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -63,18 +63,8 @@ class FolderStorage:
         return os.path.isfile(self._path_of(session_id))
 
     def ids(self, beginning: str = "") -> list[str]:
-        found: list[str] = []
-        try:
-            with os.scandir(self.place) as entries:
-                for entry in entries:
-                    match = _SESSION.fullmatch(entry.name)
-                    if match is not None and match[1].startswith(beginning) and is_file(entry):
-                        found.append(match[1])
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise SessionError(f"{self.place} cannot be read: {reason_of(error)}", path=str(self.place)) from error
-        return sorted(found)
+        found = _entries(self.place)
+        return sorted([name for name, entry in found if name.startswith(beginning) and is_file(entry)])
 
     def by_time(self, cwd: str | None = None) -> list[tuple[int, str]]:
         timed: list[tuple[int, str]] = []
@@ -111,8 +101,11 @@ class FolderStorage:
         folder, files = self.place, self._files
         missing = [place for place in (folder, *folder.parents) if not os.path.exists(place)]
         make_folder(folder)
-        if self._sync:
-            _refuse_unsyncable(folder)
+        if self._sync:  # the names in a folder that cannot be read cannot be synced: else only a run would notice
+            try:
+                os.close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            except OSError as error:
+                raise _problem(folder, "read", error) from error
         path = self._path_of(new.id)
         if new.is_unfinished:
             path = path.with_name(_copy_prefix(path) + _UNFINISHED)
@@ -130,18 +123,15 @@ class FolderStorage:
             if descriptor >= 0:
                 close_quietly(files, descriptor)
                 path.unlink(missing_ok=True)
-            raise SessionError(f"{path} cannot be made: {reason_of(error)}", path=str(path)) from error
-        return _FileLog(
-            LogName(new.id, path), descriptor, files, new_names=[folder, *[place.parent for place in missing]]
-        )
+            raise _problem(path, "made", error) from error
+        new_names = [folder, *[place.parent for place in missing]]
+        return _FileLog(LogName(new.id, path), descriptor, files, new_names=new_names)
 
     def clear_unfinished(self) -> None:
         for path in self.place.glob(f".*{_SUFFIX}.{_UNFINISHED}"):
-            try:
+            with suppress(OSError):  # it does no harm
                 if path.stat().st_mtime < time.time() - _ABANDONED:
                     self._files.unlink(path)
-            except OSError:
-                continue  # it does no harm
 
     # -- opening and deleting ----------------------------------------------------------------------------------
 
@@ -158,7 +148,7 @@ class FolderStorage:
                 self._files.unlink(beside)
             self._files.unlink(path)
         except OSError as error:
-            raise SessionError(f"{path} cannot be deleted: {reason_of(error)}", path=str(path)) from error
+            raise _problem(path, "deleted", error) from error
         finally:
             close_quietly(self._files, descriptor)
 
@@ -178,30 +168,36 @@ def file_states(folder: Path) -> dict[str, LogState]:
     The change time is `ctime`, because copying a file can set its modification time back.
     """
     found: dict[str, LogState] = {}
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                match = _SESSION.fullmatch(entry.name)
-                if match is None:
-                    continue
-                try:
-                    status = entry.stat()
-                except OSError as error:
-                    if isinstance(error, PermissionError) and not entry.is_symlink():
-                        raise  # the folder denies access to all its files
-                    continue  # deleted in the meantime, or a broken link
-                if stat.S_ISREG(status.st_mode):
-                    found[match[1]] = (status.st_size, status.st_ctime_ns, status.st_ino)
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise SessionError(f"{folder} cannot be read: {reason_of(error)}", path=str(folder)) from error
+    for session_id, entry in _entries(folder):
+        try:
+            status = entry.stat()
+        except OSError as error:
+            if isinstance(error, PermissionError) and not entry.is_symlink():
+                raise _problem(folder, "read", error) from error  # the folder denies access to all its files
+            continue  # deleted in the meantime, or a broken link
+        if stat.S_ISREG(status.st_mode):
+            found[session_id] = (status.st_size, status.st_ctime_ns, status.st_ino)
     return found
 
 
-class _FileGlance:
-    """The ends of a file."""
+def _entries(folder: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """What may be the files of sessions, with their ids. Raises `SessionError`."""
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if (match := _SESSION.fullmatch(entry.name)) is not None:
+                    yield match[1], entry
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _problem(folder, "read", error) from error
 
+
+def _problem(path: Path, what: str, error: OSError) -> SessionError:
+    return SessionError(f"{path} cannot be {what}: {reason_of(error)}", path=str(path))
+
+
+class _FileGlance:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self.size = os.fstat(descriptor).st_size
@@ -271,10 +267,8 @@ class _FileLog:
         if not is_inherited:
             close_quietly(self._files, self._descriptor)
             return
-        try:
+        with suppress(OSError):  # nothing is lost: the parent process has it open
             self._files.close(self._descriptor)
-        except OSError:
-            pass  # nothing is lost: the parent process has it open
 
     # -- mending -----------------------------------------------------------------------------------------------
 
@@ -292,15 +286,13 @@ class _FileLog:
         them.
         """
         files, path = self._files, self.name.path
-        if not _is_kept(path, torn):
-            kept = _keep(path, torn, files)
-            try:
-                files.truncate(self._descriptor, size)
-            except BaseException:
-                kept.unlink(missing_ok=True)  # the log still has it: who tries again keeps it again
-                raise
-        else:
+        kept = None if _is_kept(path, torn) else _keep(path, torn, files)
+        try:
             files.truncate(self._descriptor, size)
+        except BaseException:
+            if kept is not None:
+                kept.unlink(missing_ok=True)  # the log still has it: who tries again keeps it again
+            raise
         files.sync(self._descriptor)
 
     def _replace(self, bad: bytes, lines: Sequence[bytes]) -> None:
@@ -384,15 +376,6 @@ def make_folder(folder: Path) -> None:
         raise SessionError(f"the folder {folder} cannot be made: {why}", path=str(folder)) from error
 
 
-def _refuse_unsyncable(folder: Path) -> None:
-    """Raises `SessionError` for a folder that cannot be read: its names cannot be synced, and without this check only a
-    run that waits for that would fail."""
-    try:
-        os.close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-    except OSError as error:
-        raise SessionError(f"{folder} cannot be read: {reason_of(error)}", path=str(folder)) from error
-
-
 def _new_file(path: Path, files: FileOperations) -> int:
     """Makes a file and locks it. A process that was killed before it wrote the first line leaves an empty file: that
     counts as new. Raises `FileExistsError` for any other, and `OSError`."""
@@ -430,7 +413,7 @@ def read_file(path: Path) -> bytes:
     except FileNotFoundError:
         raise SessionNotFound(f"there is no session {path.stem!r} in {path.parent}", path=str(path)) from None
     except OSError as error:
-        raise SessionError(f"{path} cannot be read: {reason_of(error)}", path=str(path)) from error
+        raise _problem(path, "read", error) from error
 
 
 def lock_file(path: Path, session_id: str, place: Path, files: FileOperations, *, flags: int = os.O_APPEND) -> int:
@@ -442,22 +425,18 @@ def lock_file(path: Path, session_id: str, place: Path, files: FileOperations, *
         except FileNotFoundError:
             raise SessionNotFound(f"there is no session {session_id!r} in {place}", path=str(path)) from None
         except OSError as error:
-            raise SessionError(f"{path} cannot be opened: {reason_of(error)}", path=str(path)) from error
+            raise _problem(path, "opened", error) from error
         try:
-            if not files.lock(descriptor):
-                raise SessionInUse(
-                    f"session {session_id} is in use, here or by another process: close it there first, or fork it",
-                    path=str(path),
-                )
-            if _is_still(path, descriptor):
+            is_ours = files.lock(descriptor)
+            if is_ours and _is_still(path, descriptor):
                 return descriptor
         except OSError as error:
             close_quietly(files, descriptor)
-            raise SessionError(f"{path} cannot be locked: {reason_of(error)}", path=str(path)) from error
-        except SessionInUse:
-            close_quietly(files, descriptor)
-            raise
-        close_quietly(files, descriptor)  # it was replaced or deleted meanwhile: look again
+            raise _problem(path, "locked", error) from error
+        close_quietly(files, descriptor)  # if it is ours, it was replaced or deleted meanwhile: look again
+        if not is_ours:
+            words = f"session {session_id} is in use, here or by another process: close it there first, or fork it"
+            raise SessionInUse(words, path=str(path))
 
 
 def _is_still(path: Path, descriptor: int) -> bool:
@@ -475,8 +454,5 @@ def _refuse_foreign(path: Path) -> None:
         return
     data = path.read_bytes()
     if not read_records(data).records:
-        raise SessionError(
-            f"{path} is not a session: {instead_of_records(data)}. It stays; delete it yourself if no one needs it: "
-            f"rm {shlex.quote(str(path))}",
-            path=str(path),
-        )
+        words = f"{path} is not a session: {instead_of_records(data)}. It stays; delete it yourself if no one needs it"
+        raise SessionError(f"{words}: rm {shlex.quote(str(path))}", path=str(path))

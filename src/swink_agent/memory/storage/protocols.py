@@ -32,9 +32,7 @@ class LogName(NamedTuple):
     """Which log it is. As a string, how messages name it."""
 
     id: str
-    """The session's."""
     path: Path
-    """The file that the log is in."""
     is_shared: bool = False
     """Whether the file holds other logs too."""
 
@@ -46,9 +44,7 @@ class LogGlance(Protocol):
     """The ends of a log, without the rest of it. Its methods raise `OSError`."""
 
     @property
-    def size(self) -> int:
-        """The number of bytes."""
-        ...
+    def size(self) -> int: ...
 
     def head(self, most: int) -> bytes:
         """The first bytes: the first line or more of it, and `most` bytes at most."""
@@ -81,9 +77,7 @@ class LogReader(Protocol):
         """The state of each log, by session id."""
         ...
 
-    def read(self, session_id: str, /) -> bytes:
-        """All bytes of a log."""
-        ...
+    def read(self, session_id: str, /) -> bytes: ...
 
     def glance(self, session_id: str, /) -> AbstractContextManager[LogGlance]:
         """The ends of a log. Raises `OSError` too."""
@@ -131,9 +125,7 @@ class OpenLog(Protocol):
         """Lists a session that was created as an unfinished one."""
         ...
 
-    def discard(self) -> None:
-        """Deletes an unfinished log."""
-        ...
+    def discard(self) -> None: ...
 
     def close(self, *, is_inherited: bool = False) -> None:
         """Releases the lock, unless it belongs to the process that this one was forked from. Raises nothing."""
@@ -146,7 +138,6 @@ class NewLog(NamedTuple):
     id: str
     cwd: str
     line: bytes
-    """The first line."""
     is_unfinished: bool = False
     """Whether no list and no `open` shall find the session before `OpenLog.finish`."""
 
