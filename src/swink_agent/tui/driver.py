@@ -18,6 +18,7 @@ import tty
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual import events, messages
@@ -89,6 +90,9 @@ class TerminalDriver(LinuxDriver):
         self._has_started = False
         self._restarts = True
         self._on_escape: Callable[[], None] | None = None
+        self._hold: Callable[[], None] | None = None
+        self._is_settled = Event()
+        """Clear while the reading thread waits for the rest of a key."""
         self._on_background: Callable[[str], None] | None = None
         self._is_on = False
         """Whether the terminal is in our modes."""
@@ -272,8 +276,14 @@ class TerminalDriver(LinuxDriver):
                 self._pass_on(keystrokes.feed(text), parser)
                 last = now
                 timeout = _ESCAPE if keystrokes.is_waiting else _SETTLE
+                if keystrokes.is_waiting and self._hold is not None:
+                    self._is_settled.clear()
+                    self._hold()
+                else:
+                    self._is_settled.set()
             elif keystrokes.is_waiting:
                 self._pass_on(keystrokes.settle(), parser)
+                self._is_settled.set()
                 timeout = _SETTLE
             else:
                 for message in parser.tick():
@@ -289,10 +299,15 @@ class TerminalDriver(LinuxDriver):
         super().process_message(message)
 
     def on_escape(self, call: Callable[[], None]) -> None:
-        """Calls this in the running event loop when Escape is pressed, before the key arrives as others do."""
+        """Calls this in the running event loop when Escape is pressed, before the key arrives as others do.
+
+        The loop does nothing while it is not known yet whether an escape is the key: under a flood of deltas it would
+        work on what nobody wants any more.
+        """
         loop = asyncio.get_running_loop()
         context = contextvars.copy_context()
         self._on_escape = lambda: call_in(loop, context.run, call)
+        self._hold = lambda: call_in(loop, self._is_settled.wait, _ESCAPE)
 
     def ask_background(self, call: Callable[[str], None]) -> None:
         """Asks the terminal for its background colour; calls this in the running event loop if it answers."""

@@ -21,7 +21,7 @@ from swink_agent.core.errors import ErrorKind
 from swink_agent.core.values.value import Value
 
 _LARGE = 1024 * 1024
-_PIECE = 16 * 1024
+_PIECE = 32 * 1024
 """The most bytes of a body that are returned at once, so that a server that sends without a pause keeps nobody waiting
 for long."""
 

@@ -179,17 +179,7 @@ class TranscriptView(Widget, can_focus=False):
             self._search.end()
             self._selection.clear()
             self._has_moved = True
-        redrawn: list[tuple[int, int, int]] = []
-        while self._dirty:
-            block = next(iter(self._dirty))
-            if (index := rows.index_of(block)) is not None:
-                is_moving = rows.changed(index)
-                start = rows.place_of_line(index, min(block.first_change, max(rows.height(index) - 1, 0))).row
-                redrawn.append((index, start, self.size.height if is_moving else rows.height(index)))
-                if block.is_behind:  # very much text has come: the next frame draws the rest and the following blocks
-                    self._schedule_frame(_FRAME)
-                    break
-            del self._dirty[block]
+        redrawn = self._lay_out()
         self._window.settle()
         if self._has_moved or (self._window.top_row, *self._window.thumb()) != self._shown:
             self._draw_moved(redrawn)
@@ -199,6 +189,24 @@ class TranscriptView(Widget, can_focus=False):
         if (state := (self._window.is_following, self._window.new_below)) != self._reported:
             self._reported = state
             self.post_message(self.Scrolled())
+
+    def _lay_out(self) -> list[tuple[int, int, int]]:
+        """Lays out the changed blocks, the last one first; returns the rows of each that have changed."""
+        rows, height = self._rows, self.size.height
+        redrawn: list[tuple[int, int, int]] = []
+        dirty, self._dirty = self._dirty, {}
+        for index in sorted([at for block in dirty if (at := rows.index_of(block)) is not None], reverse=True):
+            block = rows.blocks[index]
+            if block.is_behind and self._window.is_following and rows.below(index) >= height:
+                rows.forget(index)  # it is laid out when the user scrolls there
+                continue
+            is_moving = rows.changed(index)
+            start = rows.place_of_line(index, min(block.first_change, max(rows.height(index) - 1, 0))).row
+            redrawn.append((index, start, height if is_moving else rows.height(index)))
+            if block.is_behind:  # very much text has come: the next frame draws more of it
+                self._dirty[block] = None
+                self._schedule_frame(0 if block.is_finished else _FRAME)
+        return redrawn
 
     def _draw_moved(self, redrawn: list[tuple[int, int, int]]) -> None:
         top, *thumb = (self._window.top_row, *self._window.thumb())
