@@ -307,7 +307,7 @@ class TerminalDriver(LinuxDriver):
         loop = asyncio.get_running_loop()
         context = contextvars.copy_context()
         self._on_escape = lambda: call_in(loop, context.run, call)
-        self._hold = lambda: call_in(loop, self._is_settled.wait, _ESCAPE)
+        self._hold = lambda: call_in(loop, self._is_settled.wait, 4 * _ESCAPE)
 
     def ask_background(self, call: Callable[[str], None]) -> None:
         """Asks the terminal for its background colour; calls this in the running event loop if it answers."""
