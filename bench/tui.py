@@ -42,7 +42,7 @@ FLOODS = {
     "a flood of words": ("", "word and another word that says nothing much at all, "),
     "a flood of code": (
         "```python\n",
-        "def part(value: int) -> str:\n    return f'{value:,}' if value > 3 else 'none'\n",
+        "def part(value: int):\n    return f'{value:,}' if value > 3 else 'none'\n",
     ),
     "a flood of lists": ("", "- one thing, then *another*, with `a few` more words so that a line has to be wrapped\n"),
     "a flood of paragraphs": (
