@@ -63,6 +63,10 @@ class TerminalApp(CrashKeepingApp[T]):
     terminal: TerminalDriver | None = None
     """Set once the application has a terminal; never in a test without one."""
 
+    def paint(self, region: Region, turn: Turn) -> bool:
+        """Paints straight onto the terminal; returns whether there is one that is ours."""
+        return self.terminal is not None and self.terminal.paint(self, region, turn)
+
 
 class RefusedPaste(events.Paste):
     """A paste that is too large to accept; it has no text."""
@@ -329,12 +333,3 @@ class TerminalDriver(LinuxDriver):
             else:
                 for message in parser.feed(piece):
                     self.process_message(message)
-
-
-def terminal_painter(app: TerminalApp[Any]) -> Callable[[Region, Turn], bool]:
-    """Returns a function that paints straight onto the application's terminal, as long as it has one."""
-
-    def paint(region: Region, turn: Turn) -> bool:
-        return app.terminal is not None and app.terminal.paint(app, region, turn)
-
-    return paint

@@ -18,6 +18,7 @@ from swink_agent.tui.transcript import NoticeBlock, ReplyBlock, ToolBlock, Trans
 from swink_agent.tui.transcript.line import Line, plain
 from swink_agent.tui.transcript.markdown import MarkdownStream
 from swink_agent.tui.widgets import call_timers, transcript_view
+from swink_agent.tui.widgets.strips import ThemeStyles
 from swink_agent.tui.widgets.transcript_view import TranscriptView
 
 
@@ -387,7 +388,7 @@ async def test_a_key_opens_what_is_in_sight_and_shows_its_beginning() -> None:
         await settled(pilot)
         assert (first.is_open, second.is_open) == (False, True)
         assert any("second" in row for row in screen(view))
-        view.scroll_home(animate=False)
+        view.scroll_to_start()
         await settled(pilot)
         view.toggle_selected()
         await settled(pilot)
@@ -622,7 +623,7 @@ async def test_a_hit_over_the_end_of_a_row_is_marked_in_both() -> None:
             segment.text
             for strip in view.render_lines(view.size.region)
             for segment in strip
-            if segment.style == view._page.maker.style("user+hit.current")
+            if segment.style == ThemeStyles(view.theme).style("user+hit.current")
         ]
         assert marked == ["alpha", "beta"]
 
