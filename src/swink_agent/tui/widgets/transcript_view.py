@@ -183,12 +183,13 @@ class TranscriptView(Widget, can_focus=False):
         self._has_moved = False
 
     def _lay_out(self) -> list[tuple[int, int, int]]:
-        """Lays out the changed blocks, the last one first; returns the rows of each that have changed."""
+        """Lays out the changed blocks that may be visible; returns the rows of each that have changed."""
         rows, height = self._rows, self.size.height
         redrawn: list[tuple[int, int, int]] = []
         dirty, self._dirty = self._dirty, {}
-        for index in sorted([at for block in dirty if (at := rows.index_of(block)) is not None], reverse=True):
-            block = rows.blocks[index]
+        for block in dirty:
+            if (index := rows.index_of(block)) is None:
+                continue
             if block.is_behind and self._window.is_following and rows.below(index) >= height:
                 rows.forget(index)  # it is laid out when the user scrolls there
                 continue
