@@ -96,7 +96,7 @@ class TerminalDriver(LinuxDriver):
         self._on_escape: Callable[[], None] | None = None
         self._hold: Callable[[], None] | None = None
         self._is_settled = Event()
-        """Clear while the reading thread waits for the rest of a key."""
+        """Clear while the reading thread does not know whether an escape is the key."""
         self._on_background: Callable[[str], None] | None = None
         self._is_on = False
         """Whether the terminal is in our modes."""
@@ -280,11 +280,10 @@ class TerminalDriver(LinuxDriver):
                 self._pass_on(keystrokes.feed(text), parser)
                 last = now
                 timeout = _ESCAPE if keystrokes.is_waiting else _SETTLE
-                if keystrokes.is_waiting and self._hold is not None:
+                self._is_settled.set()
+                if keystrokes.is_waiting and text.endswith("\x1b") and self._hold is not None:
                     self._is_settled.clear()
                     self._hold()
-                else:
-                    self._is_settled.set()
             elif keystrokes.is_waiting:
                 self._pass_on(keystrokes.settle(), parser)
                 self._is_settled.set()
@@ -305,8 +304,8 @@ class TerminalDriver(LinuxDriver):
     def on_escape(self, call: Callable[[], None]) -> None:
         """Calls this in the running event loop when Escape is pressed, before the key arrives as others do.
 
-        The loop does nothing while it is not known yet whether an escape is the key: under a flood of deltas it would
-        work on what nobody wants any more.
+        The loop pauses, for 50 ms at most, until the rest of a key has come or an escape counts as the key. Under a
+        flood of deltas it would work on text that the user no longer wants.
         """
         loop = asyncio.get_running_loop()
         context = contextvars.copy_context()
