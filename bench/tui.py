@@ -37,11 +37,25 @@ CHUNKS, RATE = 5_000, 250
 MESSAGES = 500
 KEYS = 40
 COLUMNS, ROWS = 120, 40
+FLOODS = {
+    "a flood": ("", ""),
+    "a flood of words": ("", "word and another word that says nothing much at all, "),
+    "a flood of code": (
+        "```python\n",
+        "def part(value: int):\n    return f'{value:,}' if value > 3 else 'none'\n",
+    ),
+    "a flood of lists": ("", "- one thing, then *another*, with `a few` more words so that a line has to be wrapped\n"),
+    "a flood of paragraphs": (
+        "",
+        "The *quick* brown fox jumps over the **lazy** dog, and `the_dog()` does not mind.\n\n",
+    ),
+}
+"""How each begins, and what is said again and again; "" is the usual Markdown."""
 LIMITS = {
     "first key echoed (s)": 0.9,
     "streaming, per 1,000 chunks (s)": 0.8,
     "streaming at 500 messages (x)": 1.1,
-    "Esc under a flood (s)": 0.1,
+    **{f"Esc under {flood} (s)": 0.1 for flood in FLOODS},
     "memory at 500 messages (MB)": 110.0,
     "40 keys at 500 messages (s)": 0.2,
     "idle (%)": 0.3,
@@ -95,9 +109,10 @@ def event(kind: str, **fields: object) -> bytes:
     return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode()
 
 
-def chunks(count: int) -> list[str]:
-    """Markdown in pieces of about a token each."""
-    text = "".join([PROSE.format(number=number) for number in range(count // 60)])
+def chunks(count: int, unit: str = "") -> list[str]:
+    """Markdown, or the `unit` again and again, in pieces of about a token each."""
+    text = unit * (5 * count // max(len(unit), 1))
+    text = text or "".join([PROSE.format(number=number) for number in range(count // 60)])
     return [text[start : start + 5] for start in range(0, 5 * count, 5)]
 
 
@@ -141,12 +156,16 @@ class Model:
 class Flood:
     """A model that sends chunks as fast as they are read, until the connection is closed."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str) -> None:
+        self._start, self._unit = FLOODS[kind]
+        self.begun = asyncio.Event()
         self.closed = asyncio.Event()
 
     async def __call__(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         await begin_reply(writer)
-        data = b"".join([delta(piece) for piece in chunks(3_000)])
+        data = b"".join([delta(piece) for piece in chunks(3_000, self._unit)])
+        writer.write(delta(self._start))
+        self.begun.set()
         try:
             while True:
                 for start in range(0, len(data), 8192):
@@ -313,13 +332,13 @@ async def streaming(program: Program, model: Model, count: int) -> float:
     return (after - before) / count * 1000
 
 
-async def escaping(home: Path) -> float:
+async def escaping(home: Path, flood: str) -> float:
     """CPU seconds from Esc to the end of the request, while text comes as fast as it is read."""
-    model = Flood()
+    model = Flood(flood)
     async with running(home, model) as program:
         await program.usable()
         program.send("\r")
-        await program.until(b"Part")
+        await asyncio.wait_for(model.begun.wait(), 30)
         await asyncio.sleep(1)
         before = program.precise_cpu()
         program.send("\x1b")
@@ -351,7 +370,9 @@ async def measure(home: Path, count: int, repeats: int, say: Callable[[str], Non
         figures["written per streamed KB (KB)"] = program.written / (5 * count)
     figures["streaming, per 1,000 chunks (s)"] = fresh
     say("streamed")
-    figures["Esc under a flood (s)"] = median([await escaping(home) for _ in range(2 * repeats + 1)])
+    for flood in FLOODS:
+        seen = [await escaping(home, flood) for _ in range(2 * repeats + 1)]
+        figures[f"Esc under {flood} (s)"] = median(seen)
     say("stopped")
     session = record(home)
     resumed: list[tuple[float, float]] = []

@@ -140,6 +140,29 @@ async def test_what_was_streamed_before_a_cut_stays() -> None:
         assert check(await call(server)).message().text == "Hello"
 
 
+async def test_a_flood_is_read_in_pieces_between_which_others_take_their_turn() -> None:
+    sent = chunk('{"content":"word "}') * 20_000 + WHOLE
+    turns, texts = 0, 0
+    async with LoopbackServer(answer(sent)) as server:
+
+        async def take_turns() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        other = asyncio.create_task(take_turns())
+        stream_fn = OpenAiStreamFn(server.url, "sk-test-key")
+        most, before, told = 0, 0, 0
+        async for event in stream_fn(MODEL, CONTEXT, StreamOptions(), CancellationToken()):
+            texts += isinstance(event, TextDelta)
+            if turns != before:
+                most, before, told = max(most, texts - told), turns, texts
+        other.cancel()
+    assert texts == 20_002
+    assert max(most, texts - told) <= 1000
+
+
 async def test_a_second_terminal_frame_changes_nothing() -> None:
     async with LoopbackServer(answer(WHOLE + WHOLE)) as server:
         events = await call(server)

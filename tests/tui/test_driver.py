@@ -21,10 +21,11 @@ from typing import Any
 import pytest
 
 PROGRAM = """
-import json, os, sys, time
+import asyncio, json, os, sys, time
 from textual import events
 from textual.widgets import Static
 from swink_agent.tui.driver import RefusedPaste, TerminalApp, TerminalDriver
+from swink_agent.tui.keystrokes import Keystrokes
 from swink_agent.tui.composing.completer import Completer
 from swink_agent.tui.composing.prompt_history import PromptHistory
 from swink_agent.tui.widgets.composer import Composer
@@ -56,10 +57,27 @@ class Told(TerminalApp):
         if event.text == "mouse":
             self.terminal.set_mouse(False)
             self.tell("mouse given")
+        if event.text == "flood":
+            self.begin_flood()
         if event.text == "away":
             with self.suspend():
                 os.write(1, b"-- away --")
             self.tell("back")
+
+    def begin_flood(self):
+        # Keeps the event loop busy, and counts its turns from the first byte of Escape to the key.
+        turns, begun, feed = [0], [], Keystrokes.feed
+        def heard(keystrokes, text):
+            begun.append(turns[0])
+            return feed(keystrokes, text)
+        async def be_busy():
+            while True:
+                turns[0] += 1
+                await asyncio.sleep(0)
+        Keystrokes.feed = heard
+        self.terminal.on_escape(lambda: self.tell("turns", turns[0] - begun[-1]))
+        self.flood = asyncio.create_task(be_busy())
+        self.tell("flood")
 
 Told(driver_class=TerminalDriver).run()
 """
@@ -212,6 +230,16 @@ async def test_escape_alone_is_told_at_once(tmp_path: Path) -> None:
             assert heard[1] == "escape"
             waits.append(heard[2] - start)
         assert min(waits) < 0.1
+
+
+async def test_the_loop_waits_for_escape_and_then_does_nothing_else_first(tmp_path: Path) -> None:
+    async with program(tmp_path) as running:
+        await running.type(b"flood\r")
+        await running.until("flood")
+        for count in range(1, 4):
+            await running.type(b"\x1b")
+            assert (await running.until("turns", count))[1] < 10  # without the wait they are thousands
+            assert (await running.until("key", 6 + count))[1] == "escape"
 
 
 async def test_a_paste_arrives_whole_and_sends_nothing(tmp_path: Path) -> None:

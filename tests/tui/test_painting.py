@@ -23,7 +23,7 @@ PROGRAM = """
 import asyncio, random, sys
 from textual.widgets import Static
 from swink_agent import ToolOutcome
-from swink_agent.tui.driver import TerminalApp, TerminalDriver, terminal_painter
+from swink_agent.tui.driver import TerminalApp, TerminalDriver
 from swink_agent.tui.themes import THEMES
 from swink_agent.tui.transcript import NoticeBlock, ReplyBlock, ToolBlock, Transcript, UserBlock
 from swink_agent.tui.widgets import call_timers
@@ -54,7 +54,7 @@ class Viewer(TerminalApp):
         self.transcript = Transcript()
         self.view = TranscriptView(self.transcript, THEMES["dark"])
         self.view.set_motion(True)
-        self.view.set_painter(terminal_painter(self))
+        self.view.set_painter(self.paint)
         self.bar = Static("a bar")
     def compose(self):
         yield self.view

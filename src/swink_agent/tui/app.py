@@ -31,7 +31,7 @@ from .attention import Attention
 from .composing.completer import Completer
 from .composing.prompt_history import PromptHistory
 from .composing.vim import Vim
-from .driver import TerminalApp, TerminalDriver, terminal_painter
+from .driver import TerminalApp, TerminalDriver
 from .own_status import own_status, status_facts
 from .screen_front import ScreenFront
 from .status_rows import Activity, Status
@@ -142,7 +142,7 @@ class SwinkApp(TerminalApp[int]):
         self._was_running = False
         self.view = TranscriptView(self.shown.transcript, theme)
         self.view.set_motion(not self._has_motion)
-        self.view.set_painter(terminal_painter(self))
+        self.view.set_painter(self.paint)
         history = PromptHistory(data_folder(environ) / "prompts.jsonl", self.redact)
         known = (*COMMANDS, *own_commands(options.opening.project))
         completer = Completer(commands=known, folder=options.opening.folder)
@@ -491,13 +491,10 @@ class SwinkApp(TerminalApp[int]):
         self.view.toggle_selected()
 
     def action_page(self, step: int) -> None:
-        if step < 0:
-            self.view.scroll_page_up(animate=False)
-        else:
-            self.view.scroll_page_down(animate=False)
+        self.view.scroll_pages(step)
 
     def action_top(self) -> None:
-        self.view.scroll_home(animate=False)
+        self.view.scroll_to_start()
 
     def action_bottom(self) -> None:
         self.view.follow()

@@ -18,6 +18,7 @@ import tty
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual import events, messages
@@ -62,6 +63,10 @@ class TerminalApp(CrashKeepingApp[T]):
     terminal: TerminalDriver | None = None
     """Set once the application has a terminal; never in a test without one."""
 
+    def paint(self, region: Region, turn: Turn) -> bool:
+        """Paints straight onto the terminal; returns whether there is one that is ours."""
+        return self.terminal is not None and self.terminal.paint(self, region, turn)
+
 
 class RefusedPaste(events.Paste):
     """A paste that is too large to accept; it has no text."""
@@ -89,6 +94,9 @@ class TerminalDriver(LinuxDriver):
         self._has_started = False
         self._restarts = True
         self._on_escape: Callable[[], None] | None = None
+        self._hold: Callable[[], None] | None = None
+        self._is_settled = Event()
+        """Clear while the reading thread does not know whether an escape is the key."""
         self._on_background: Callable[[str], None] | None = None
         self._is_on = False
         """Whether the terminal is in our modes."""
@@ -272,8 +280,13 @@ class TerminalDriver(LinuxDriver):
                 self._pass_on(keystrokes.feed(text), parser)
                 last = now
                 timeout = _ESCAPE if keystrokes.is_waiting else _SETTLE
+                self._is_settled.set()
+                if keystrokes.is_waiting and text.endswith("\x1b") and self._hold is not None:
+                    self._is_settled.clear()
+                    self._hold()
             elif keystrokes.is_waiting:
                 self._pass_on(keystrokes.settle(), parser)
+                self._is_settled.set()
                 timeout = _SETTLE
             else:
                 for message in parser.tick():
@@ -289,10 +302,15 @@ class TerminalDriver(LinuxDriver):
         super().process_message(message)
 
     def on_escape(self, call: Callable[[], None]) -> None:
-        """Calls this in the running event loop when Escape is pressed, before the key arrives as others do."""
+        """Calls this in the running event loop when Escape is pressed, before the key arrives as others do.
+
+        The loop pauses, for 50 ms at most, until the rest of a key has come or an escape counts as the key. Under a
+        flood of deltas it would work on text that the user no longer wants.
+        """
         loop = asyncio.get_running_loop()
         context = contextvars.copy_context()
         self._on_escape = lambda: call_in(loop, context.run, call)
+        self._hold = lambda: call_in(loop, self._is_settled.wait, 4 * _ESCAPE)
 
     def ask_background(self, call: Callable[[str], None]) -> None:
         """Asks the terminal for its background colour; calls this in the running event loop if it answers."""
@@ -314,12 +332,3 @@ class TerminalDriver(LinuxDriver):
             else:
                 for message in parser.feed(piece):
                     self.process_message(message)
-
-
-def terminal_painter(app: TerminalApp[Any]) -> Callable[[Region, Turn], bool]:
-    """Returns a function that paints straight onto the application's terminal, as long as it has one."""
-
-    def paint(region: Region, turn: Turn) -> bool:
-        return app.terminal is not None and app.terminal.paint(app, region, turn)
-
-    return paint

@@ -7,6 +7,7 @@ hang-up or a signal.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -25,6 +26,10 @@ _DEBUG = "SWINK_DEBUG"
 _PATIENCE = 2.0
 """Seconds without progress after which the last output is dropped."""
 
+_STARTED = 2.0
+"""Seconds after which all modules are loaded. The garbage collector leaves them alone from then on; looking at them
+again and again would stop everything for 60 ms each time."""
+
 
 def run_full_screen(options: TalkOptions) -> int:
     """Runs the program and returns its exit code."""
@@ -39,6 +44,7 @@ def run_full_screen(options: TalkOptions) -> int:
 
 async def _run(app: SwinkApp) -> tuple[Farewell, int]:
     code = 0
+    asyncio.get_running_loop().call_later(_STARTED, gc.freeze)
     with _signals(app):
         try:
             await app.run_async()

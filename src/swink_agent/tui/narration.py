@@ -48,7 +48,7 @@ _Kind: TypeAlias = Literal["text", "thinking"]
 
 class Narration:
     """Adds an agent's events to a transcript. `label` returns the label of new replies and calls. `later` calls a
-    function within a frame; if it is given, deltas that arrive within one frame are added together."""
+    function, at once or within a frame; deltas that arrive until then are added together."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Narration:
         *,
         label: Callable[[], str] = str,
         clock: Callable[[], float] = time.monotonic,
-        later: Callable[[Callable[[], None]], None] | None = None,
+        later: Callable[[Callable[[], None]], None] = lambda call: call(),
     ) -> None:
         self._transcript = transcript
         self._redactor = redactor
@@ -153,21 +153,14 @@ class Narration:
         if kind != self._kind:
             self._flush()
             self._kind = kind
-        if self._later is not None:
-            if not self._heard:
-                self._later(self._take_heard)
-            self._heard.append(text)
-        else:
-            self._take(kind, text)
+        self._heard.append(text)
+        if len(self._heard) == 1:
+            self._later(self._take_heard)
 
     def _take_heard(self) -> None:
         heard, self._heard = self._heard, []
-        if heard and self._kind is not None:
-            self._take(self._kind, "".join(heard))
-
-    def _take(self, kind: _Kind, text: str) -> None:
-        if shown := self._stream.feed(text):
-            self._append(kind, shown)
+        if heard and self._kind is not None and (shown := self._stream.feed("".join(heard))):
+            self._append(self._kind, shown)
 
     def _append(self, kind: _Kind, text: str) -> None:
         if self._reply is None:
@@ -225,7 +218,9 @@ class Narration:
             if position == len(self._calls):
                 block = self._waiting_block(call.id) if self._is_earlier else None
                 if block is None:
-                    block = ToolBlock(call.id, call.name, self._summary(call), label=self._label())
+                    block = ToolBlock(
+                        call.id, call.name, self._summary_of(call.name, call.arguments), label=self._label()
+                    )
                     self._transcript.add(block)
                 view = _CallView(call, block, self._redactor.stream())
                 self._calls.append(view)
@@ -252,7 +247,7 @@ class Narration:
     def _show_call(self, view: _CallView, call: CallRecord) -> None:
         before, view.call = view.call, call
         if call.arguments != before.arguments:
-            view.block.set_summary(self._summary(call))
+            view.block.set_summary(self._summary_of(call.name, call.arguments))
         if call.outcome is not None and call.result is not None:
             view.since = None
             text = self._redactor.redact(extract_text(call.result.content))
@@ -279,9 +274,6 @@ class Narration:
 
     def _described(self, name: str, arguments: dict[str, Any]) -> tuple[str, str]:
         return self._redactor.redact(name), self._summary_of(name, arguments)
-
-    def _summary(self, call: CallRecord) -> str:
-        return self._summary_of(call.name, call.arguments)
 
     def _summary_of(self, name: str, arguments: dict[str, Any]) -> str:
         return self._redactor.redact(summary_of(name, arguments))[:_LONGEST_SUMMARY]

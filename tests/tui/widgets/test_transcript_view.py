@@ -15,8 +15,10 @@ from textual.pilot import Pilot
 from swink_agent import AssistantMessage, ToolOutcome, UserMessage
 from swink_agent.tui.themes import THEMES
 from swink_agent.tui.transcript import NoticeBlock, ReplyBlock, ToolBlock, Transcript, UserBlock, blocks_of
-from swink_agent.tui.transcript.line import Line
+from swink_agent.tui.transcript.line import Line, plain
+from swink_agent.tui.transcript.markdown import MarkdownStream
 from swink_agent.tui.widgets import call_timers, transcript_view
+from swink_agent.tui.widgets.strips import ThemeStyles
 from swink_agent.tui.widgets.transcript_view import TranscriptView
 
 
@@ -98,6 +100,47 @@ async def test_what_streams_in_is_followed() -> None:
         await settled(pilot)
         assert view.is_following
         assert screen(view)[-1] == "  line 29\u258c"
+
+
+async def test_of_a_flood_only_what_may_be_seen_is_laid_out_and_the_end_is_there_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    laid_out: list[int] = []
+    frames: list[None] = []
+    feed, frame = MarkdownStream.feed, TranscriptView._frame
+
+    def counted_feed(stream: MarkdownStream, text: str) -> None:
+        laid_out.append(len(text))
+        feed(stream, text)
+
+    def counted_frame(view: TranscriptView) -> None:
+        frames.append(None)
+        frame(view)
+
+    monkeypatch.setattr(MarkdownStream, "feed", counted_feed)
+    monkeypatch.setattr(TranscriptView, "_frame", counted_frame)
+    transcript = Transcript()
+    parts = [ReplyBlock(seam="apart" if number else "") for number in range(6)]
+    async with shown(transcript) as (view, pilot):
+        for number, part in enumerate(parts):
+            transcript.add(part)
+            for paragraph in range(300):
+                part.append_text(f"paragraph {number}.{paragraph} {'words ' * 20}\n\n")
+            await settled(pilot)
+            part.finish("aborted" if part is parts[-1] else "")
+        size = len(parts[0].answer)
+        begun, drawn = len(frames), sum(laid_out)
+        assert drawn < 2 * size
+        await until(lambda: screen(view)[-1].endswith("stopped"))
+        assert sum(laid_out) < drawn + 2 * size
+        assert len(frames) - begun < 2 * size / 4096
+        count = len(frames)
+        await settled(pilot)
+        assert len(frames) == count
+        view.scroll_to_start()
+        assert screen(view)[0].startswith("\u25cf paragraph 0.0 words")
+        seen = "\n".join(["\n".join([plain(line.spans) for line in part.lines(59)]) for part in parts])
+        assert all(f"paragraph {number}.299 " in seen for number in range(6))
 
 
 async def test_scrolling_up_lets_go_and_a_marker_counts_what_is_new() -> None:
@@ -345,7 +388,7 @@ async def test_a_key_opens_what_is_in_sight_and_shows_its_beginning() -> None:
         await settled(pilot)
         assert (first.is_open, second.is_open) == (False, True)
         assert any("second" in row for row in screen(view))
-        view.scroll_home(animate=False)
+        view.scroll_to_start()
         await settled(pilot)
         view.toggle_selected()
         await settled(pilot)
@@ -580,7 +623,7 @@ async def test_a_hit_over_the_end_of_a_row_is_marked_in_both() -> None:
             segment.text
             for strip in view.render_lines(view.size.region)
             for segment in strip
-            if segment.style == view._page.maker.style("user+hit.current")
+            if segment.style == ThemeStyles(view.theme).style("user+hit.current")
         ]
         assert marked == ["alpha", "beta"]
 

@@ -21,6 +21,9 @@ from swink_agent.core.errors import ErrorKind
 from swink_agent.core.values.value import Value
 
 _LARGE = 1024 * 1024
+_PIECE = 32 * 1024
+"""The most bytes of a body that are returned at once, so that a server that sends without a pause keeps nobody waiting
+for long."""
 
 
 class Limits(Value, frozen=True, kw_only=True):
@@ -241,7 +244,7 @@ class _AiohttpResponse:
         self._broken = (ClientError, OSError, ValueError)
         self._url = url
         self._watch = watch
-        self._read: Callable[[], Awaitable[bytes]] = response.content.readany
+        self._read: Callable[[int], Awaitable[bytes]] = response.content.read
         self.status: int = response.status
         self.headers = {name.lower(): value for name, value in response.headers.items()}
         encoding = self.headers.get("content-encoding", "identity").lower()
@@ -254,9 +257,12 @@ class _AiohttpResponse:
         unpacker = self._unpacker
         while True:
             if unpacker is not None and unpacker.has_more and (piece := unpacker.next()):
+                await asyncio.sleep(0)
                 return piece
             try:
-                data = await self._read()
+                data = await self._read(_PIECE)
+                if len(data) == _PIECE:  # there may be more already, for which aiohttp does not wait
+                    await asyncio.sleep(0)
             except self._broken as error:
                 raise self._watch.reason or TransportError(_explain(error, self._url)) from error
             if not data and self._watch.reason is not None:
@@ -285,7 +291,7 @@ class _Unpacker:
     def next(self) -> bytes:
         """Returns the next piece, or nothing until more data is fed."""
         try:
-            piece = self._inner.decompress(self._packed, 64 * 1024)
+            piece = self._inner.decompress(self._packed, _PIECE)
         except zlib.error as error:
             raise TransportError(f"a compressed body that cannot be read: {error}") from error
         self._packed = self._inner.unconsumed_tail

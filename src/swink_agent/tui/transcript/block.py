@@ -23,6 +23,8 @@ class Block:
 
     is_behind = False
     """Whether the block has text that the last `lines` did not lay out."""
+    is_finished = False
+    """Whether no more text is expected."""
 
     @property
     def is_hidden(self) -> bool:

@@ -7,7 +7,6 @@ without the lines after it, so a finished line never changes, and the cost of a 
 from __future__ import annotations
 
 import re
-from copy import copy
 from typing import NamedTuple
 
 from swink_agent.rendering.languages import family, language
@@ -48,9 +47,6 @@ class Highlighter:
         self._language = language(self._family)
         self._base = base
         self._carried: _OpenConstruct | None = None
-
-    def copy(self) -> Highlighter:
-        return copy(self)
 
     def line(self, text: str) -> tuple[Span, ...]:
         """Returns the spans of the next line, which is given without its line end."""

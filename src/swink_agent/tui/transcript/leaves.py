@@ -50,7 +50,7 @@ class Paragraph:
 
     def copy(self) -> Paragraph:
         twin = copy(self)
-        twin._flow, twin._pending = self._flow.copy(), list(self._pending)
+        twin._flow, twin._pending = copy(self._flow), list(self._pending)
         return twin
 
     @property
@@ -141,7 +141,7 @@ class Code:
 
     def copy(self) -> Code:
         twin = copy(self)
-        twin._highlighter = self._highlighter.copy()
+        twin._highlighter = copy(self._highlighter)
         return twin
 
     def go_on(self) -> None:

@@ -87,6 +87,15 @@ class Rows:
                 return True
         return self._heights[index] != before
 
+    def forget(self, index: int) -> None:
+        """Drops the lines of a block that is not visible; its height is an estimate until it is measured again."""
+        block = self.blocks[index]
+        block.forget()
+        self._drawn.pop(block, None)
+        self._measured[index] = 0
+        self._heights[index] = block.estimated_height(self.width) + self._gaps[index]
+        self._known = min(self._known, index + 1)
+
     def resize(self, width: int) -> None:
         """Changes the width. The old heights serve as estimates until the blocks are measured again."""
         self.width = width
@@ -137,6 +146,10 @@ class Rows:
                 at += self._heights[number]
             self._known = index + 1
         return self._starts[index]
+
+    def below(self, index: int) -> int:
+        """Returns the number of rows after a block."""
+        return self.total - self.start(index) - self._heights[index]
 
     @property
     def total(self) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from copy import copy
 
 from swink_agent.rendering.cells import clusters
 
@@ -26,9 +25,6 @@ class Flow:
         self._width = max(width, _NARROWEST)
         self._open: tuple[Span, ...] = ()
         self._has_rows = False
-
-    def copy(self) -> Flow:
-        return copy(self)
 
     def add(self, spans: Sequence[Span]) -> list[tuple[Span, ...]]:
         """Adds text and returns the rows that are now full and can no longer change."""

@@ -15,7 +15,7 @@ from swink_agent.rendering.checklist import TodoItem
 from swink_agent.rendering.escaping import safe_display
 
 from ..status_rows import Activity, Status, activity_lines, status_line, todo_lines
-from ..transcript.line import Line, Span
+from ..transcript.line import EMPTY, Line, Span
 from .strips import ThemeStyles
 
 
@@ -91,10 +91,7 @@ class ActivityPanel(Widget, can_focus=False):
         self._lay_out()
 
     def render_line(self, y: int) -> Strip:
-        width = self.size.width
-        if y >= len(self._lines):
-            return self._drawing.row((), width)
-        return self._drawing.strip(self._lines[y], width)
+        return self._drawing.strip(self._lines[y] if y < len(self._lines) else EMPTY, self.size.width)
 
 
 class TodoPanel(Widget, can_focus=False):
@@ -144,7 +141,7 @@ class TodoPanel(Widget, can_focus=False):
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
-        return self._drawing.strip(self._lines[y] if y < len(self._lines) else Line(()), width)
+        return self._drawing.strip(self._lines[y] if y < len(self._lines) else EMPTY, width)
 
 
 _MOST_ROWS = 3

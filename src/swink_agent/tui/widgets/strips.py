@@ -5,7 +5,7 @@ Owns the cache of strips. Each line is rendered once per state of the scrollbar 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from rich.cells import cell_len
@@ -16,7 +16,7 @@ from textual.theme import Theme as TextualTheme
 
 from swink_agent.rendering.cells import clusters
 
-from ..themes import Style, Theme
+from ..themes import Theme
 from ..transcript.line import Line, Span, width_of
 
 Tint: TypeAlias = tuple[int, int, str]
@@ -25,38 +25,14 @@ Tint: TypeAlias = tuple[int, int, str]
 _MOST_KEPT = 1500
 
 
-def rich_style(style: Style, theme: Theme, link: str = "") -> RichStyle:
-    """Returns a theme's style as a rich style, on the theme's background."""
-    return RichStyle(
-        color=style.foreground or theme.foreground,
-        bgcolor=style.background or theme.background,
-        bold=style.bold or None,
-        dim=style.dim or None,
-        italic=style.italic or None,
-        underline=style.underline or None,
-        strike=style.strike or None,
-        reverse=style.reverse or None,
-        link=link or None,
-    )
-
-
 class StripMaker:
     """Renders strips of one width in one theme."""
 
     def __init__(self, theme: Theme, width: int) -> None:
         self.theme = theme
         self.width = width
-        self._styles: dict[tuple[str, str], RichStyle] = {}
+        self._looks = ThemeStyles(theme)
         self._kept: dict[tuple[Line, str], Strip] = {}
-
-    def style(self, role: str, link: str = "") -> RichStyle:
-        known = self._styles.get((role, link))
-        if known is None:
-            known = rich_style(self.theme.style_of(role), self.theme, link)
-            if len(self._styles) > _MOST_KEPT:  # every link needs its own style
-                self._styles.clear()
-            self._styles[role, link] = known
-        return known
 
     def strip(self, line: Line, edge: str) -> Strip:
         """Returns the strip of a line; `edge` is the role of the scrollbar in its last cell, or ""."""
@@ -77,7 +53,7 @@ class StripMaker:
         return self._made(spans, edge)
 
     def _made(self, spans: Sequence[Span], edge: str) -> Strip:
-        style = self.style
+        style = self._looks.style
         room = self.width - 1
         segments = [Segment(text, style(role, link)) for text, role, link in spans if text]
         used = sum([len(segment.text) if segment.text.isascii() else cell_len(segment.text) for segment in segments])
@@ -136,17 +112,26 @@ class ThemeStyles:
         """Returns the rich style of a role on the theme's background."""
         known = self._styles.get((role, link))
         if known is None:
-            known = self._styles[role, link] = rich_style(self.theme.style_of(role), self.theme, link)
+            if len(self._styles) > _MOST_KEPT:  # every link needs its own style
+                self._styles.clear()
+            style = self.theme.style_of(role)
+            known = self._styles[role, link] = RichStyle(
+                color=style.foreground or self.theme.foreground,
+                bgcolor=style.background or self.theme.background,
+                bold=style.bold or None,
+                dim=style.dim or None,
+                italic=style.italic or None,
+                underline=style.underline or None,
+                strike=style.strike or None,
+                reverse=style.reverse or None,
+                link=link or None,
+            )
         return known
 
     def strip(self, line: Line, width: int, fill: str = "text") -> Strip:
         """Returns a line as a row of the screen, padded to `width` in the role `fill`."""
-        return self.row(line.spans, width, fill)
-
-    def row(self, spans: Iterable[Span], width: int, fill: str = "text") -> Strip:
-        spans = tuple(spans)
-        segments = [Segment(span.text, self.style(span.role, span.link)) for span in spans if span.text]
-        missing = width - width_of(spans)
+        segments = [Segment(text, self.style(role, link)) for text, role, link in line.spans if text]
+        missing = width - width_of(line.spans)
         if missing > 0:
             segments.append(Segment(" " * missing, self.style(fill)))
         return Strip(segments, max(width, width - missing))

@@ -16,7 +16,7 @@ import asyncio
 import contextvars
 import time
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 from textual import events
 from textual.geometry import Region, Size
@@ -49,9 +49,6 @@ class TranscriptView(Widget, can_focus=False):
     TranscriptView { width: 1fr; height: 1fr; }
     """
 
-    class Scrolled(Message):
-        """The view stopped or resumed following the end, or there are more new lines below."""
-
     class Selected(Message):
         """The user selected text with the mouse, to be copied."""
 
@@ -67,8 +64,6 @@ class TranscriptView(Widget, can_focus=False):
         """The top row and the scrollbar thumb of the last frame."""
         self._shown_top = Place(0, 0)
         self._painter: Painter | None = None
-        self._reported: tuple[bool, int] = (True, 0)
-        """`is_following` and `new_below` when `Scrolled` was last posted."""
         self._dirty: dict[Block, None] = {}
         self._has_moved = True
         self._selection = Selection(self._rows)
@@ -179,26 +174,32 @@ class TranscriptView(Widget, can_focus=False):
             self._search.end()
             self._selection.clear()
             self._has_moved = True
-        redrawn: list[tuple[int, int, int]] = []
-        while self._dirty:
-            block = next(iter(self._dirty))
-            if (index := rows.index_of(block)) is not None:
-                is_moving = rows.changed(index)
-                start = rows.place_of_line(index, min(block.first_change, max(rows.height(index) - 1, 0))).row
-                redrawn.append((index, start, self.size.height if is_moving else rows.height(index)))
-                if block.is_behind:  # very much text has come: the next frame draws the rest and the following blocks
-                    self._schedule_frame(_FRAME)
-                    break
-            del self._dirty[block]
+        redrawn = self._lay_out()
         self._window.settle()
         if self._has_moved or (self._window.top_row, *self._window.thumb()) != self._shown:
             self._draw_moved(redrawn)
         else:
             self._draw_rows(redrawn)
         self._has_moved = False
-        if (state := (self._window.is_following, self._window.new_below)) != self._reported:
-            self._reported = state
-            self.post_message(self.Scrolled())
+
+    def _lay_out(self) -> list[tuple[int, int, int]]:
+        """Lays out the changed blocks that may be visible; returns the rows of each that have changed."""
+        rows, height = self._rows, self.size.height
+        redrawn: list[tuple[int, int, int]] = []
+        dirty, self._dirty = self._dirty, {}
+        for block in dirty:
+            if (index := rows.index_of(block)) is None:
+                continue
+            if block.is_behind and self._window.is_following and rows.below(index) >= height:
+                rows.forget(index)  # it is laid out when the user scrolls there
+                continue
+            is_moving = rows.changed(index)
+            start = rows.place_of_line(index, min(block.first_change, max(rows.height(index) - 1, 0))).row
+            redrawn.append((index, start, height if is_moving else rows.height(index)))
+            if block.is_behind:  # very much text has come: the next frame draws more of it
+                self._dirty[block] = None
+                self._schedule_frame(0 if block.is_finished else _FRAME)
+        return redrawn
 
     def _draw_moved(self, redrawn: list[tuple[int, int, int]]) -> None:
         top, *thumb = (self._window.top_row, *self._window.thumb())
@@ -307,29 +308,6 @@ class TranscriptView(Widget, can_focus=False):
         self._window.to_start()
         self._redraw_scrolled()
 
-    def scroll_up(self, **_: Any) -> None:
-        self.scroll_rows(-1)
-
-    def scroll_down(self, **_: Any) -> None:
-        self.scroll_rows(1)
-
-    def scroll_page_up(self, **_: Any) -> None:
-        self.scroll_pages(-1)
-
-    def scroll_page_down(self, **_: Any) -> None:
-        self.scroll_pages(1)
-
-    def scroll_home(self, **_: Any) -> None:
-        self.scroll_to_start()
-
-    def scroll_end(self, **_: Any) -> None:
-        self.follow()
-
-    def show(self, place: Place) -> None:
-        """Makes a place visible; scrolls it to a third from the top if it was not."""
-        if self._window.show(place):
-            self._redraw_scrolled()
-
     # -- tool calls ------------------------------------------------------------------------------------------------
 
     def select_tool(self, step: int) -> None:
@@ -355,10 +333,16 @@ class TranscriptView(Widget, can_focus=False):
             if changed is not None and changed is not self._page.selected:
                 self._call_timers.look_after(changed)
         self._frame()
-        if block is not None and (index := self._rows.index_of(block)) is not None:
-            self._rows.measure(index)
-            self.show(self._rows.place_of_line(index, 0))
+        if block is not None:
+            self._show_line(block)
         self.refresh()
+
+    def _show_line(self, block: Block, number: int = 0) -> None:
+        """Makes a line of a block visible; scrolls it to a third from the top if it was not."""
+        if (index := self._rows.index_of(block)) is not None:
+            self._rows.measure(index)
+            if self._window.show(self._rows.place_of_line(index, number)):
+                self._redraw_scrolled()
 
     def toggle_selected(self) -> None:
         """Opens or folds the selected tool call or thought, or the newest visible one if the selected one is not
@@ -372,9 +356,7 @@ class TranscriptView(Widget, can_focus=False):
         if (block := self._page.selected) is not None:
             block.toggle()
             self._frame()
-            if (index := self._rows.index_of(block)) is not None:
-                self._rows.measure(index)
-                self.show(self._rows.place_of_line(index, 0))
+            self._show_line(block)
 
     def clear_selection(self) -> None:
         """Clears the selection of a tool call and of text."""
@@ -404,10 +386,7 @@ class TranscriptView(Widget, can_focus=False):
             return
         hit.block.open()
         self._frame()
-        index = self._rows.index_of(hit.block)
-        if index is not None:
-            self._rows.measure(index)
-            self.show(self._rows.place_of_line(index, self._search.line_of(hit)))
+        self._show_line(hit.block, self._search.line_of(hit))
         self.refresh()
 
     def end_search(self) -> None:
