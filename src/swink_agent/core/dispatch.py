@@ -82,16 +82,8 @@ class Batch:
     """The calls of one reply, while they are worked on."""
 
     __slots__ = (
-        "_finished",
-        "_queued",
-        "_running",
-        "_steering_deadline",
-        "calls",
-        "needs_approval",
-        "needs_screening",
-        "run",
-        "supervisor",
-        "was_steered",
+        *("_finished", "_queued", "_running", "_steering_deadline", "calls", "needs_approval", "needs_screening"),
+        *("run", "supervisor", "was_steered"),
     )
 
     def __init__(self, run: Run, message: AssistantMessage, calls: Sequence[ToolCall]) -> None:

@@ -175,8 +175,7 @@ class AlreadyRunning(AgentError):
     """The agent is in a run; a second run, or a change of its history, has to wait."""
 
     def __init__(
-        self,
-        message: str = "the agent is running: steer() or follow_up() it, or wait_for_idle() first",
+        self, message: str = "the agent is running: steer() or follow_up() it, or wait_for_idle() first"
     ) -> None:
         super().__init__(message)
 
@@ -192,8 +191,7 @@ class InvalidContinue(AgentError):
     """The last message is a complete assistant message, or calls wait for an answer, and no message is queued."""
 
     def __init__(
-        self,
-        message: str = "the assistant had the last word and nothing is queued: prompt() or follow_up() instead",
+        self, message: str = "the assistant had the last word and nothing is queued: prompt() or follow_up() instead"
     ) -> None:
         super().__init__(message)
 

@@ -12,15 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, cast
 from msgspec.structs import force_setattr
 
 from .checks import is_not
-from .types import (
-    AgentMessage,
-    AssistantMessage,
-    Cost,
-    ModelSpec,
-    ToolResultMessage,
-    Usage,
-    as_messages,
-)
+from .types import AgentMessage, AssistantMessage, Cost, ModelSpec, ToolResultMessage, Usage, as_messages
 from .values import hints
 from .values.value import Deps_co, Value, WithDeps, show, show_arguments
 
@@ -114,17 +106,8 @@ class PreDispatchContext(Generic[Deps_co]):
     """
 
     __slots__ = (
-        "arguments",
-        "call_id",
-        "cost",
-        "deps",
-        "is_final_answer",
-        "messages",
-        "name",
-        "run_id",
-        "state",
-        "turn_index",
-        "usage",
+        *("arguments", "call_id", "cost", "deps", "is_final_answer", "messages", "name", "run_id", "state"),
+        *("turn_index", "usage"),
     )
 
     def __init__(

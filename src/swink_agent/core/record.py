@@ -41,16 +41,7 @@ from .events import (
     UsageAdded,
 )
 from .tool import AgentToolResult
-from .types import (
-    AgentMessage,
-    AssistantMessage,
-    Cost,
-    PolicyStop,
-    StopReason,
-    ToolOutcome,
-    ToolResultMessage,
-    Usage,
-)
+from .types import AgentMessage, AssistantMessage, Cost, PolicyStop, StopReason, ToolOutcome, ToolResultMessage, Usage
 from .values.value import Value, frozen_json
 
 CallApproval: TypeAlias = Literal["asked", "approved", "rejected"]
@@ -193,19 +184,8 @@ class RunRecord:
     """
 
     __slots__ = (
-        "_closed",
-        "_cost",
-        "_delegated",
-        "_end",
-        "_has_start",
-        "_injected",
-        "_is_before_turns",
-        "_last_reason",
-        "_lock",
-        "_messages",
-        "_open",
-        "_start",
-        "_usage",
+        *("_closed", "_cost", "_delegated", "_end", "_has_start", "_injected", "_is_before_turns", "_last_reason"),
+        *("_lock", "_messages", "_open", "_start", "_usage"),
     )
     __hash__ = None  # pyright: ignore[reportAssignmentType] - it changes
 

@@ -248,19 +248,8 @@ class MessageAssembler:
     """
 
     __slots__ = (
-        "_accepts",
-        "_append",
-        "_blocks",
-        "_call_ids",
-        "_cost",
-        "_delta_index",
-        "_delta_type",
-        "_terminal",
-        "_usage",
-        "failure",
-        "is_broken",
-        "is_finished",
-        "model",
+        *("_accepts", "_append", "_blocks", "_call_ids", "_cost", "_delta_index", "_delta_type", "_terminal", "_usage"),
+        *("failure", "is_broken", "is_finished", "model"),
     )
 
     def __init__(self, model: ModelSpec) -> None:

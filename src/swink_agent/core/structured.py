@@ -101,12 +101,7 @@ class StructuredOutput:
     requires_approval = False
     on_steer = "finish"
 
-    def __init__(
-        self,
-        target: Any,
-        max_retries: int,
-        validate: ValidateFn | Sequence[ValidateFn] = (),
-    ) -> None:
+    def __init__(self, target: Any, max_retries: int, validate: ValidateFn | Sequence[ValidateFn] = ()) -> None:
         if max_retries < 0:
             raise ValueError(f"max_retries is {max_retries}; it counts the attempts after the first, so 0 or more")
         self._validators = _as_validators(validate)

@@ -84,19 +84,8 @@ class ToolContext(Generic[Deps_co]):
     """What a tool receives in addition to its arguments. Every field has a default, so tests can make one."""
 
     __slots__ = (
-        "_on_update",
-        "_run_cancel",
-        "_source",
-        "_token",
-        "call_id",
-        "conversation",
-        "deps",
-        "execution_root",
-        "grant",
-        "has_invalid_arguments",
-        "run_id",
-        "state",
-        "turn_index",
+        *("_on_update", "_run_cancel", "_source", "_token", "call_id", "conversation", "deps", "execution_root"),
+        *("grant", "has_invalid_arguments", "run_id", "state", "turn_index"),
     )
 
     def __init__(

@@ -86,13 +86,7 @@ class Now(NamedTuple):
 
 
 def entry_html(
-    entry: Entry,
-    out: list[str],
-    *,
-    goes_on: bool,
-    model: str,
-    prefix: str = "",
-    now: Mapping[int, Now] | None = None,
+    entry: Entry, out: list[str], *, goes_on: bool, model: str, prefix: str = "", now: Mapping[int, Now] | None = None
 ) -> None:
     """Appends the HTML of one entry to `out`.
 

@@ -210,10 +210,7 @@ class _Checker:
             ToolExecutionStart: ({"known", "approved", "waiting"}, "started"),
             ToolExecutionUpdate: ({"started"}, "started"),
             ToolExecutionRetry: ({"started"}, "started"),
-            ToolExecutionEnd: (
-                {"known", "asked", "approved", "rejected", "started", "deferred", "waiting"},
-                "ended",
-            ),
+            ToolExecutionEnd: ({"known", "asked", "approved", "rejected", "started", "deferred", "waiting"}, "ended"),
         }
         allowed, after = moves[type(event)]
         self.need(event, before in allowed, f"its call is {before or 'not in the message'}")

@@ -8,12 +8,7 @@ from contextlib import aclosing
 from typing import Any, cast
 
 from swink_agent.core.cancel import CancellationToken
-from swink_agent.core.stream import (
-    AssistantMessageEvent,
-    MessageAssembler,
-    StreamFn,
-    StreamOptions,
-)
+from swink_agent.core.stream import AssistantMessageEvent, MessageAssembler, StreamFn, StreamOptions
 from swink_agent.core.types import AgentContext, ModelSpec, UserMessage
 
 

@@ -33,20 +33,12 @@ from ..retry import DefaultRetryStrategy, RetryStrategy
 from ..stream import StreamFn, StreamOptions
 from ..tool import AgentTool, OnSteer
 from ..turn import as_toolbox, check_prompt
-from ..types import (
-    AgentMessage,
-    AgentResult,
-    ModelSpec,
-    as_prompts,
-)
+from ..types import AgentMessage, AgentResult, ModelSpec, as_prompts
 from ..values import hints
 from ..values.value import Deps, FrozenDict, copy_json
 from .arguments import POLICY_SLOTS, Prompt, as_history, as_model, policies_by_slot, stream_fns
 from .claim import Claims
-from .given import (
-    overriding,
-    prompts_of,
-)
+from .given import overriding, prompts_of
 from .queues import MessageQueues, QueueMode
 from .subscriptions import Subscription
 from .value_runs import ValueRuns

@@ -35,20 +35,8 @@ class AgentState(Generic[Deps]):
     """The part of `Agent` that stays from run to run."""
 
     __slots__ = (
-        "_announcer",
-        "_claims",
-        "_config",
-        "_initial",
-        "_last_error",
-        "_last_result",
-        "_queues",
-        "_run",
-        "_spent",
-        "_subscriptions",
-        "_toolbox",
-        "_transcript",
-        "state",
-        "system_prompt",
+        *("_announcer", "_claims", "_config", "_initial", "_last_error", "_last_result", "_queues", "_run", "_spent"),
+        *("_subscriptions", "_toolbox", "_transcript", "state", "system_prompt"),
     )
 
     def __init__(

@@ -34,18 +34,8 @@ class Channel:
     """
 
     __slots__ = (
-        "_absent",
-        "_has_left",
-        "_readers",
-        "_writers",
-        "backlog",
-        "branches",
-        "events",
-        "is_closed",
-        "most",
-        "on_demand",
-        "subscriptions",
-        "was_read",
+        *("_absent", "_has_left", "_readers", "_writers", "backlog", "branches", "events", "is_closed", "most"),
+        *("on_demand", "subscriptions", "was_read"),
     )
 
     def __init__(self, subscriptions: Subscriptions | None = None) -> None:

@@ -34,17 +34,7 @@ _SURELY_REPEATED = 8
 class Relay:
     """The updates of one call, in order; if there are too many, the last ones are joined."""
 
-    __slots__ = (
-        "_buffer",
-        "_call_id",
-        "_is_closed",
-        "_is_scheduled",
-        "_last_text",
-        "_lock",
-        "_name",
-        "_run",
-        "_text",
-    )
+    __slots__ = ("_buffer", "_call_id", "_is_closed", "_is_scheduled", "_last_text", "_lock", "_name", "_run", "_text")
 
     def __init__(self, call_id: str, name: str, run: Run) -> None:
         self._call_id = call_id

@@ -94,17 +94,8 @@ class Supervisor:
     """Parks one run until something happens to it."""
 
     __slots__ = (
-        "_has_extended",
-        "_has_factory",
-        "_is_watched",
-        "_key",
-        "_waiter",
-        "cancel",
-        "cancelled_from_outside",
-        "deadline",
-        "is_eager",
-        "is_interrupted",
-        "loop",
+        *("_has_extended", "_has_factory", "_is_watched", "_key", "_waiter", "cancel", "cancelled_from_outside"),
+        *("deadline", "is_eager", "is_interrupted", "loop"),
     )
 
     def __init__(self, cancel: CancellationToken, *, is_watched: bool = False) -> None:

@@ -33,19 +33,8 @@ class Transcript:
     """One history, its context, and its conversation."""
 
     __slots__ = (
-        "_answered",
-        "_checked",
-        "_context",
-        "_converted",
-        "_history",
-        "_llm",
-        "_sent",
-        "counted",
-        "covered",
-        "fresh_from",
-        "memory",
-        "recorder",
-        "redactor",
+        *("_answered", "_checked", "_context", "_converted", "_history", "_llm", "_sent", "counted", "covered"),
+        *("fresh_from", "memory", "recorder", "redactor"),
     )
 
     def __init__(self, messages: Iterable[AgentMessage] = ()) -> None:

@@ -200,11 +200,7 @@ class MaskedText:
         return held
 
     def _replaced(
-        self,
-        view: str,
-        found: Sequence[re.Match[str]],
-        held: dict[str, list[tuple[str, bool]]],
-        counts: Counter[str],
+        self, view: str, found: Sequence[re.Match[str]], held: dict[str, list[tuple[str, bool]]], counts: Counter[str]
     ) -> PutBack:
         pieces: list[str] = []
         places: list[tuple[int, int]] = []

@@ -59,11 +59,7 @@ _DATA = {
 _PART = Shape(
     {
         **_DATA,
-        **typed(
-            (bool, "thought"),
-            (str, "thoughtSignature"),
-            (dict, "videoMetadata mediaResolution partMetadata"),
-        ),
+        **typed((bool, "thought"), (str, "thoughtSignature"), (dict, "videoMetadata mediaResolution partMetadata")),
     },
     unknown=_UNKNOWN,
 )
@@ -75,10 +71,7 @@ _RESPONSE = Shape(
 )
 _INLINE = Shape({"mimeType": str, "data": str, "displayName": str}, required=("mimeType", "data"), unknown=_UNKNOWN)
 _DECLARATION = Shape(
-    typed(
-        (str, "name description behavior"),
-        (dict, "parameters parametersJsonSchema response responseJsonSchema"),
-    ),
+    typed((str, "name description behavior"), (dict, "parameters parametersJsonSchema response responseJsonSchema")),
     required=("name",),
     unknown=_UNKNOWN,
 )

@@ -33,11 +33,7 @@ _BODY = Shape(
     unknown=None,
 )
 _MESSAGE = Shape(
-    typed(
-        (str, "role content thinking tool_name tool_call_id"),
-        (list, "images tool_calls"),
-    ),
-    unknown=None,
+    typed((str, "role content thinking tool_name tool_call_id"), (list, "images tool_calls")), unknown=None
 )
 _FUNCTION = Shape({"name": str, "arguments": dict, "index": int}, required=("name",), unknown=None)
 _DECLARATION = Shape({"name": str, "description": str, "parameters": dict}, required=("name",), unknown=None)

@@ -90,10 +90,7 @@ _ID_PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output":
 _OTHER_ITEMS = re.compile(
     r"custom_tool_call(?:_output)?|compaction|[a-z_]+_call(?:_output)?|mcp_[a-z_]+|tool_search_output"
 )
-_PARTS = {
-    "assistant": ("output_text", "refusal"),
-    "user": ("input_text", "input_image", "input_file", "input_audio"),
-}
+_PARTS = {"assistant": ("output_text", "refusal"), "user": ("input_text", "input_image", "input_file", "input_audio")}
 
 
 def problems(body: dict[str, Any]) -> list[str]:

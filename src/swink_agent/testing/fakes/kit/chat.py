@@ -71,10 +71,7 @@ class ChatRules:
         "user": Shape({"role": str, "content": _CONTENT, "name": str}, required=("content",), unknown=_UNKNOWN),
         "assistant": Shape(
             typed(
-                (str, "role name refusal"),
-                (_CONTENT, "content"),
-                (dict, "audio function_call"),
-                (list, "tool_calls"),
+                (str, "role name refusal"), (_CONTENT, "content"), (dict, "audio function_call"), (list, "tool_calls")
             ),
             unknown=_UNKNOWN,
         ),
