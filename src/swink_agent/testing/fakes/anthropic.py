@@ -88,12 +88,8 @@ _BLOCKS = {
     "redacted_thinking": Shape({"type": str, "data": str}, required=("data",)),
 }
 _ROLES = {
-    "image": "user",
-    "document": "user",
-    "tool_result": "user",
-    "tool_use": "assistant",
-    "thinking": "assistant",
-    "redacted_thinking": "assistant",
+    **dict.fromkeys(("image", "document", "tool_result"), "user"),
+    **dict.fromkeys(("tool_use", "thinking", "redacted_thinking"), "assistant"),
 }
 _OF_THE_PROVIDER = re.compile(r"server_tool_use|search_result|container_upload|compaction|.*_tool_result|mcp_.*")
 

@@ -59,16 +59,11 @@ _MESSAGE = Shape({"role": str, "content": list}, required=("role", "content"))
 _CONTENT = Shape(
     typed(
         (str, "text"),
-        (
-            dict,
-            "image document video audio toolUse toolResult guardContent cachePoint reasoningContent citationsContent "
-            "searchResult",
-        ),
+        (dict, "image document video audio toolUse toolResult guardContent cachePoint reasoningContent"),
+        (dict, "citationsContent searchResult"),
     )
 )
-_RESULT_CONTENT = Shape(
-    {"json": dict, "text": str, "image": dict, "document": dict, "video": dict, "searchResult": dict}
-)
+_RESULT_CONTENT = Shape(typed((str, "text"), (dict, "json image document video searchResult")))
 _TOOL_USE = Shape({"toolUseId": str, "name": str, "input": dict, "type": str}, required=("toolUseId", "name", "input"))
 _TOOL_RESULT = Shape({"toolUseId": str, "content": list, "status": str, "type": str}, required=("toolUseId", "content"))
 _TOOL = Shape({"toolSpec": dict, "systemTool": dict, "cachePoint": dict})
@@ -77,11 +72,8 @@ _TOOL_SPEC = Shape(
 )
 _SYSTEM = Shape({"text": str, "guardContent": dict, "cachePoint": dict})
 _ROLES = {
-    "toolUse": "assistant",
-    "reasoningContent": "assistant",
-    "toolResult": "user",
-    "image": "user",
-    "document": "user",
+    **dict.fromkeys(("toolUse", "reasoningContent"), "assistant"),
+    **dict.fromkeys(("toolResult", "image", "document"), "user"),
 }
 _DOCUMENT = Shape(
     {"format": str, "name": str, "source": dict, "context": str, "citations": dict}, required=("name", "source")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from swink_agent.core.types import StopReason, Usage
@@ -20,9 +21,9 @@ from .kit.replies import Block, FakeReply, blocks, is_signed, new_id, pieces, si
 _ISSUER = "gemini"
 _STAND_INS = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
-_UNKNOWN = "invalid JSON payload received: unknown name '{path}', cannot find field"
+_shape = partial(Shape, unknown="invalid JSON payload received: unknown name '{path}', cannot find field")
 
-_BODY = Shape(
+_BODY = _shape(
     typed(
         (list, "contents tools safetySettings"),
         (dict, "toolConfig systemInstruction generationConfig labels"),
@@ -30,9 +31,8 @@ _BODY = Shape(
         (bool, "store"),
     ),
     required=("contents",),
-    unknown=_UNKNOWN,
 )
-_GENERATION = Shape(
+_GENERATION = _shape(
     typed(
         (float, "temperature topP topK presencePenalty frequencyPenalty"),
         (int, "candidateCount maxOutputTokens logprobs seed"),
@@ -40,42 +40,32 @@ _GENERATION = Shape(
         (str, "responseMimeType mediaResolution"),
         (dict, "responseSchema responseJsonSchema speechConfig thinkingConfig imageConfig"),
         (bool, "responseLogprobs audioTimestamp"),
-    ),
-    unknown=_UNKNOWN,
+    )
 )
-_THINKING = Shape({"includeThoughts": bool, "thinkingBudget": int, "thinkingLevel": str}, unknown=_UNKNOWN)
-_CONTENT = Shape({"role": str, "parts": list}, required=("parts",), unknown=_UNKNOWN)
-_DATA = {
-    "text": str,
-    "inlineData": dict,
-    "fileData": dict,
-    "functionCall": dict,
-    "functionResponse": dict,
-    "executableCode": dict,
-    "codeExecutionResult": dict,
-    "toolCall": dict,
-    "toolResponse": dict,
-}
-_PART = Shape(
+_THINKING = _shape({"includeThoughts": bool, "thinkingBudget": int, "thinkingLevel": str})
+_CONTENT = _shape({"role": str, "parts": list}, required=("parts",))
+_DATA = typed(
+    (str, "text"),
+    (dict, "inlineData fileData functionCall functionResponse executableCode codeExecutionResult"),
+    (dict, "toolCall toolResponse"),
+)
+_PART = _shape(
     {
         **_DATA,
         **typed((bool, "thought"), (str, "thoughtSignature"), (dict, "videoMetadata mediaResolution partMetadata")),
-    },
-    unknown=_UNKNOWN,
+    }
 )
-_CALL = Shape({"id": str, "name": str, "args": dict}, required=("name",), unknown=_UNKNOWN)
-_RESPONSE = Shape(
+_CALL = _shape({"id": str, "name": str, "args": dict}, required=("name",))
+_RESPONSE = _shape(
     {"id": str, "name": str, "response": dict, "parts": list, "willContinue": bool, "scheduling": str},
     required=("name", "response"),
-    unknown=_UNKNOWN,
 )
-_INLINE = Shape({"mimeType": str, "data": str, "displayName": str}, required=("mimeType", "data"), unknown=_UNKNOWN)
-_DECLARATION = Shape(
+_INLINE = _shape({"mimeType": str, "data": str, "displayName": str}, required=("mimeType", "data"))
+_DECLARATION = _shape(
     typed((str, "name description behavior"), (dict, "parameters parametersJsonSchema response responseJsonSchema")),
     required=("name",),
-    unknown=_UNKNOWN,
 )
-_SCHEMA = Shape(
+_SCHEMA = _shape(
     typed(
         (str, "type format title description pattern"),
         (bool, "nullable"),
@@ -84,8 +74,7 @@ _SCHEMA = Shape(
         ((int, str), "minItems maxItems minProperties maxProperties minLength maxLength"),
         (float, "minimum maximum"),
         (object, "example default"),
-    ),
-    unknown=_UNKNOWN,
+    )
 )
 
 

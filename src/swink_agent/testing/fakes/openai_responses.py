@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -35,15 +36,12 @@ _ITEM_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _LONGEST_CALL_ID = 64
 _FEWEST_OUTPUT_TOKENS = 16
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
-_UNKNOWN = "unknown parameter: '{path}'"
+_shape = partial(Shape, unknown="unknown parameter: '{path}'")
 
-_BODY = Shape(
+_BODY = _shape(
     typed(
-        (
-            str,
-            "model instructions truncation prompt_cache_key prompt_cache_retention safety_identifier service_tier "
-            "previous_response_id user",
-        ),
+        (str, "model instructions truncation prompt_cache_key prompt_cache_retention safety_identifier service_tier"),
+        (str, "previous_response_id user"),
         ((str, list), "input"),
         (bool, "stream store parallel_tool_calls background"),
         (dict, "stream_options reasoning text metadata prompt"),
@@ -53,37 +51,26 @@ _BODY = Shape(
         (float, "temperature top_p"),
     ),
     required=("model", "input"),
-    unknown=_UNKNOWN,
 )
-_REASONING = Shape({"effort": str, "summary": str, "generate_summary": str, "context": str}, unknown=_UNKNOWN)
-_FORMAT = Shape(
-    {"type": str, "name": str, "description": str, "schema": dict, "strict": bool},
-    required=("name", "schema"),
-    unknown=_UNKNOWN,
+_REASONING = _shape({"effort": str, "summary": str, "generate_summary": str, "context": str})
+_FORMAT = _shape(
+    {"type": str, "name": str, "description": str, "schema": dict, "strict": bool}, required=("name", "schema")
 )
-_TOOL = Shape(
+_TOOL = _shape(
     {"type": str, "name": str, "description": str, "parameters": dict, "strict": bool, "defer_loading": bool},
     required=("name", "parameters"),
-    unknown=_UNKNOWN,
 )
 _BASE = {"type": str, "id": str, "status": str}
 _ITEMS = {
-    "message": Shape(
-        {**_BASE, "role": str, "content": (str, list), "phase": str}, required=("role", "content"), unknown=_UNKNOWN
-    ),
-    "function_call": Shape(
+    "message": _shape({**_BASE, "role": str, "content": (str, list), "phase": str}, required=("role", "content")),
+    "function_call": _shape(
         {**_BASE, "call_id": str, "name": str, "arguments": str, "namespace": str},
         required=("call_id", "name", "arguments"),
-        unknown=_UNKNOWN,
     ),
-    "function_call_output": Shape(
-        {**_BASE, "call_id": str, "output": (str, list)}, required=("call_id", "output"), unknown=_UNKNOWN
-    ),
+    "function_call_output": _shape({**_BASE, "call_id": str, "output": (str, list)}, required=("call_id", "output")),
     # Unlike other items, reasoning may not be sent back with its status.
-    "reasoning": Shape(
-        {"type": str, "id": str, "summary": list, "content": list, "encrypted_content": str},
-        required=("summary",),
-        unknown=_UNKNOWN,
+    "reasoning": _shape(
+        {"type": str, "id": str, "summary": list, "content": list, "encrypted_content": str}, required=("summary",)
     ),
 }
 _ID_PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output": "fc", "reasoning": "rs"}
@@ -277,17 +264,9 @@ class _Events:
 
     def __init__(self, reply: FakeReply, model: str) -> None:
         self.reply = reply
-        self.response: dict[str, Any] = {
-            "id": new_id("resp_", 48),
-            "object": "response",
-            "created_at": 1_700_000_000,
-            "status": "in_progress",
-            "error": None,
-            "incomplete_details": None,
-            "model": model,
-            "output": [],
-            "usage": None,
-        }
+        self.response: dict[str, Any] = {"id": new_id("resp_", 48), "object": "response", "created_at": 1_700_000_000}
+        self.response |= {"status": "in_progress", "error": None, "incomplete_details": None, "model": model}
+        self.response |= {"output": [], "usage": None}
         self._numbers = count()
 
     def event(self, kind: str, **fields: Any) -> bytes:
