@@ -101,10 +101,7 @@ class Rules:
 
     def _search(self, text: str, found: dict[str, None]) -> None:
         folded = text.lower() if text.isascii() else fold(text).text
-        for rule in self._own:
-            if rule.kind not in found and rule.is_in(folded if rule.is_folded else text):
-                found[rule.kind] = None
-        for rule in self.worth_asking(text, folded):
+        for rule in (*self._own, *self.worth_asking(text, folded)):
             if rule.kind not in found and rule.is_in(folded if rule.is_folded else text):
                 found[rule.kind] = None
 
