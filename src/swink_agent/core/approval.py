@@ -138,8 +138,8 @@ class ApproveWith(Value, frozen=True):
     note: str = ""
 
 
-class Reject(Value, frozen=True):
-    """Do not run it; the model reads the reason."""
+class WithReason(Value, frozen=True):
+    """The base of answers that give a reason."""
 
     whole_fields = frozenset({"reason"})
 
@@ -147,22 +147,18 @@ class Reject(Value, frozen=True):
 
     def __post_init__(self) -> None:
         if not isinstance(cast("object", self.reason), str):
-            raise is_not("Reject.reason", self.reason, "a string")
+            raise is_not(f"{type(self).__name__}.reason", self.reason, "a string")
 
 
-class Defer(Value, frozen=True):
+class Reject(WithReason, frozen=True):
+    """Do not run it; the model reads the reason."""
+
+
+class Defer(WithReason, frozen=True):
     """Answer later, perhaps in another process: the run ends, and the call waits for `resume`.
 
     `reason` says why. People see it with the `PendingCall`.
     """
-
-    whole_fields = frozenset({"reason"})
-
-    reason: str = ""
-
-    def __post_init__(self) -> None:
-        if not isinstance(cast("object", self.reason), str):
-            raise is_not("Defer.reason", self.reason, "a string")
 
 
 Approval: TypeAlias = Approve | ApproveWith | Reject

@@ -7,11 +7,11 @@ and when in `loop` and `dispatch`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias
 
 from msgspec.structs import force_setattr
 
-from .checks import is_not
+from .approval import WithReason
 from .types import AgentMessage, AssistantMessage, Cost, ModelSpec, ToolResultMessage, Usage, as_messages
 from .values import hints
 from .values.value import Deps_co, Value, WithDeps, show, show_arguments
@@ -19,28 +19,12 @@ from .values.value import Deps_co, Value, WithDeps, show, show_arguments
 _NO_DEPS: Any = None
 
 
-class Stop(Value, frozen=True):
+class Stop(WithReason, frozen=True):
     """End the run."""
 
-    whole_fields = frozenset({"reason"})
 
-    reason: str = ""
-
-    def __post_init__(self) -> None:
-        if not isinstance(cast("object", self.reason), str):
-            raise is_not("Stop.reason", self.reason, "a string")
-
-
-class Skip(Value, frozen=True):
+class Skip(WithReason, frozen=True):
     """Do not make this call; the model reads the reason. Before a dispatch only."""
-
-    whole_fields = frozenset({"reason"})
-
-    reason: str = ""
-
-    def __post_init__(self) -> None:
-        if not isinstance(cast("object", self.reason), str):
-            raise is_not("Skip.reason", self.reason, "a string")
 
 
 class Inject(Value, frozen=True):

@@ -20,6 +20,7 @@ from .events import (
     AgentEnd,
     AgentEvent,
     AgentStart,
+    ApprovalEvent,
     ContextCompacted,
     DelegateEvent,
     MessageEnd,
@@ -152,14 +153,7 @@ class _OpenTurn:
         return TurnRecord(self.injected, self.reply, tuple(self.calls))
 
 
-_CallEvent: TypeAlias = (
-    ToolApprovalRequested
-    | ToolApprovalResolved
-    | ToolCallDeferred
-    | ToolExecutionStart
-    | ToolExecutionEnd
-    | DelegateEvent
-)
+_CallEvent: TypeAlias = ApprovalEvent | ToolExecutionStart | ToolExecutionEnd | DelegateEvent
 _PENDING = ToolOutcome.PENDING
 _ELSEWHERE = -2
 """The place of a reply that an earlier run added."""
@@ -258,15 +252,11 @@ class RunRecord:
                 grant = None if event.scope is None else Grant(event.name, arguments, frozen_json(event.scope))
                 self._update(event, is_started=True, arguments=arguments, grant=grant, outcome=None)
             case ToolExecutionEnd():
-                known = {} if event.arguments is None else {"arguments": frozen_json(event.arguments)}
-                self._update(
-                    event,
-                    outcome=event.outcome,
-                    reason=event.reason,
-                    seconds=event.seconds,
-                    result=event.result,
-                    **known,
-                )
+                known: dict[str, Any] = {}
+                if event.arguments is not None:
+                    known["arguments"] = frozen_json(event.arguments)
+                known |= {"outcome": event.outcome, "reason": event.reason, "seconds": event.seconds}
+                self._update(event, result=event.result, **known)
             case TurnEnd():
                 self._end_turn(event)
             case MessageRetry() | ModelFallback() | UsageAdded():

@@ -148,20 +148,9 @@ class StreamFailed(Value, frozen=True, tag_field="type", tag="stream_failed"):
 
 
 AssistantMessageDelta: TypeAlias = TextDelta | ThinkingDelta | ToolCallDelta
-AssistantMessageEvent: TypeAlias = (
-    StreamStart
-    | TextStart
-    | TextDelta
-    | TextEnd
-    | ThinkingStart
-    | ThinkingDelta
-    | ThinkingEnd
-    | ToolCallStart
-    | ToolCallDelta
-    | ToolCallEnd
-    | StreamDone
-    | StreamFailed
-)
+_Start: TypeAlias = TextStart | ThinkingStart | ToolCallStart
+_End: TypeAlias = TextEnd | ThinkingEnd | ToolCallEnd
+AssistantMessageEvent: TypeAlias = StreamStart | _Start | AssistantMessageDelta | _End | StreamDone | StreamFailed
 
 
 class StreamFn(Protocol):

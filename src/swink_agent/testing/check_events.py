@@ -11,6 +11,7 @@ from swink_agent.core.events import (
     AgentEnd,
     AgentEvent,
     AgentStart,
+    ApprovalEvent,
     ContextCompacted,
     DelegateEvent,
     MessageEnd,
@@ -50,15 +51,7 @@ from swink_agent.core.types import (
     UserMessage,
 )
 
-_ToolEvent = (
-    ToolApprovalRequested
-    | ToolApprovalResolved
-    | ToolCallDeferred
-    | ToolExecutionStart
-    | ToolExecutionUpdate
-    | ToolExecutionRetry
-    | ToolExecutionEnd
-)
+_ToolEvent = ApprovalEvent | ToolExecutionStart | ToolExecutionUpdate | ToolExecutionRetry | ToolExecutionEnd
 _LAST_REASONS = (TurnEndReason.ERROR, TurnEndReason.ABORTED, TurnEndReason.STOPPED, TurnEndReason.PENDING)
 T = TypeVar("T")
 
@@ -287,16 +280,12 @@ class _Checker:
         self.need(event, begin == self.closed, "its messages do not begin with the results of the closed calls")
         tail = list(event.messages[len(event.messages) - len(self.added) :])
         self.need(event, tail == self.added, "its messages are not those that the turns added")
+        is_stopped = event.stopped_by is not None
         self.need(
-            event,
-            event.stopped_by is None or self.last_reason != TurnEndReason.ABORTED,
-            "stopped by a policy, and aborted too",
+            event, not is_stopped or self.last_reason != TurnEndReason.ABORTED, "stopped by a policy, and aborted too"
         )
-        self.need(
-            event,
-            event.stopped_by is not None or self.last_reason != TurnEndReason.STOPPED,
-            "its last turn was stopped, but not by a policy",
-        )
+        is_explained = is_stopped or self.last_reason != TurnEndReason.STOPPED
+        self.need(event, is_explained, "its last turn was stopped, but not by a policy")
         self.state = "over"
 
 

@@ -11,29 +11,49 @@ async with FakeProvider(api, ["hello"]) as fake:
     replies.py  a scripted reply, its blocks and its frames    chat.py     chat completions, a base for subclasses
 """
 
-from .api import FakeApi as FakeApi
-from .api import needs_bearer as needs_bearer
-from .chat import ChatChunks as ChatChunks
-from .chat import ChatRules as ChatRules
-from .checks import TOOL_NAME as TOOL_NAME
-from .checks import Shape as Shape
-from .checks import Turn as Turn
-from .checks import check_json_schema as check_json_schema
-from .checks import check_lengths as check_lengths
-from .checks import check_names as check_names
-from .checks import check_pairs as check_pairs
-from .checks import items as items
-from .checks import mapping as mapping
-from .checks import objects as objects
-from .checks import string as string
-from .checks import subschemas as subschemas
-from .replies import Block as Block
-from .replies import aws_event as aws_event
-from .replies import blocks as blocks
-from .replies import is_signed as is_signed
-from .replies import json_bytes as json_bytes
-from .replies import json_line as json_line
-from .replies import new_id as new_id
-from .replies import pieces as pieces
-from .replies import sign as sign
-from .replies import sse as sse
+from .api import FakeApi, needs_bearer
+from .chat import ChatChunks, ChatRules
+from .checks import (
+    TOOL_NAME,
+    Shape,
+    Turn,
+    check_json_schema,
+    check_lengths,
+    check_names,
+    check_pairs,
+    items,
+    mapping,
+    objects,
+    string,
+    subschemas,
+)
+from .replies import Block, aws_event, blocks, is_signed, json_bytes, json_line, new_id, pieces, sign, sse
+
+__all__ = [
+    "TOOL_NAME",
+    "Block",
+    "ChatChunks",
+    "ChatRules",
+    "FakeApi",
+    "Shape",
+    "Turn",
+    "aws_event",
+    "blocks",
+    "check_json_schema",
+    "check_lengths",
+    "check_names",
+    "check_pairs",
+    "is_signed",
+    "items",
+    "json_bytes",
+    "json_line",
+    "mapping",
+    "needs_bearer",
+    "new_id",
+    "objects",
+    "pieces",
+    "sign",
+    "sse",
+    "string",
+    "subschemas",
+]
