@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import Any
 
 
 class Signal:
@@ -67,7 +68,7 @@ class Signal:
         """Returns once the signal is set."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        key = self._register(lambda: call_in(loop, _resolve, future))
+        key = self._register(lambda: call_in(loop, resolve, future))
         if key is None:
             return
         try:
@@ -120,10 +121,6 @@ class CancellationToken(Signal):
         """A token that is cancelled with this one, and can be cancelled alone."""
         return CancellationToken(self)
 
-    async def wait(self) -> None:
-        """Returns once the token is cancelled."""
-        await super().wait()
-
 
 def call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *arguments: object) -> None:
     """Calls `function` in the loop's own thread; does nothing if the loop is closed."""
@@ -141,6 +138,14 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def _resolve(future: asyncio.Future[None]) -> None:
+def current_task() -> asyncio.Task[Any] | None:
+    """The task that runs in this thread; `None` also where no event loop runs."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+
+
+def resolve(future: asyncio.Future[Any], value: object = None) -> None:
     if not future.done():
-        future.set_result(None)
+        future.set_result(value)

@@ -269,9 +269,12 @@ class Batch:
                     return
         for call in self.unresolved:
             if call.tool is None:
-                names = ", ".join(self.run.toolbox) or "none"
-                problem = f"unknown tool {show(call.name)}"
-                self.refuse(call, f"{problem}; available: {names}", ToolOutcome.UNKNOWN_TOOL, problem)
+                self.refuse_unknown(call)
+
+    def refuse_unknown(self, call: CallState) -> None:
+        names = ", ".join(self.run.toolbox) or "none"
+        problem = f"unknown tool {show(call.name)}"
+        self.refuse(call, f"{problem}; available: {names}", ToolOutcome.UNKNOWN_TOOL, problem)
 
     async def screen_one(self, call: CallState, snapshot: PolicyContext) -> None:
         is_ours = call.name in self.run.unasked_tools
@@ -472,7 +475,9 @@ class Batch:
                 given = await run_attempts(self.run, call, tool, context, call.options)
             result = given if type(given) is AgentToolResult else as_result(given, tool.name)
             masked = masked_unless_long(self.run, result)
-            call.given = call.masked = await self._masked_in_thread(result) if masked is None else masked
+            if masked is None:  # it is so long that masking it here would block the event loop
+                masked = await self.run.threads.run(lambda: masked_result(self.run.redactor, result))
+            call.given = call.masked = masked
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException as error:
@@ -482,10 +487,6 @@ class Batch:
             call.ended = monotonic()
             self._finished.append(call)
             self.supervisor.wake()
-
-    async def _masked_in_thread(self, result: AgentToolResult) -> AgentToolResult:
-        """Masks a result that is so long that masking it here would block the event loop."""
-        return await self.run.threads.run(lambda: masked_result(self.run.redactor, result))
 
     async def _take_news(self) -> None:
         """Handles what may come besides results: updates that the channel has room for, steering, and its deadline."""
@@ -576,10 +577,11 @@ class Batch:
         if not result.is_error:
             self.resolve(call, result, _RAN, "")
             return
-        outcome = _FAILED if call.has_timed_out else _outcome_of_error(context)
-        reason = None
-        if outcome is _CANCELLED:  # it saw the cancellation, and returned its own error
-            reason = "aborted" if self.supervisor.is_interrupted else "steering"
+        outcome, reason = _FAILED, None
+        if context.has_invalid_arguments and not call.has_timed_out:
+            outcome = _INVALID
+        elif context.is_called_off and not call.has_timed_out:  # it saw the cancellation, and returned its own error
+            outcome, reason = _CANCELLED, "aborted" if self.supervisor.is_interrupted else "steering"
         self.resolve(call, result, outcome, reason)
 
 
@@ -591,10 +593,3 @@ def _waits_for(error: BaseException) -> Pending | None:
     from .pending import Pending  # on use: few calls wait
 
     return waits_for if type(waits_for) is Pending else None
-
-
-def _outcome_of_error(context: ToolContext | None) -> ToolOutcome:
-    """Returns the outcome of a call whose tool ended by itself with an error."""
-    if context is not None and context.has_invalid_arguments:
-        return _INVALID
-    return _CANCELLED if context is not None and context.is_called_off else _FAILED

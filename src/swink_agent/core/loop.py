@@ -158,7 +158,9 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
         try:
             if prompts is not None or run.answers is not None or await _has_something_to_answer(run):
                 if run.answers is None and has_unclosed(run.transcript.history):
-                    _close_waiting(run)
+                    from .run.pending import close_waiting  # on use: most runs find nothing that waits
+
+                    close_waiting(run)
                 run.transcript.add(prompts or (), "prompt")
                 await _run_turns(run, starts_with_overflow)
         except Interrupted:
@@ -400,12 +402,6 @@ async def _has_something_to_answer(run: Run) -> bool:
     return False
 
 
-def _close_waiting(run: Run) -> None:
-    from .run.pending import close_waiting  # on use: most runs find nothing that waits
-
-    close_waiting(run)
-
-
 def _ended_in_overflow(messages: Sequence[AgentMessage]) -> bool:
     last = messages[-1] if messages else None
     return isinstance(last, AssistantMessage) and last.error_kind == ErrorKind.CONTEXT_OVERFLOW
@@ -439,6 +435,11 @@ def _result_of(run: Run) -> AgentResult:
         replies = (message for message in reversed(messages) if type(message) is AssistantMessage)
         last = next(replies, None)
         stop_reason = StopReason.STOP if last is None else last.stop_reason
+    pending: tuple[PendingCall, ...] = ()
+    if run.is_waiting:
+        from .pending import pending_calls  # on use: most runs defer nothing
+
+        pending = pending_calls(run.transcript.history)
     return AgentResult(
         messages=messages,
         stop_reason=stop_reason,
@@ -452,11 +453,5 @@ def _result_of(run: Run) -> AgentResult:
         has_value=run.request is not None and run.request.has_value,
         delegated_usage=_NO_USAGE if run.delegations is None else run.delegations.usage,
         delegated_cost=_NO_COST if run.delegations is None else run.delegations.cost,
-        pending=_pending(run) if run.is_waiting else (),
+        pending=pending,
     )
-
-
-def _pending(run: Run) -> tuple[PendingCall, ...]:
-    from .pending import pending_calls
-
-    return pending_calls(run.transcript.history)

@@ -93,14 +93,11 @@ class WaitingCall(msgspec.Struct, frozen=True):
         if pending.kind != "delegate":
             call = self.call
             return (PendingCall(call.id, call.name, pending.arguments, pending.kind, pending.reason, pending.scope),)
-        return tuple(
-            [
-                msgspec.structs.replace(
-                    inner, call_id=f"{self.call.id}/{inner.call_id}", delegates=(self.call.name, *inner.delegates)
-                )
-                for inner in self.inner
-            ]
-        )
+        found: list[PendingCall] = []
+        for inner in self.inner:
+            way, call_id = (self.call.name, *inner.delegates), f"{self.call.id}/{inner.call_id}"
+            found.append(msgspec.structs.replace(inner, call_id=call_id, delegates=way))
+        return tuple(found)
 
 
 def decoded_messages(messages: Sequence[Any]) -> tuple[AgentMessage, ...] | None:
@@ -217,7 +214,10 @@ def checked_answer(answer: object, call: PendingCall) -> Answer:
     """Returns the answer, with `Approve` or `Reject` in place of a bool. Raises `TypeError` if it does not fit."""
     which = f"the call {call.call_id!r} of {call.name}"
     if isinstance(answer, AgentToolResult):
-        return _checked_result(answer, which)
+        for block in answer.content:
+            if isinstance(block, Text) and not isinstance(cast("object", block.text), str):
+                raise is_not(f"a text in the result for {which}", block.text, "a string")
+        return answer
     if call.kind == "external":
         if isinstance(answer, Reject):
             return answer
@@ -236,23 +236,12 @@ def checked_answer(answer: object, call: PendingCall) -> Answer:
                 raise is_not(f"ApproveWith.arguments for {which}", answer.arguments, "a dict")
             if not isinstance(cast("object", answer.note), str):
                 raise is_not(f"ApproveWith.note for {which}", answer.note, "a string")
-            return ApproveWith(_frozen(answer.arguments, which), answer.note)
+            try:
+                return ApproveWith(frozen_json(answer.arguments), answer.note)
+            except RecursionError:
+                raise TypeError(f"the arguments for {which} contain themselves") from None
         case _:
             raise TypeError(
                 f"{which} waits for Approve, ApproveWith, Reject, a bool or an AgentToolResult: "
                 f"not {type(answer).__name__}"
             )
-
-
-def _checked_result(result: AgentToolResult, which: str) -> AgentToolResult:
-    for block in result.content:
-        if isinstance(block, Text) and not isinstance(cast("object", block.text), str):
-            raise is_not(f"a text in the result for {which}", block.text, "a string")
-    return result
-
-
-def _frozen(arguments: dict[str, Any], which: str) -> dict[str, Any]:
-    try:
-        return frozen_json(arguments)
-    except RecursionError:
-        raise TypeError(f"the arguments for {which} contain themselves") from None

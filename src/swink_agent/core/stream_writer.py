@@ -7,7 +7,6 @@ streams a known reply as if a model sent it, for recordings and scripts.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from typing import Any
 
 import msgspec
 
@@ -172,7 +171,8 @@ def events_of(reply: AssistantMessage) -> Iterator[AssistantMessageEvent]:
             case ToolCall():
                 yield ToolCallStart(index, block.id, block.name)
                 partial = block.partial_json
-                yield ToolCallDelta(index, _json(block.arguments) if partial is None else partial)
+                arguments = msgspec.json.encode(block.arguments).decode() if partial is None else partial
+                yield ToolCallDelta(index, arguments)
                 if partial is None or not is_cut:
                     yield ToolCallEnd(index)
             case _:
@@ -183,7 +183,3 @@ def events_of(reply: AssistantMessage) -> Iterator[AssistantMessageEvent]:
         yield StreamFailed(reply.error_message or "", kind, reply.stop_reason, usage=reply.usage, cost=reply.cost)
     else:
         yield StreamDone(reply.stop_reason, reply.usage, reply.cost)
-
-
-def _json(arguments: dict[str, Any]) -> str:
-    return msgspec.json.encode(arguments).decode()

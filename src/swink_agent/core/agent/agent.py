@@ -245,16 +245,8 @@ class Agent(ValueRuns[Deps]):
         """
         from .delegate import Delegate  # on use: few agents delegate
 
-        return Delegate(
-            self._delegated_run,
-            name,
-            description,
-            requires_approval=requires_approval,
-            on_steer=on_steer,
-            timeout=timeout,
-            max_concurrent=max_concurrent,
-            max_depth=max_depth,
-        )
+        options = requires_approval, on_steer, timeout, max_concurrent, max_depth
+        return Delegate(self._delegated_run, name, description, *options)
 
     async def compact(self, instructions: str | None = None) -> hints.CompactionReport | None:
         """Runs the transforms now, even below their budget; returns what they removed, or `None` for nothing.

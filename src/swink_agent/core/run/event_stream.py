@@ -10,11 +10,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import nullcontext
 from math import inf
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..agent.subscriptions import Subscriptions
-from ..cancel import CancellationToken, call_in
+from ..cancel import CancellationToken, call_in, current_task, running_loop
 from ..errors import Aborted
 from ..events import AgentEvent
 from ..types import AgentResult
@@ -46,7 +45,7 @@ class Channel:
         """With this many events the channel is full."""
         self.is_closed = False
         self.was_read = False
-        self.on_demand: Callable[[], None] = _nothing
+        self.on_demand: Callable[[], None] = unheard
         """Called when the reader has taken all events and asks for more."""
         self._readers: list[asyncio.Future[None]] = []
         """The readers that wait for an event, usually one."""
@@ -246,11 +245,8 @@ class EventStream(AsyncIterator[AgentEvent]):
         self._on_unstarted = on_unstarted
         self._task: asyncio.Task[AgentResult] | None = None
         self._reads = 0
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return
-        self._start()
+        if running_loop() is not None:
+            self._start()
 
     def _start(self) -> asyncio.Task[AgentResult]:
         if self._task is None:
@@ -280,7 +276,7 @@ class EventStream(AsyncIterator[AgentEvent]):
 
     def __anext__(self) -> Coroutine[Any, Any, AgentEvent]:
         # Asked here and not in the coroutine, which `asyncio.wait_for` may wrap into another task.
-        return self.next_event(None if self._channel.events else _current_task())
+        return self.next_event(None if self._channel.events else current_task())
 
     async def next_event(self, reader: asyncio.Task[Any] | None) -> AgentEvent:
         """Returns the next event. If the task `reader` ends, the reader has left."""
@@ -339,9 +335,7 @@ class EventStream(AsyncIterator[AgentEvent]):
     async def __aenter__(self) -> EventStream:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     def __del__(self) -> None:
@@ -358,12 +352,5 @@ class EventStream(AsyncIterator[AgentEvent]):
             self._on_unstarted = None
 
 
-def _current_task() -> asyncio.Task[Any] | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:  # no event loop runs here: the coroutine is awaited elsewhere
-        return None
-
-
-def _nothing() -> None:
-    pass
+def unheard(*_: object) -> None:
+    """Does nothing: nobody is to be told."""

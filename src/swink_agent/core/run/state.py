@@ -27,7 +27,7 @@ from ..types import AgentMessage, AgentResult, AssistantMessage, Cost, PolicySto
 from ..values import hints
 from ..values.value import copy_json
 from .consulting import tell_run_over
-from .event_stream import Channel
+from .event_stream import Channel, unheard
 from .supervisor import Supervisor
 from .transcript import Transcript
 
@@ -203,7 +203,7 @@ class Run:
             self._queues.woken = None
         tell_run_over(self.config.pre_turn_policies, self.id)
         if self.channel is not None:
-            self.channel.on_demand = _nothing
+            self.channel.on_demand = unheard
         self.supervisor.close()
 
     # -- messages that arrive during the run ---------------------------------------------------------------------
@@ -365,7 +365,3 @@ class Run:
 
 
 RunLoopFn: TypeAlias = Callable[[Run, tuple[AgentMessage, ...] | None], Awaitable[AgentResult]]
-
-
-def _nothing() -> None:
-    pass

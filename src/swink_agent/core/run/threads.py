@@ -10,9 +10,9 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
-from ..cancel import call_in
+from ..cancel import call_in, resolve
 
 T = TypeVar("T")
 _Job = Callable[[], Callable[[], None]]
@@ -43,7 +43,7 @@ class WorkerThreads:
                 outcome = (context.run(function), None)
             except BaseException as error:  # SystemExit too: a tool must not end the program
                 outcome = (None, error)
-            return lambda: call_in(loop, _deliver, future, outcome)
+            return lambda: call_in(loop, resolve, future, outcome)
 
         self._submit(job)
         value, error = await future
@@ -97,8 +97,3 @@ async def in_own_thread(function: Callable[[], T]) -> T:
         return await thread.run(function)
     finally:
         thread.close()
-
-
-def _deliver(future: asyncio.Future[Any], outcome: object) -> None:
-    if not future.done():
-        future.set_result(outcome)
