@@ -11,10 +11,11 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from html import escape
 from typing import Any, NamedTuple, cast
 
+from swink_agent.core.media import kind_of
 from swink_agent.core.types import (
     Base64Source,
     ContentBlock,
@@ -44,6 +45,7 @@ from .turns import (
     ToolUse,
     change_of,
     cost_words,
+    formatted,
     gist,
     moment,
     status,
@@ -147,13 +149,8 @@ def call_anchor(position: int, number: int) -> str:
 
 def time_html(timestamp: int | None) -> str:
     """Returns a time in UTC, for a browser that knows a better one; empty if it is not a valid time."""
-    if timestamp is None:
-        return ""
-    try:
-        exact = datetime.fromtimestamp(timestamp / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):
-        return ""
-    return f'<time datetime="{exact}">{moment(timestamp)}</time>'
+    exact = "" if timestamp is None else formatted(timestamp, "%Y-%m-%dT%H:%M:%SZ", UTC)
+    return f'<time datetime="{exact}">{moment(timestamp)}</time>' if timestamp is not None and exact else ""
 
 
 def _reply(
@@ -365,30 +362,12 @@ def data_url(image: Base64Source) -> str | None:
         head = base64.b64decode(data[: 4 * _HEAD // 3], validate=True)
     except binascii.Error:
         return None
-    media_type = _media_type(head)
-    return f"data:{media_type};base64,{data}" if media_type and media_type == _declared_type(image) else None
+    media_type = "image/avif" if head[4:12] in (b"ftypavif", b"ftypavis") else kind_of(head)
+    is_declared = media_type == image.media_type.strip().lower().replace("image/jpg", "image/jpeg")
+    return f"data:{media_type};base64,{data}" if is_declared and media_type.startswith("image/") else None
 
 
 def size_of(image: Base64Source) -> str:
     """Returns the size of an image or a document as a phrase, such as "12 KB"."""
     size = len(image.data) * 3 // 4
     return f"{size:,} bytes" if size < 10_000 else f"{size // 1024:,} KB"
-
-
-def _declared_type(image: Base64Source) -> str:
-    declared = image.media_type.strip().lower()
-    return "image/jpeg" if declared == "image/jpg" else declared
-
-
-def _media_type(head: bytes) -> str | None:
-    if head.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if head.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if head.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
-        return "image/webp"
-    if head[4:12] in (b"ftypavif", b"ftypavis"):
-        return "image/avif"
-    return None
