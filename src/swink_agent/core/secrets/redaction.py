@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -19,10 +19,9 @@ from msgspec import structs
 
 from ..events import AgentEnd, AgentEvent, DelegateEvent, MessageUpdate
 from ..stream import AssistantMessageDelta
-from ..types import AgentMessage, Base64Source, Document
+from ..types import AgentMessage, Base64Source, Document, FileSource, Source, Text, UrlSource
 from ..values.several import several_texts
 from ..values.value import is_secret_name
-from .attached import masked_document
 from .forms import Found, SecretForms
 from .ordinary import is_ordinary
 from .placeholders import MASK, MaskedText, PlaceholderError, PutBack, covers, placeholder
@@ -351,8 +350,7 @@ class Redactor:
         """Masks the value of a secret's name whole, unless it is masked already."""
         if not self.enabled or name.lower() in self._unmasked:
             return self.redact(value)
-        is_masked = value.startswith(MASK) and value.endswith("]") and value.count("[") == 1
-        if is_masked:
+        if value.startswith(MASK) and value.endswith("]") and value.count("[") == 1:
             return value
         return placeholder(value, name if self.redact(name) == name else "", self._key)  # a name may hold a secret
 
@@ -550,3 +548,23 @@ def masked_beginning(redactor: Redactor, text: str, size: int) -> tuple[bytes, s
     if place >= len(text):
         data += masking.finish().encode("utf-8", "replace")
     return bytes(data), text[place:]
+
+
+def masked_document(block: Document, redact: Callable[[str], str]) -> Document | Text:
+    """Returns the document with its name masked, or a note if its address holds a secret."""
+    place = masked_place(block.source, redact)
+    if place is not None:
+        return Text(f"[document {place}]")
+    name = redact(block.name)
+    return block if name == block.name else Document(block.source, name)
+
+
+def masked_place(source: Source, redact: Callable[[str], str]) -> str | None:
+    """Returns the masked address if it holds a secret, else `None`: a masked address would not work."""
+    if type(source) is UrlSource and source.url[:5].lower() != "data:":
+        address = redact(source.url)
+        return None if address == source.url else f"at {address}"
+    if type(source) is FileSource:
+        path = redact(str(source.path))
+        return None if path == str(source.path) else f"in the file {path}"
+    return None

@@ -258,16 +258,12 @@ def _named(text: str) -> list[re.Match[str]]:
                 if match is not None:
                     found.append(match)
                 at = lower.find(word, at + len(word))
-        found.sort(key=_start)
+        found.sort(key=lambda match: match.start())
     if has_options:
         for mark, option in shapes.options:
             if mark in lower:
                 found += option.finditer(lower)
     return found
-
-
-def _start(match: re.Match[str]) -> int:
-    return match.start()
 
 
 def _name_before(text: str, found: re.Match[str]) -> str:
