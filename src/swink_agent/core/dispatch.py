@@ -91,12 +91,9 @@ class Batch:
         self.supervisor = run.supervisor
         self.calls: list[CallState] = []
         self.was_steered = False
-        self._running = 0
-        """How many calls run, or have ended and are not finished yet."""
-        self._finished: list[CallState] = []
-        """Calls that have ended and have no result yet."""
-        self._queued: Sequence[CallState] = ()
-        """Calls that wait until fewer calls of their tool run."""
+        self._running = 0  # how many calls run, or have ended and are not finished yet
+        self._finished: list[CallState] = []  # calls that have ended and have no result yet
+        self._queued: Sequence[CallState] = ()  # calls that wait until fewer calls of their tool run
         self._steering_deadline: float | None = None
         self.needs_screening = bool(run.config.pre_dispatch_policies)
         is_all_asked = run.config.approval_mode == _ENABLED

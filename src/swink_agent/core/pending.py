@@ -78,14 +78,11 @@ class WaitingCall(msgspec.Struct, frozen=True):
     """A call of the last reply that has a pending result."""
 
     call: ToolCall
-    index: int
-    """Among the calls of the reply."""
-    position: int
-    """Of the pending result in the history."""
+    index: int  # among the calls of the reply
+    position: int  # of the pending result in the history
     result: ToolResultMessage
     pending: Pending
-    inner: tuple[PendingCall, ...] = ()
-    """What waits inside its delegate, as the delegate names it."""
+    inner: tuple[PendingCall, ...] = ()  # what waits inside its delegate, as the delegate names it
 
     def calls(self) -> tuple[PendingCall, ...]:
         """Returns what waits: the call itself, or the calls that wait inside its delegate."""

@@ -95,8 +95,7 @@ class _OpenTurn:
     def __init__(self, injected: tuple[AgentMessage, ...], reply: AssistantMessage | None, place: int) -> None:
         self.injected = injected
         self.reply = reply
-        self.place = place
-        """The position of the reply in the run's messages."""
+        self.place = place  # the position of the reply in the run's messages
         self.calls: list[CallRecord] = []
         self.by_id: dict[str, list[int]] = {}
         for call in () if reply is None else reply.tool_calls:
@@ -155,8 +154,7 @@ class _OpenTurn:
 
 _CallEvent: TypeAlias = ApprovalEvent | ToolExecutionStart | ToolExecutionEnd | DelegateEvent
 _PENDING = ToolOutcome.PENDING
-_ELSEWHERE = -2
-"""The place of a reply that an earlier run added."""
+_ELSEWHERE = -2  # the place of a reply that an earlier run added
 _PASSED_OVER = frozenset({MessageUpdate, ToolExecutionUpdate})
 """What is streamed: most events, and nothing of it stays."""
 _PUBLIC = (
@@ -194,12 +192,10 @@ class RunRecord:
         self._closed: list[TurnRecord] = []
         self._open: _OpenTurn | None = None
         self._is_before_turns = True
-        self._injected: tuple[AgentMessage, ...] = ()
-        """Messages that lead the turn whose reply is not there yet."""
+        self._injected: tuple[AgentMessage, ...] = ()  # messages that lead the turn whose reply is not there yet
         self._messages: list[AgentMessage] = list(start.prompts)
         self._usage, self._cost = Usage(), Cost()
-        self._delegated = (Usage(), Cost())
-        """Those of the delegates of turns that are over."""
+        self._delegated = (Usage(), Cost())  # those of the delegates of turns that are over
         self._last_reason: TurnEndReason | None = None
         self._end: AgentEnd | None = None
 

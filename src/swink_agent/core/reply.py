@@ -67,10 +67,8 @@ if TYPE_CHECKING:
     from .context.compaction import CompactionContext
 
 log = logging.getLogger("swink_agent")
-_LINGERING = 1.0
-"""Seconds that a stream gets to end after its terminal event."""
-_LAST_WORD = 0.02
-"""Seconds that a stream gets, when the run is aborted, to end by itself and report its usage."""
+_LINGERING = 1.0  # seconds that a stream gets to end after its terminal event
+_LAST_WORD = 0.02  # seconds that a stream gets, when the run is aborted, to end by itself and report its usage
 _NOTHING_TO_SEND = (
     "there is nothing to ask the model: no message with content is left for it. Messages of an application's own types "
     "reach it only through convert_to_llm, and transform_context must leave at least one message"

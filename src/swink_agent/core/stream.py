@@ -249,8 +249,7 @@ class MessageAssembler:
         """Whether the reply ended: by its terminal event, or by a failure."""
         self.is_broken = False
         """Whether the event sequence was wrong; a retry would not help."""
-        self._accepts = _FIRST
-        """The handler of each kind of event that may come now."""
+        self._accepts = _FIRST  # the handler of each kind of event that may come now
         self._blocks: list[_OpenBlock] = []
         self._call_ids: set[str] | None = None
         self._terminal: StreamDone | None = None
@@ -453,8 +452,7 @@ def _block(block: _OpenBlock) -> AssistantBlock:
 
 
 _decode = msgspec.json.Decoder().decode
-_SHALLOW = 256
-"""Characters that cannot be nested too deep, because each level takes two."""
+_SHALLOW = 256  # characters that cannot be nested too deep, because each level takes two
 
 
 def _parsed(text: str) -> dict[str, Any] | None:

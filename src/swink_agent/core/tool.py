@@ -111,8 +111,7 @@ class ToolContext(Generic[Deps_co]):
         self.run_id = run_id
         """The id of the run, as policies see it."""
         self._run_cancel = CancellationToken() if cancel is None else cancel
-        self._token: CancellationToken | None = None
-        """The token of the call, once the tool has read it."""
+        self._token: CancellationToken | None = None  # the token of the call, once the tool has read it
         self.state: MutableMapping[str, Any] = {} if state is None else state
         """The agent's key-value store itself, not a copy."""
         self.execution_root = execution_root

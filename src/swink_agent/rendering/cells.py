@@ -19,10 +19,8 @@ _ELLIPSIS = "…"
 _JOINER = "\u200d"
 _WIDEST = 16
 """Cells of the widest emoji: four people with four skin colours. A wider joined sequence is not one emoji."""
-_LEAST_BESIDE = 8
-"""If a mark leaves fewer cells than this for text, it gets a separate row."""
-_NARROWEST = 4
-"""The least cells of text in a row, even if the window is narrower."""
+_LEAST_BESIDE = 8  # if a mark leaves fewer cells than this for text, it gets a separate row
+_NARROWEST = 4  # the least cells of text in a row, even if the window is narrower
 
 
 @lru_cache(4096)

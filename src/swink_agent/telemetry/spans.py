@@ -152,8 +152,7 @@ class RunSpan:
         self._request: _Request | None = None
         self._given_up: tuple[_Request, int, str] | None = None
         """A model that a fallback took the place of, when that was, and its error."""
-        self._redactor = redactor
-        """The agent's own; a request has the one that the run uses."""
+        self._redactor = redactor  # the agent's own; a request has the one that the run uses
         self._calls: dict[str, list[tuple[Span, int]]] = {}
         """The open spans of tools, with the times of their starts, by the ids of their calls."""
         self._delegates: dict[str, RunSpan] = {}

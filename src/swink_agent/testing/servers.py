@@ -20,8 +20,7 @@ class ReceivedRequest:
     def __init__(self, method: str, path: str, headers: dict[str, str], body: bytes) -> None:
         self.method = method
         self.path = path
-        self.headers = headers
-        """By lower-case name."""
+        self.headers = headers  # by lower-case name
         self.body = body
 
     def __repr__(self) -> str:

@@ -56,8 +56,7 @@ class AgentState(Generic[Deps]):
         self._announcer: hints.Announcer | None = None
         """Tells what outlives a call. Made on first use: most agents have no background commands."""
         self._run: hints.Run | None = None
-        self._spent = _NOTHING
-        """Usage and cost of all runs that are over."""
+        self._spent = _NOTHING  # usage and cost of all runs that are over
         self._last_error: str | None = None
         self._last_result: AgentResult | None = None
         self.system_prompt: hints.SystemPrompt[Deps] = system_prompt

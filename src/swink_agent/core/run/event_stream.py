@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from .relay import Relay
 
 _MOST_EVENTS = 256
-_ABSENCE = 0.03
-"""Seconds after which a reader that was cancelled, and asked for no event since, has left."""
+_ABSENCE = 0.03  # seconds after which a reader that was cancelled, and asked for no event since, has left
 
 
 class Channel:
@@ -41,23 +40,18 @@ class Channel:
         self.subscriptions = Subscriptions(nullcontext()) if subscriptions is None else subscriptions
         """They see each event before the reader does."""
         self.events: deque[AgentEvent] = deque()
-        self.most: float = _MOST_EVENTS
-        """With this many events the channel is full."""
+        self.most: float = _MOST_EVENTS  # with this many events the channel is full
         self.is_closed = False
         self.was_read = False
         self.on_demand: Callable[[], None] = unheard
         """Called when the reader has taken all events and asks for more."""
-        self._readers: list[asyncio.Future[None]] = []
-        """The readers that wait for an event, usually one."""
+        self._readers: list[asyncio.Future[None]] = []  # the readers that wait for an event, usually one
         self._writers: list[asyncio.Future[None]] = []
         """The runs that wait for room: the run itself, or its delegates."""
-        self.backlog: dict[Relay, None] = {}
-        """The relays of running tools with updates that did not fit."""
-        self.branches: tuple[Channel, ...] = ()
-        """Those of the delegates that are running."""
+        self.backlog: dict[Relay, None] = {}  # the relays of running tools with updates that did not fit
+        self.branches: tuple[Channel, ...] = ()  # those of the delegates that are running
         self._has_left = False
-        self._absent: asyncio.Task[Any] | None = None
-        """A reader that was cancelled and has not asked again."""
+        self._absent: asyncio.Task[Any] | None = None  # a reader that was cancelled and has not asked again
 
     # -- the run's side ----------------------------------------------------------------------------------------
 

@@ -15,8 +15,7 @@ from typing import TypeVar, cast
 from ..cancel import call_in, resolve
 
 T = TypeVar("T")
-_Job = Callable[[], Callable[[], None]]
-"""Does the work and returns a function that delivers its outcome."""
+_Job = Callable[[], Callable[[], None]]  # does the work and returns a function that delivers its outcome
 
 
 class WorkerThreads:

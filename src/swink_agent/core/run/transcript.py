@@ -59,10 +59,8 @@ class Transcript:
         self._converted = 0
         self._llm: list[LlmMessage] = []
         self._sent = self._llm  # the same list, until a repair makes it another
-        self._answered = 0
-        """How many of the sent messages came before a reply that failed and is not sent itself."""
-        self._checked = 0
-        """How many of the converted messages are in what was sent, repaired or as they were."""
+        self._answered = 0  # how many of the sent messages came before a reply that failed and is not sent itself
+        self._checked = 0  # how many of the converted messages are in what was sent, repaired or as they were
 
     def own_redactor(self) -> Redactor:
         """Returns the redactor for an agent without one: it knows the secrets of the current environment."""

@@ -38,8 +38,7 @@ class RecordField(NamedTuple):
     key: str
     kind: Any
     is_required: bool
-    default: JsonSchema
-    """The schema's keyword for the default, if JSON can represent it."""
+    default: JsonSchema  # the schema's keyword for the default, if JSON can represent it
 
 
 def hints_of_class(owner: type) -> dict[str, Any] | None:

@@ -19,12 +19,10 @@ Found: TypeAlias = tuple[int, int, str]
 """The start, end and name of a secret in a text."""
 
 _SHORTEST = 6
-_LONGEST = 192
-"""A longer secret is searched for in pieces, so that a stream never has to hold back a whole file."""
+_LONGEST = 192  # a longer secret is searched for in pieces, so that a stream never has to hold back a whole file
 _LEAST_PIECE = 16
 _WRAPPED_TAIL = 1200
-_LONGEST_ESCAPE = 8
-"""Characters that the escape of one character usually has at most."""
+_LONGEST_ESCAPE = 8  # characters that the escape of one character usually has at most
 
 _URL_SAFE, _URL_UNSAFE = bytes.maketrans(b"-_", b"+/"), bytes.maketrans(b"+/", b"-_")
 _BLANKS = b" \t\r\n\f\v"
@@ -65,8 +63,7 @@ class _Patterns:
 _patterns = lru_cache(maxsize=1)(_Patterns)
 
 
-_CHARACTERS_APART = "   "
-"""The separator between two characters of `od -c`."""
+_CHARACTERS_APART = "   "  # the separator between two characters of `od -c`
 
 
 class SecretForms:

@@ -49,12 +49,9 @@ class PutBack(NamedTuple):
     """A changed view with the original values restored."""
 
     text: str
-    kept: int
-    """How many masked values are in it."""
-    removed: int
-    """How many masked values it no longer contains."""
-    places: tuple[tuple[int, int], ...]
-    """The positions of the originals in the text."""
+    kept: int  # how many masked values are in it
+    removed: int  # how many masked values it no longer contains
+    places: tuple[tuple[int, int], ...]  # the positions of the originals in the text
 
 
 def placeholder(original: str, name: str, key: bytes) -> str:

@@ -27,23 +27,17 @@ from .ordinary import is_ordinary
 from .placeholders import MASK, MaskedText, PlaceholderError, PutBack, covers, placeholder
 from .shapes import LONGEST_HELD, LONGEST_KEY, find_assigned, find_shapes, first_whole_line, unfinished_shape
 
-_SHORTEST = 6
-"""Characters of the shortest secret: a shorter value would match ordinary words."""
+_SHORTEST = 6  # characters of the shortest secret: a shorter value would match ordinary words
 SHORTEST_TEXT = 6
 """Characters of the shortest text that can hold a secret."""
-_AT_ONCE = 128 * 1024
-"""Characters that are searched at once: no other thread can run during a search."""
-_CONTEXT = 96
-"""Characters before a chunk that may explain its beginning, such as the name of a secret."""
+_AT_ONCE = 128 * 1024  # characters that are searched at once: no other thread can run during a search
+_CONTEXT = 96  # characters before a chunk that may explain its beginning, such as the name of a secret
 _MOST_ROUNDS = 3
-_MOST_REMEMBERED = 256 * 1024
-"""Characters of masked texts that a redactor remembers at most."""
-_PER_TEXT = 100
-"""Characters added to the length of each remembered text, for the memory that an entry takes."""
+_MOST_REMEMBERED = 256 * 1024  # characters of masked texts that a redactor remembers at most
+_PER_TEXT = 100  # characters added to the length of each remembered text, for the memory that an entry takes
 
 M = TypeVar("M")
-_PIECE = 64 * 1024
-"""Characters that are masked at once."""
+_PIECE = 64 * 1024  # characters that are masked at once
 
 
 class Redactor:
@@ -79,8 +73,7 @@ class Redactor:
         self._secrets: dict[str, str] = {}
         self._words: dict[str, str] = {}
         """Ordinary words that are masked only where they are used as a credential."""
-        self._spared: set[str] = set()
-        """Values of unmasked names."""
+        self._spared: set[str] = set()  # values of unmasked names
         self._forms: SecretForms | None = None
         self._remembered = _MaskedBefore()
         self.learn_environment(os.environ if environment is None else environment)

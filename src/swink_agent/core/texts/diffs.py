@@ -16,8 +16,7 @@ from .likeness import joined_blocks
 DiffKind: TypeAlias = Literal["added", "removed", "context", "hunk"]
 
 _AROUND = 3
-_MOST_DIFFERENCES = 300
-"""Half of the number of differences up to which the smallest diff is searched for."""
+_MOST_DIFFERENCES = 300  # half of the number of differences up to which the smallest diff is searched for
 _STEPS, _STEPS_A_LINE = 250_000, 12
 """The work after which a comparison uses what it has found: a fixed part, and one for each line."""
 

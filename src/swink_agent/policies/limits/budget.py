@@ -31,14 +31,11 @@ GROUP = "swink_agent.prices"
 
 log = logging.getLogger("swink_agent")
 
-_ASSUMED_OUTPUT = 32_768
-"""Tokens of output to reserve if the length of a reply is not limited."""
+_ASSUMED_OUTPUT = 32_768  # tokens of output to reserve if the length of a reply is not limited
 
-_CENT_FRACTION = 1e-9
-"""Dollars by which a sum of floats may be wrong."""
+_CENT_FRACTION = 1e-9  # dollars by which a sum of floats may be wrong
 
-_PATIENCE = 0.25
-"""Seconds after which a waiting run checks whether the runs that it waits for still exist."""
+_PATIENCE = 0.25  # seconds after which a waiting run checks whether the runs that it waits for still exist
 
 _LINEAGE: ContextVar[tuple[_Reservation, ...]] = ContextVar("swink_agent_reservations", default=())
 """The reservations inside which this code runs: an agent in a hook or tool of another agent sees that agent's."""
@@ -311,8 +308,7 @@ class _Reservation:
         self.output = output
         self.tokens = input_tokens + output
         self.cost = cost
-        self.is_settled = is_settled
-        """Whether the turn's reply was counted: the reservation then holds nothing."""
+        self.is_settled = is_settled  # whether the turn's reply was counted: the reservation then holds nothing
         self.above: tuple[_Reservation, ...] = ()
         """Reservations that are not released before this call is made or refused: their runs wait for it."""
         task = current_task()  # none if the policy is called by hand

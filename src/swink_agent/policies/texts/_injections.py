@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 from ._characters import BIDI, TAGS, fold
 
-_REACH = 1000
-"""Characters around an anchor that are searched; the texts that the patterns look for are shorter."""
+_REACH = 1000  # characters around an anchor that are searched; the texts that the patterns look for are shorter
 _MOST_BLOBS = 1000
 _LONGEST_BLOB = 8192
 _SHORTEST_BLOB = 32
@@ -31,8 +30,7 @@ class Rule(NamedTuple):
     kind: str
     pattern: re.Pattern[str]
     anchors: tuple[str, ...] = ()
-    is_folded: bool = True
-    """Whether the rule is matched with the folded text, or with the original characters."""
+    is_folded: bool = True  # whether the rule is matched with the folded text, or with the original characters
 
     def is_in(self, text: str) -> bool:
         if not self.anchors:
