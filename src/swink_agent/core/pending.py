@@ -43,18 +43,15 @@ class Pending(Value, frozen=True, omit_defaults=True):
     """The details of a pending result: what the call waits for."""
 
     kind: DeferralKind
-    arguments: dict[str, Any]
-    """What would run, as policies left it."""
+    arguments: dict[str, Any]  # what would run, as policies left it
     reason: str = ""
     scope: dict[str, Any] = {}
     is_masked: bool = False
     """Whether a secret was masked when it was stored: then it is not what was approved, and cannot run."""
     note: str = ""
     """What the model reads after the result: an approval changed the arguments of a call that runs outside."""
-    messages: tuple[Any, ...] = ()
-    """The messages of a delegate, in which a call waits."""
-    state: dict[str, Any] = {}
-    """The state of that delegate."""
+    messages: tuple[Any, ...] = ()  # the messages of a delegate, in which a call waits
+    state: dict[str, Any] = {}  # the state of that delegate
     injected: tuple[Any, ...] = ()
     """What policies injected meanwhile. It enters the conversation when nothing waits."""
 

@@ -94,26 +94,20 @@ class Run:
         delegates: tuple[str, ...] = (),
     ) -> None:
         self.config = config
-        self.model = config.model
-        """The model that is being asked: the primary or a fallback."""
+        self.model = config.model  # the model that is being asked: the primary or a fallback
         self.transcript = transcript
-        self.deps = deps
-        """What the application gives to tools and policies, until the end of the run."""
+        self.deps = deps  # what the application gives to tools and policies, until the end of the run
         self.turn_tools = None if isinstance(toolbox, Toolbox) else toolbox
         """The function that gives the tools of each turn, if there is one."""
         self.system_prompt = system_prompt
         self.instructions = system_prompt if isinstance(system_prompt, str) else ""
         """The system prompt of this turn, computed once in it."""
-        self.request = request
-        """The value that the run must give, for `structured_output`."""
+        self.request = request  # the value that the run must give, for `structured_output`
         self.delegates = delegates
         """The tools on the way to this run, the outermost first, if it is the run of a delegate."""
-        self.delegations: Delegations | None = None
-        """What the delegates of this run have used, if it has had any."""
-        self.observers: tuple[RunObserver, ...] = ()
-        """Those who see requests and tool calls, besides the events."""
-        self.unasked_tools = _NO_TOOLS
-        """The library's own tools, which need no approval."""
+        self.delegations: Delegations | None = None  # what the delegates of this run have used, if it has had any
+        self.observers: tuple[RunObserver, ...] = ()  # those who see requests and tool calls, besides the events
+        self.unasked_tools = _NO_TOOLS  # the library's own tools, which need no approval
         self.take_tools(toolbox if isinstance(toolbox, Toolbox) else Toolbox())
         self.cancel = cancel
         self.emit = emit
@@ -124,8 +118,7 @@ class Run:
         self.audience = _SOMEBODY if audience is None else audience
         self.channel = channel
         self.start = len(transcript)
-        self.id = os.urandom(12).hex()
-        """The id that policies, tools and records see."""
+        self.id = os.urandom(12).hex()  # the id that policies, tools and records see
         self.supervisor = Supervisor(cancel, is_watched=channel is not None)
         if channel is not None:
             channel.on_demand = self.supervisor.wake
@@ -141,21 +134,15 @@ class Run:
         self._slots: Slots | None = None
         self.way: tuple[RunningCall, ...] = ()
         """The calls that lead to this run, if it is a delegate's, outermost first."""
-        self.answers: dict[str, Answer] | None = None
-        """The answers to calls that wait, if the run brings any."""
+        self.answers: dict[str, Answer] | None = None  # the answers to calls that wait, if the run brings any
         self.inside: dict[str, tuple[tuple[AgentMessage, ...], dict[str, Answer], dict[str, Any]]] | None = None
         """For calls whose delegates have waiting calls: the delegate's messages, and the answers for it."""
-        self.places: tuple[int, ...] = ()
-        """Where the results stand that took the places of pending ones."""
-        self.is_waiting = False
-        """Whether calls wait for an answer, so that the run must end."""
+        self.places: tuple[int, ...] = ()  # where the results stand that took the places of pending ones
+        self.is_waiting = False  # whether calls wait for an answer, so that the run must end
         self.state: MutableMapping[str, Any] = {} if config.state is None else config.state
-        self.pending: list[tuple[InjectionSource, AgentMessage]] = []
-        """Messages that lead the next turn."""
-        self.executing: dict[str, None] = {}
-        """The ids of the calls that run."""
-        self.assembler: MessageAssembler | None = None
-        """The reply that is being streamed, if one is."""
+        self.pending: list[tuple[InjectionSource, AgentMessage]] = []  # messages that lead the next turn
+        self.executing: dict[str, None] = {}  # the ids of the calls that run
+        self.assembler: MessageAssembler | None = None  # the reply that is being streamed, if one is
         self.turn_index = 0
         self.transforms = config.transform_context is not None or config.async_transform_context is not None
         self.needs_preparation = (
@@ -169,14 +156,12 @@ class Run:
         policies = config.pre_turn_policies
         self.has_reserving_policies = bool(policies) and any(getattr(one, "every_call", False) for one in policies)
         """Whether a policy wants to know the most that a request can hold."""
-        self.has_recovered = False
-        """Whether this turn has already recovered from an overflow."""
+        self.has_recovered = False  # whether this turn has already recovered from an overflow
         self.usage = _NO_USAGE
         self.cost = _NO_COST
         self.stopped_by: PolicyStop | None = None
         self.error: AgentError | None = None
-        self.refusal: AgentError | None = None
-        """Why the journal refused an entry: the model is not asked again."""
+        self.refusal: AgentError | None = None  # why the journal refused an entry: the model is not asked again
         self._redactor = config.redactor
 
     @property

@@ -25,9 +25,7 @@ LAST_WORDS = 0.02
 """Seconds that policies get at least for an aborted turn."""
 
 _HELD_UP = 0.005  # if a deadline is missed by this many seconds, something blocked the event loop
-
 _TURNS = 20  # iterations of the event loop that make up for a wait during which it was blocked
-
 _NAME = "swink"  # the name of the tasks: a number for each would take longer to make than all else about it
 
 T = TypeVar("T")

@@ -42,8 +42,7 @@ class Transcript:
         """What tools store about this conversation. Another history starts with an empty one."""
         self.redactor: Redactor | None = None
         """Masks secrets if the agent has no redactor: it is kept, so placeholders stay the same from run to run."""
-        self.recorder: Recorder | None = None
-        """Records changes of this history, if a journal is attached."""
+        self.recorder: Recorder | None = None  # records changes of this history, if a journal is attached
         self.fresh_from = 0
         """How many messages of the context the transforms made: the usage of a reply among them does not measure it."""
         self.counted: tuple[Callable[[AgentMessage], int], tuple[AgentMessage, ...], tuple[int, ...]] | None = None
