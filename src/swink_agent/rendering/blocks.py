@@ -21,8 +21,8 @@ from swink_agent.core.types import (
     ContentBlock,
     Document,
     Extension,
-    FileSource,
     Image,
+    Source,
     Text,
     Thinking,
     ToolCall,
@@ -217,34 +217,27 @@ def _folded(summary: str, body: str, kind: str, out: list[str]) -> None:
 def _image(block: Image) -> str:
     """Embeds an image whose data is in the message. For an image elsewhere, shows its address and loads nothing."""
     source = block.source
-    url = data_url(source) if isinstance(source, Base64Source) else None
-    if url is not None and isinstance(source, Base64Source):
+    if isinstance(source, Base64Source) and (url := data_url(source)) is not None:
         return f'<figure><img src="{url}" alt="an image in the session ({size_of(source)})" loading="lazy"></figure>\n'
-    if isinstance(source, Base64Source):
-        return f'<p class="elsewhere">Image, not shown: {_described(source)}</p>\n'
-    return f'<p class="elsewhere">Image {_place(source)}</p>\n'
+    return f'<p class="elsewhere">Image{_place(source)}</p>\n'
 
 
 def _document(block: Document) -> str:
     """Names a document. Its data is not embedded: a browser would run what it holds."""
     name = f"<bdi>{escape(one_line(block.shown_name, 200))}</bdi>"
-    source = block.source
-    where = f", not shown: {_described(source)}" if isinstance(source, Base64Source) else f" {_place(source)}"
-    return f'<p class="elsewhere">Document {name}{where}</p>\n'
+    return f'<p class="elsewhere">Document {name}{_place(block.source)}</p>\n'
 
 
-def _described(source: Base64Source) -> str:
-    return f"<code>{escape(f'{one_line(source.media_type, 60)}, {size_of(source)}')}</code>"
-
-
-def _place(source: UrlSource | FileSource) -> str:
-    """Says where an image or document is, with a link if its address is safe."""
+def _place(source: Source) -> str:
+    """Says where an image or document is that is not shown, with a link if its address is safe."""
+    if isinstance(source, Base64Source):
+        return f", not shown: <code>{escape(f'{one_line(source.media_type, 60)}, {size_of(source)}')}</code>"
     where = source.url if isinstance(source, UrlSource) else source.path
     shown = escape(one_line(where, 300))
     address = safe_address(where) if isinstance(source, UrlSource) and len(where) < 2000 else None
     if address is not None and visible(address) == address:
         shown = f'<a href="{escape(address)}" rel="noopener noreferrer nofollow">{shown}</a>'
-    return f"{'at' if isinstance(source, UrlSource) else 'in the file'} <code>{shown}</code>"
+    return f" {'at' if isinstance(source, UrlSource) else 'in the file'} <code>{shown}</code>"
 
 
 def _json(value: Any) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from msgspec import Struct, field
 from opentelemetry import context as otel_context
 from opentelemetry import metrics, trace
 from opentelemetry.context import Context
@@ -94,38 +95,20 @@ class Instruments:
         return RunSpan(self, name, run_id, model, session, redactor, otel_context.get_current())
 
 
-class _Request:
+class _Request(Struct):
     """The reply that is being made: one model, with all its attempts."""
 
-    __slots__ = ("began", "cost", "model", "request", "retries", "usage")
-
-    def __init__(self, model: ModelSpec) -> None:
-        self.began = time.time_ns()
-        self.model = model
-        self.request: ModelRequest | None = None
-        self.usage = Usage()
-        self.cost = Cost()
-        self.retries: list[tuple[int, dict[str, Any]]] = []
+    model: ModelSpec
+    began: int = field(default_factory=time.time_ns)
+    request: ModelRequest | None = None
+    usage: Usage = field(default_factory=Usage)
+    cost: Cost = field(default_factory=Cost)
+    retries: list[tuple[int, dict[str, Any]]] = []
 
     def gave_up(self, usage: Usage, cost: Cost) -> None:
         """Adds what an attempt used that was given up."""
         self.usage += usage
         self.cost += cost
-
-
-class _Current:
-    """Makes a context the current one, until it is left."""
-
-    __slots__ = ("_context", "_token")
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    def __enter__(self) -> None:
-        self._token = otel_context.attach(self._context)
-
-    def __exit__(self, *_: object) -> None:
-        otel_context.detach(self._token)
 
 
 class RunSpan:
@@ -294,7 +277,7 @@ class RunSpan:
         spans = self._calls.get(call_id)
         if not spans:
             return nullcontext()
-        return _Current(trace.set_span_in_context(spans[-1][0]))
+        return trace.use_span(spans[-1][0], record_exception=False, set_status_on_exception=False)
 
     def _begin_call(self, event: ToolExecutionStart) -> None:
         self._calls.setdefault(event.call_id, []).append(self._start_call(event.call_id, event.name))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 from msgspec import UNSET, Meta
@@ -209,49 +209,35 @@ def _said(item: Any, name: str) -> Any:
 # -- checks --------------------------------------------------------------------------------------------------------
 
 
-def _bound(name: str, bound: Any) -> Check:
-    holds, sign = _BOUNDS[name]
-
+def _check(holds: Callable[[Any], object], problem: str) -> Check:
     def check(value: Any) -> str | None:
         try:
-            return None if holds(value, bound) else f"it must be {sign} {bound}"
+            return None if holds(value) else problem
         except TypeError:
-            return None  # a value of another member of a union, to which the bound does not apply
+            return None  # a value of another member of a union, to which the constraint does not apply
 
     return check
+
+
+def _bound(name: str, bound: Any) -> Check:
+    holds, sign = _BOUNDS[name]
+    return _check(lambda value: holds(value, bound), f"it must be {sign} {bound}")
 
 
 def _multiple_of(factor: Any) -> Check:
-    def check(value: Any) -> str | None:
-        try:
-            return None if not value % factor else f"it must be a multiple of {factor}"
-        except TypeError:
-            return None
-
-    return check
+    return _check(lambda value: not value % factor, f"it must be a multiple of {factor}")
 
 
 def _length(name: str, length: int) -> Check:
-    def check(value: Any) -> str | None:
-        if not isinstance(value, Sized):
-            return None
-        if name == "min_length":
-            return None if len(value) >= length else f"its length must be at least {length}"
-        return None if len(value) <= length else f"its length must be at most {length}"
-
-    return check
+    if name == "min_length":
+        return _check(lambda value: len(value) >= length, f"its length must be at least {length}")
+    return _check(lambda value: len(value) <= length, f"its length must be at most {length}")
 
 
 def _matching(pattern: str) -> Check:
     # If Python cannot compile the pattern, the schema's validator may have understood and checked it.
-    compiled = re.compile(pattern) if _compiles(pattern) else None
-
-    def check(value: Any) -> str | None:
-        if compiled is None or not isinstance(value, str) or compiled.search(value):
-            return None
-        return f"it must match {pattern!r}"
-
-    return check
+    compiled = re.compile(pattern if _compiles(pattern) else "")
+    return _check(lambda value: not isinstance(value, str) or compiled.search(value), f"it must match {pattern!r}")
 
 
 def _compiles(pattern: str) -> bool:

@@ -248,8 +248,10 @@ def _show(value: object, depth: int) -> str:
         return "…"
     if isinstance(value, Value):
         # A value with its own repr, which may hide something, uses it inside other values too.
-        shows_itself = type(value).__repr__ is not Value.__repr__
-        return repr(value) if shows_itself else _show_value(value, depth)
+        if type(value).__repr__ is not Value.__repr__:
+            return repr(value)
+        parts = [f"{name}={shown}" for name, shown in _shown_fields(value, depth)]
+        return f"{type(value).__name__}({', '.join(parts)})"
     if isinstance(value, Mapping):
         return _show_dict(cast("Mapping[Any, Any]", value), depth)
     if isinstance(value, (list, tuple)):
@@ -287,11 +289,6 @@ class _Shown:
 
     def __repr__(self) -> str:
         return self._text
-
-
-def _show_value(value: Value, depth: int) -> str:
-    parts = [f"{name}={shown}" for name, shown in _shown_fields(value, depth)]
-    return f"{type(value).__name__}({', '.join(parts)})"
 
 
 def _shown_fields(value: Value, depth: int) -> list[tuple[str, str]]:

@@ -153,9 +153,14 @@ def _check_messages(body: dict[str, Any], found: list[str]) -> None:
     if messages[-1][1].get("role") == "assistant":
         # Claude 4.5 and older accept the beginning of a reply here, without thinking; newer models do not.
         found.append("messages: the conversation must end with a user message, not with the assistant's")
-    check_pairs([_turn(where, message) for where, message in messages], found)
-    _check_last_reply(body, messages, found)
-    if not body.get("tools") and any(_has_tools(message) for _, message in messages):
+    turns = [_turn(where, message) for where, message in messages]
+    check_pairs(turns, found)
+    if len(turns) > 1 and turns[-1].results:  # a reply with tool calls has its thinking, while their results are sent
+        where, message = messages[-2]
+        content = items(message.get("content"))
+        first = string(mapping(content[0]).get("type")) if content else ""
+        check_thinking_first(body.get("thinking"), first, f"{where}.content.0", found)
+    if not body.get("tools") and any(turn.calls or turn.results for turn in turns):
         found.append("tools: requests with tool_use or tool_result blocks must define tools")
 
 
@@ -175,20 +180,6 @@ def _turn(where: str, message: dict[str, Any]) -> Turn:
         tuple([string(block.get("id")) for block in content if block.get("type") == "tool_use"]),
         tuple([string(block.get("tool_use_id")) for block in content if block.get("type") == "tool_result"]),
     )
-
-
-def _has_tools(message: dict[str, Any]) -> bool:
-    turn = _turn("", message)
-    return bool(turn.calls or turn.results)
-
-
-def _check_last_reply(body: dict[str, Any], messages: list[tuple[str, dict[str, Any]]], found: list[str]) -> None:
-    """Checks that a reply with tool calls has its thinking, while their results are sent."""
-    if len(messages) > 1 and _turn("", messages[-1][1]).results:
-        where, message = messages[-2]
-        content = items(message.get("content"))
-        first = string(mapping(content[0]).get("type")) if content else ""
-        check_thinking_first(body.get("thinking"), first, f"{where}.content.0", found)
 
 
 def _check_content(message: dict[str, Any], where: str, found: list[str]) -> None:
@@ -224,13 +215,15 @@ def _check_block(block: dict[str, Any], kind: str, role: str, where: str, found:
         found.append(f"{where}: a {kind} block is not allowed in a message of the {role}")
     match kind:
         case "text":
-            _check_text(block, where, found)
+            if block.get("text") == "":
+                found.append(f"{where}: text content blocks must be non-empty")
         case "image":
             _check_image(mapping(block.get("source")), where, found)
         case "document":
             _check_document(block, where, found)
         case "tool_use":
-            _check_call(block, where, found)
+            _check_id(block, "id", where, found)
+            check_names([(f"{where}.name", block.get("name"))], _TOOL_NAME, found)
         case "tool_result":
             _check_result(block, where, found)
         case "thinking":
@@ -242,11 +235,6 @@ def _check_block(block: dict[str, Any], kind: str, role: str, where: str, found:
                 found.append(f"{where}.data: it was not issued for redacted thinking")
         case _:
             pass
-
-
-def _check_text(block: dict[str, Any], where: str, found: list[str]) -> None:
-    if block.get("text") == "":
-        found.append(f"{where}: text content blocks must be non-empty")
 
 
 def _check_image(source: dict[str, Any], where: str, found: list[str]) -> None:
@@ -284,16 +272,14 @@ def _check_document(block: dict[str, Any], where: str, found: list[str]) -> None
         found.append(f"{where}.title: must have 1 to {_LONGEST_TITLE} characters")
 
 
-def _check_call(block: dict[str, Any], where: str, found: list[str]) -> None:
-    if not _ID.fullmatch(string(block.get("id"))):
-        found.append(f"{where}.id: {block.get('id')!r} must match ^[a-zA-Z0-9_-]+$")
-    check_names([(f"{where}.name", block.get("name"))], _TOOL_NAME, found)
+def _check_id(block: dict[str, Any], name: str, where: str, found: list[str]) -> None:
+    if not _ID.fullmatch(string(block.get(name))):
+        found.append(f"{where}.{name}: {block.get(name)!r} must match ^[a-zA-Z0-9_-]+$")
 
 
 def _check_result(block: dict[str, Any], where: str, found: list[str]) -> None:
     content = block.get("content")
-    if not _ID.fullmatch(string(block.get("tool_use_id"))):
-        found.append(f"{where}.tool_use_id: {block.get('tool_use_id')!r} must match ^[a-zA-Z0-9_-]+$")
+    _check_id(block, "tool_use_id", where, found)
     if block.get("is_error") is True and not content:
         found.append(f"{where}: content cannot be empty if is_error is true")
     for path, part in objects(content, f"{where}.content", found):

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from swink_agent.core.types import StopReason
-from swink_agent.testing.servers import ReceivedRequest
 
 from .kit.api import FakeApi
 from .kit.checks import Shape, items, mapping, objects, string, typed
@@ -106,10 +105,6 @@ def _check_results(messages: list[tuple[str, dict[str, Any]]], found: list[str])
 # -- the server ----------------------------------------------------------------------------------------------
 
 
-def _refusal(_: ReceivedRequest, __: str) -> str | None:
-    return None  # a local server needs no key
-
-
 def _stream(reply: FakeReply, model: str) -> Iterator[bytes]:
     head = {"model": model, "created_at": "2026-01-01T00:00:00.000000Z"}
     number = 0
@@ -139,7 +134,7 @@ API = FakeApi(
     path=re.compile(r"/api/chat"),
     content_type="application/x-ndjson",
     problems=lambda body, _: problems(body),
-    refusal=_refusal,
+    refusal=lambda request, key: None,  # a local server needs no key
     error=lambda _, message: {"error": message},
     stream=_stream,
     streams_by_default=True,

@@ -353,15 +353,11 @@ def _usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def _stream(reply: FakeReply, model: str) -> Iterator[bytes]:
-    return _Events(reply, model).stream()
-
-
 API = FakeApi(
     path=re.compile(r"/v1/responses"),
     content_type="text/event-stream; charset=utf-8",
     problems=lambda body, _: problems(body),
     refusal=needs_bearer,
     error=error,
-    stream=_stream,
+    stream=lambda reply, model: _Events(reply, model).stream(),
 )
