@@ -52,8 +52,6 @@ class ReplyWriter:
         events, self._events = self._events, []
         return events
 
-    # -- speech --------------------------------------------------------------------------------------------------
-
     def text(self, delta: str) -> None:
         """Writes a piece of text; an empty one opens no block."""
         if not delta or self.is_finished:
@@ -92,8 +90,6 @@ class ReplyWriter:
             self._speech, self._speech_index = "thinking", self._open()
             self._events.append(ThinkingStart(self._speech_index))
 
-    # -- calls ---------------------------------------------------------------------------------------------------
-
     def has_call(self, key: Hashable) -> bool:
         """Whether a call of this key is open."""
         return key in self._calls
@@ -118,8 +114,6 @@ class ReplyWriter:
     def _open(self) -> int:
         self._next += 1
         return self._next - 1
-
-    # -- the end -------------------------------------------------------------------------------------------------
 
     def done(self, stop_reason: StopReason, usage: Usage, cost: Cost | None = None) -> None:
         """Ends a complete reply. Closes all blocks, except a call that the length limit cut off."""

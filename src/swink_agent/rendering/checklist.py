@@ -70,11 +70,8 @@ def counted(items: Sequence[TodoItem]) -> str:
 
 def current(items: Sequence[TodoItem]) -> TodoItem | None:
     """The item that is worked on, else the next one; `None` if all are done."""
-    for status in ("in_progress", "pending"):
-        for item in items:
-            if item.status == status:
-                return item
-    return None
+    wanted = ("in_progress", "pending")
+    return next((item for status in wanted for item in items if item.status == status), None)
 
 
 def checklist(items: Sequence[TodoItem]) -> str:

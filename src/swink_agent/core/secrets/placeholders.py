@@ -83,22 +83,6 @@ class MaskedText:
         return f"<MaskedText of {len(self.text)} characters, {len(self.spans)} masked>"
 
     @classmethod
-    def of(cls, text: str, found: Sequence[tuple[int, int, str]], key: bytes) -> MaskedText:
-        """Masks what was found: starts, ends and names, in order and without overlaps."""
-        pieces: list[str] = []
-        spans: list[Span] = []
-        end = size = 0
-        for start, stop, name in found:
-            mask = placeholder(text[start:stop], name, key)
-            size += start - end
-            spans.append(Span(size, size + len(mask), text[start:stop]))
-            pieces += (text[end:start], mask)
-            size += len(mask)
-            end = stop
-        pieces.append(text[end:])
-        return cls("".join(pieces), spans)
-
-    @classmethod
     def joined(cls, parts: Sequence[MaskedText]) -> MaskedText:
         """Joins texts that follow each other."""
         spans: list[Span] = []
@@ -109,7 +93,7 @@ class MaskedText:
         return cls("".join([part.text for part in parts]), spans)
 
     def covering(self, found: Sequence[tuple[int, int, str]], key: bytes) -> MaskedText:
-        """Masks more: what was found in the masked text, which may include whole placeholders."""
+        """Masks what was found: starts, ends and names, in order. It may include whole placeholders."""
         starts, ends = [span.start for span in self.spans], [span.end for span in self.spans]
         wider: list[tuple[int, int, str]] = []
         for start, stop, name in found:

@@ -210,7 +210,7 @@ class Redactor:
         return [(start, end) for start, end, _ in self.mask(text).places()]
 
     def _masked(self, text: str, found: list[Found], before: str) -> MaskedText:
-        masked = MaskedText.of(text, found, self._key)
+        masked = MaskedText(text).covering(found, self._key)
         for _ in range(_MOST_ROUNDS if found else 0):
             # A masked value may have hidden the beginning of another: a key cannot begin directly after a letter.
             more = self._find(masked.text, before)

@@ -75,8 +75,6 @@ class ContentFilter(StopsLater):
         phrases = sum(map(len, self._phrases.values()))
         return f"<ContentFilter of {len(self._words) + phrases} words and {len(self._patterns)} patterns>"
 
-    # -- text --------------------------------------------------------------------------------------------------
-
     def finds(self, text: str) -> bool:
         """Whether a word or pattern is in the text."""
         return next(self._spans(text), None) is not None
@@ -116,8 +114,6 @@ class ContentFilter(StopsLater):
                 end = _end_of(phrase, folded.text, match.end())
                 if end is not None:
                     yield match.start(), end
-
-    # -- the slots ---------------------------------------------------------------------------------------------
 
     def post_turn(self, ctx: PolicyContext) -> Inject | None:
         rewrite = self.redact if self.action == "redact" else self._withhold

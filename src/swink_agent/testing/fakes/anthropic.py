@@ -398,24 +398,15 @@ def _stream(reply: FakeReply, model: str) -> Iterator[bytes]:
 
 
 def _start_of(block: Block) -> dict[str, Any]:
-    match block.kind:
-        case "thinking":
-            return {"type": "thinking", "thinking": "", "signature": ""}
-        case "text":
-            return {"type": "text", "text": ""}
-        case "call":
-            return {"type": "tool_use", "id": block.call_id, "name": block.name, "input": {}}
+    if block.kind == "call":
+        return {"type": "tool_use", "id": block.call_id, "name": block.name, "input": {}}
+    return {"type": block.kind, block.kind: ""} | ({"signature": ""} if block.kind == "thinking" else {})
 
 
 def _deltas(block: Block) -> Iterator[dict[str, Any]]:
+    name = "partial_json" if block.kind == "call" else block.kind
     for piece in pieces(block.text):
-        match block.kind:
-            case "thinking":
-                yield {"type": "thinking_delta", "thinking": piece}
-            case "text":
-                yield {"type": "text_delta", "text": piece}
-            case "call":
-                yield {"type": "input_json_delta", "partial_json": piece}
+        yield {"type": "input_json_delta" if block.kind == "call" else f"{block.kind}_delta", name: piece}
     if block.kind == "thinking" and block.is_closed:
         yield {"type": "signature_delta", "signature": signature_of(block.text)}
 

@@ -286,56 +286,44 @@ class _Events:
             yield self.event(f"response.{status}", response={**self.response, **end})
 
     def item(self, block: Block, index: int, output: list[dict[str, Any]]) -> Iterator[bytes]:
+        item_id = new_id({"thinking": "rs_", "text": "msg_", "call": "fc_"}[block.kind], 48)
+        place: dict[str, Any] = {"item_id": item_id, "output_index": index}
         match block.kind:
             case "thinking":
-                item_id = new_id("rs_", 48)
                 start: dict[str, Any] = {"id": item_id, "type": "reasoning", "summary": []}
-                encrypted = f"{item_id}.{sign(_ISSUER, item_id)}"
-                summary = [{"type": "summary_text", "text": block.text}]
-                end: dict[str, Any] = {**start, "summary": summary, "encrypted_content": encrypted}
-                deltas = self.thinking(block, item_id, index)
+                part: dict[str, Any] = {"type": "summary_text", "text": ""}
+                summary = [{**part, "text": block.text}]
+                end = {**start, "summary": summary, "encrypted_content": f"{item_id}.{sign(_ISSUER, item_id)}"}
+                place["summary_index"] = 0
+                deltas = self.speech(block, place, "reasoning_summary_part", part, "reasoning_summary_text")
             case "text":
-                item_id = new_id("msg_", 48)
                 start = {"id": item_id, "type": "message", "role": "assistant", "status": "in_progress", "content": []}
-                content: list[dict[str, Any]] = [
-                    {"type": "output_text", "text": block.text, "annotations": [], "logprobs": []}
-                ]
-                end = {**start, "status": "completed", "content": content}
-                deltas = self.text(block, item_id, index)
+                part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+                end = {**start, "status": "completed", "content": [{**part, "text": block.text}]}
+                place["content_index"] = 0
+                deltas = self.speech(block, place, "content_part", part, "output_text", logprobs=[])
             case "call":
-                item_id = new_id("fc_", 48)
                 start = {"id": item_id, "type": "function_call", "status": "in_progress", "call_id": block.call_id}
                 start |= {"name": block.name, "arguments": ""}
                 end = {**start, "status": "completed", "arguments": block.text}
-                deltas = self.arguments(block, item_id, index)
+                deltas = self.arguments(block, place)
         yield self.event("response.output_item.added", output_index=index, item=start)
         yield from deltas
         if block.is_closed:
             output.append(end)
             yield self.event("response.output_item.done", output_index=index, item=end)
 
-    def thinking(self, block: Block, item_id: str, index: int) -> Iterator[bytes]:
-        place = {"item_id": item_id, "output_index": index, "summary_index": 0}
-        part = {"type": "summary_text", "text": ""}
-        yield self.event("response.reasoning_summary_part.added", **place, part=part)
+    def speech(
+        self, block: Block, place: dict[str, Any], kind: str, part: dict[str, Any], text: str, **more: Any
+    ) -> Iterator[bytes]:
+        yield self.event(f"response.{kind}.added", **place, part=part)
         for piece in pieces(block.text):
-            yield self.event("response.reasoning_summary_text.delta", **place, delta=piece)
+            yield self.event(f"response.{text}.delta", **place, delta=piece, **more)
         if block.is_closed:
-            yield self.event("response.reasoning_summary_text.done", **place, text=block.text)
-            yield self.event("response.reasoning_summary_part.done", **place, part={**part, "text": block.text})
+            yield self.event(f"response.{text}.done", **place, text=block.text, **more)
+            yield self.event(f"response.{kind}.done", **place, part={**part, "text": block.text})
 
-    def text(self, block: Block, item_id: str, index: int) -> Iterator[bytes]:
-        place = {"item_id": item_id, "output_index": index, "content_index": 0}
-        part: dict[str, Any] = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
-        yield self.event("response.content_part.added", **place, part=part)
-        for piece in pieces(block.text):
-            yield self.event("response.output_text.delta", **place, delta=piece, logprobs=[])
-        if block.is_closed:
-            yield self.event("response.output_text.done", **place, text=block.text, logprobs=[])
-            yield self.event("response.content_part.done", **place, part={**part, "text": block.text})
-
-    def arguments(self, block: Block, item_id: str, index: int) -> Iterator[bytes]:
-        place = {"item_id": item_id, "output_index": index}
+    def arguments(self, block: Block, place: dict[str, Any]) -> Iterator[bytes]:
         for piece in pieces(block.text):
             yield self.event("response.function_call_arguments.delta", **place, delta=piece)
         if block.is_closed:
