@@ -7,12 +7,12 @@ calls of a history that wait.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from .checks import is_not
 from .values.value import Choice, Value, show, show_arguments
+from .values.value import WithReason as _WithReason
 
 
 class ApprovalMode(Choice):
@@ -138,23 +138,11 @@ class ApproveWith(Value, frozen=True):
     note: str = ""
 
 
-class WithReason(Value, frozen=True):
-    """The base of answers that give a reason."""
-
-    whole_fields = frozenset({"reason"})
-
-    reason: str = ""
-
-    def __post_init__(self) -> None:
-        if not isinstance(cast("object", self.reason), str):
-            raise is_not(f"{type(self).__name__}.reason", self.reason, "a string")
-
-
-class Reject(WithReason, frozen=True):
+class Reject(_WithReason, frozen=True):
     """Do not run it; the model reads the reason."""
 
 
-class Defer(WithReason, frozen=True):
+class Defer(_WithReason, frozen=True):
     """Answer later, perhaps in another process: the run ends, and the call waits for `resume`.
 
     `reason` says why. People see it with the `PendingCall`.

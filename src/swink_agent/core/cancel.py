@@ -121,6 +121,10 @@ class CancellationToken(Signal):
         """A token that is cancelled with this one, and can be cancelled alone."""
         return CancellationToken(self)
 
+    async def wait(self) -> None:
+        """Returns once the token is cancelled."""
+        await super().wait()
+
 
 def call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *arguments: object) -> None:
     """Calls `function` in the loop's own thread; does nothing if the loop is closed."""

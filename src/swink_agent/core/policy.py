@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias
 
 from msgspec.structs import force_setattr
 
-from .approval import WithReason
 from .types import AgentMessage, AssistantMessage, Cost, ModelSpec, ToolResultMessage, Usage, as_messages
 from .values import hints
 from .values.value import Deps_co, Value, WithDeps, show, show_arguments
+from .values.value import WithReason as _WithReason
 
 _NO_DEPS: Any = None
 
 
-class Stop(WithReason, frozen=True):
+class Stop(_WithReason, frozen=True):
     """End the run."""
 
 
-class Skip(WithReason, frozen=True):
+class Skip(_WithReason, frozen=True):
     """Do not make this call; the model reads the reason. Before a dispatch only."""
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from msgspec import Struct
 
+from ..checks import is_not
+
 _LONGEST_TEXT = 60
 _LONGEST_REASON = 240
 _MOST_ITEMS = 3
@@ -93,6 +95,18 @@ class WithDeps(Value, frozen=True):
     def __reduce__(self) -> tuple[Any, ...]:
         fields = {name: getattr(self, name) for name in self.__struct_fields__ if name != "deps"}
         return _made_of, (type(self), fields)
+
+
+class WithReason(Value, frozen=True):
+    """A value that gives a reason, in words."""
+
+    whole_fields: ClassVar[frozenset[str]] = frozenset({"reason"})
+
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(cast("object", self.reason), str):
+            raise is_not(f"{type(self).__name__}.reason", self.reason, "a string")
 
 
 class Choice(StrEnum):

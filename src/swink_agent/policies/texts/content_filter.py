@@ -12,7 +12,7 @@ from typing import Literal
 from swink_agent.core.policy import Inject, PolicyContext
 from swink_agent.core.types import AssistantMessage
 
-from .._run_memory import StopsLater
+from .._run_memory import StopsLater as _StopsLater
 from ._characters import Folded, fold
 from ._strings import as_regex, rewrite_turn
 
@@ -21,7 +21,7 @@ _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3
 """Scripts without spaces between words: there, a word is found anywhere."""
 
 
-class ContentFilter(StopsLater):
+class ContentFilter(_StopsLater):
     """Removes words and patterns from replies and tool results, or stops the run if one is found.
 
     `words` are words or phrases, found as whole words (`whole_words=False`: anywhere), without regard to case, accents,

@@ -16,14 +16,14 @@ from msgspec.structs import replace
 from swink_agent.core.policy import Inject, PolicyContext
 from swink_agent.core.types import Text, ToolResultMessage, UserBlock
 
-from .._run_memory import StopsLater
+from .._run_memory import StopsLater as _StopsLater
 from ..calls.tool_lists import as_names
 from ._characters import without_invisible
 from ._injections import Rule, Rules, standard_rules
 from ._strings import as_regex
 
 
-class PromptGuard(StopsLater):
+class PromptGuard(_StopsLater):
     """Finds text in tool results that tries to give the model orders, before the model sees it.
 
     It searches for orders to ignore the instructions (in some fifteen languages), forged system and tool messages,
