@@ -18,12 +18,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from operator import attrgetter
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from .approval import ApprovalMode
-from .events import ToolExecutionEnd, ToolExecutionStart
+from .events import DeferralKind, ToolExecutionEnd, ToolExecutionStart
 from .policy import PolicyContext, PreDispatchContext, Skip
 from .run.consulting import consult_before_dispatch
 from .run.failures import as_agent_error
@@ -42,12 +42,8 @@ from .types import (
     ToolResultMessage,
     extract_text,
 )
+from .values import hints
 from .values.value import copy_json, frozen_json, is_same_json, show
-
-if TYPE_CHECKING:
-    from .events import DeferralKind
-    from .journal import Recorder
-    from .pending import Pending
 
 CUT_OFF = "the reply reached its length limit inside the arguments"
 
@@ -377,7 +373,7 @@ class Batch:
         for call in admitted:
             self._start(call, is_alone=False)
 
-    def _record_starts(self, group: list[CallState], recorder: Recorder) -> None:
+    def _record_starts(self, group: list[CallState], recorder: hints.Recorder) -> None:
         """Records that these calls start, before any of them does."""
         toolbox = self.run.toolbox
         for call in group:
@@ -582,7 +578,7 @@ class Batch:
         self.resolve(call, result, outcome, reason)
 
 
-def _waits_for(error: BaseException) -> Pending | None:
+def _waits_for(error: BaseException) -> hints.Pending | None:
     """Returns what a delegate waits for, if that is what the error says. Another tool's errors may use the name too."""
     waits_for = error.__dict__.get("waits_for")
     if waits_for is None:

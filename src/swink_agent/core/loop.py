@@ -17,10 +17,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import structs
 
+from .approval import PendingCall
 from .cancel import CancellationToken
 from .config import AgentLoopConfig
 from .context.context import cannot_continue, default_convert_to_llm, has_unclosed, is_answered, is_waiting
@@ -50,10 +51,6 @@ from .types import (
 )
 from .values import hints
 from .values.value import copy_json
-
-if TYPE_CHECKING:
-    from .approval import PendingCall
-    from .journal import Recorder
 
 log = logging.getLogger("swink_agent")
 _TOOLS_EXECUTED = TurnEndReason.TOOLS_EXECUTED
@@ -148,7 +145,8 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
     schema = None if request is None else copy_json(request.schema)
     if run.audience.all:  # here and below: an event is not made unless someone receives it
         run.emit(AgentStart(run.id, kind, schema, prompts or ()))
-    starts_with_overflow = _ended_in_overflow(run.transcript.history)
+    last = run.transcript.history[-1] if len(run.transcript) else None
+    starts_with_overflow = isinstance(last, AssistantMessage) and last.error_kind == ErrorKind.CONTEXT_OVERFLOW
     recorder = run.transcript.recorder
     if recorder is not None:
         recorder.redactor = run.redactor
@@ -402,12 +400,7 @@ async def _has_something_to_answer(run: Run) -> bool:
     return False
 
 
-def _ended_in_overflow(messages: Sequence[AgentMessage]) -> bool:
-    last = messages[-1] if messages else None
-    return isinstance(last, AssistantMessage) and last.error_kind == ErrorKind.CONTEXT_OVERFLOW
-
-
-async def _record_end(run: Run, recorder: Recorder) -> None:
+async def _record_end(run: Run, recorder: hints.Recorder) -> None:
     """Records how the run ended, and waits for the journal, but in an aborted run only until its deadline."""
     recorder.run_ended(run.id, _result_of(run))
     try:

@@ -190,16 +190,12 @@ def _config_inside(config: AgentLoopConfig, ctx: ToolContext) -> AgentLoopConfig
     if ctx.run is not None:
         outer = ctx.run.config
         changes["approve"] = outer.approve if config.approve is None else config.approve
-        # The caller's come last: policies that reserve something follow those that may refuse the request.
+        # The caller's that see every call come last: those that reserve something follow those that may refuse.
         for name in ("pre_turn_policies", "pre_dispatch_policies", "post_turn_policies"):
-            changes[name] = _with_every_call(getattr(config, name), getattr(outer, name))
+            own: Sequence[Any] = getattr(config, name)
+            seen = [policy for policy in getattr(outer, name) if getattr(policy, "every_call", False)]
+            changes[name] = [*own, *[policy for policy in seen if not any(policy is known for known in own)]]
     return replace(config, **changes)
-
-
-def _with_every_call(own: Sequence[Any], outer: Sequence[Any]) -> Sequence[Any]:
-    """Adds the caller's policies that see every call, except those that the agent has itself."""
-    others = [policy for policy in outer if getattr(policy, "every_call", False)]
-    return [*own, *[policy for policy in others if not any(policy is known for known in own)]]
 
 
 # -- the account of a run's delegates --------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -30,16 +30,6 @@ from .consulting import tell_run_over
 from .event_stream import Channel, unheard
 from .supervisor import Supervisor
 from .transcript import Transcript
-
-if TYPE_CHECKING:
-    from ..agent.delegate import Delegations
-    from ..observer import RunObserver
-    from ..pending import Answer
-    from ..secrets.redaction import Redactor
-    from ..structured import StructuredOutput
-    from .announcing import Announcer
-    from .slots import RunningCall, Slots
-    from .threads import WorkerThreads
 
 EmitFn: TypeAlias = Callable[[AgentEvent], None]
 
@@ -88,7 +78,7 @@ class Run:
         emit: EmitFn,
         loop: RunLoopFn,
         channel: Channel | None = None,
-        request: StructuredOutput | None = None,
+        request: hints.StructuredOutput | None = None,
         audience: Audience | None = None,
         deps: Any = None,
         delegates: tuple[str, ...] = (),
@@ -105,13 +95,13 @@ class Run:
         self.request = request  # the value that the run must give, for `structured_output`
         self.delegates = delegates
         """The tools on the way to this run, the outermost first, if it is the run of a delegate."""
-        self.delegations: Delegations | None = None  # what the delegates of this run have used, if it has had any
-        self.observers: tuple[RunObserver, ...] = ()  # those who see requests and tool calls, besides the events
+        self.delegations: hints.Delegations | None = None  # what the delegates of this run have used, if it has had any
+        self.observers: tuple[hints.RunObserver, ...] = ()  # those who see requests and tool calls, besides the events
         self.unasked_tools = _NO_TOOLS  # the library's own tools, which need no approval
         self.take_tools(toolbox if isinstance(toolbox, Toolbox) else Toolbox())
         self.cancel = cancel
         self.emit = emit
-        self.announcing: Callable[[], Announcer] | None = None
+        self.announcing: Callable[[], hints.Announcer] | None = None
         """Gives what tools announce to that outlives their calls. Delegates share that of their caller."""
         self.loop = loop
         """The loop that runs it, for requests that a transform makes: those modules cannot import the loop."""
@@ -130,12 +120,12 @@ class Run:
         """The queued steering messages: most turns only check that it is empty."""
         self.has_to_poll = provider is not None and (self._queues is None or self._queues.provider is not None)
         """Whether the application has its own message provider, which must be polled."""
-        self._threads: WorkerThreads | None = None
-        self._slots: Slots | None = None
-        self.way: tuple[RunningCall, ...] = ()
+        self._threads: hints.WorkerThreads | None = None
+        self._slots: hints.Slots | None = None
+        self.way: tuple[hints.RunningCall, ...] = ()
         """The calls that lead to this run, if it is a delegate's, outermost first."""
-        self.answers: dict[str, Answer] | None = None  # the answers to calls that wait, if the run brings any
-        self.inside: dict[str, tuple[tuple[AgentMessage, ...], dict[str, Answer], dict[str, Any]]] | None = None
+        self.answers: dict[str, hints.Answer] | None = None  # the answers to calls that wait, if the run brings any
+        self.inside: dict[str, tuple[tuple[AgentMessage, ...], dict[str, hints.Answer], dict[str, Any]]] | None = None
         """For calls whose delegates have waiting calls: the delegate's messages, and the answers for it."""
         self.places: tuple[int, ...] = ()  # where the results stand that took the places of pending ones
         self.is_waiting = False  # whether calls wait for an answer, so that the run must end
@@ -268,7 +258,7 @@ class Run:
             deps=self.deps,
         )
 
-    def own_redactor(self) -> Redactor:
+    def own_redactor(self) -> hints.Redactor:
         return self.redactor
 
     def most_request_tokens(self) -> int:
@@ -290,14 +280,14 @@ class Run:
         return tokens + len(self.instructions.encode()) + tools + _UNSEEN_TOKENS
 
     @property
-    def redactor(self) -> Redactor:
+    def redactor(self) -> hints.Redactor:
         """Masks secrets: the redactor that was given, else one that knows those of the environment."""
         if self._redactor is None:
             self._redactor = self.transcript.own_redactor()
         return self._redactor
 
     @property
-    def threads(self) -> WorkerThreads:
+    def threads(self) -> hints.WorkerThreads:
         """The threads of the run's tools, made on first use."""
         if self._threads is None:
             from .threads import WorkerThreads  # on use: most runs need none
@@ -306,7 +296,7 @@ class Run:
         return self._threads
 
     @property
-    def slots(self) -> Slots:
+    def slots(self) -> hints.Slots:
         """The running calls of tools with `max_concurrent`. Delegates share those of their caller."""
         if self._slots is None:
             from .slots import Slots  # on use: few tools limit their calls

@@ -60,7 +60,11 @@ class Constraints:
         pattern = _said(item, "pattern")
         if pattern is not None:
             found = True
-            self._add_pattern(getattr(pattern, "pattern", pattern))
+            text = getattr(pattern, "pattern", pattern)
+            if self.pattern is None:
+                self.pattern = text
+            else:
+                self.tests.append(_matching(text))
         if type(item).__name__ in ("Predicate", "Not") and callable(test := getattr(item, "func", None)):
             found = True
             self.tests.append(_test_of(test, is_negated=type(item).__name__ == "Not"))
@@ -102,12 +106,6 @@ class Constraints:
         known = self.lengths.get(name, length)
         self.lengths[name] = max(known, length) if name == "min_length" else min(known, length)
         return True
-
-    def _add_pattern(self, pattern: str) -> None:
-        if self.pattern is None:
-            self.pattern = pattern
-        else:
-            self.tests.append(_matching(pattern))
 
     # -- for one kind of value -----------------------------------------------------------------------------------
 

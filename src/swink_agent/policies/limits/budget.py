@@ -32,9 +32,7 @@ GROUP = "swink_agent.prices"
 log = logging.getLogger("swink_agent")
 
 _ASSUMED_OUTPUT = 32_768  # tokens of output to reserve if the length of a reply is not limited
-
 _CENT_FRACTION = 1e-9  # dollars by which a sum of floats may be wrong
-
 _PATIENCE = 0.25  # seconds after which a waiting run checks whether the runs that it waits for still exist
 
 _LINEAGE: ContextVar[tuple[_Reservation, ...]] = ContextVar("swink_agent_reservations", default=())

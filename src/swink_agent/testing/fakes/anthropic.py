@@ -218,9 +218,12 @@ def _check_block(block: dict[str, Any], kind: str, role: str, where: str, found:
             if block.get("text") == "":
                 found.append(f"{where}: text content blocks must be non-empty")
         case "image":
-            _check_image(mapping(block.get("source")), where, found)
+            _check_source(mapping(block.get("source")), "image", _MEDIA_TYPES, ("file",), where, found)
         case "document":
-            _check_document(block, where, found)
+            others = ("text", "content", "file")
+            _check_source(mapping(block.get("source")), "document", ("application/pdf",), others, where, found)
+            if block.get("title") is not None and not 1 <= len(string(block["title"])) <= _LONGEST_TITLE:
+                found.append(f"{where}.title: must have 1 to {_LONGEST_TITLE} characters")
         case "tool_use":
             _check_id(block, "id", where, found)
             check_names([(f"{where}.name", block.get("name"))], _TOOL_NAME, found)
@@ -237,39 +240,23 @@ def _check_block(block: dict[str, Any], kind: str, role: str, where: str, found:
             pass
 
 
-def _check_image(source: dict[str, Any], where: str, found: list[str]) -> None:
+def _check_source(
+    source: dict[str, Any], noun: str, kinds: tuple[str, ...], others: tuple[str, ...], where: str, found: list[str]
+) -> None:
+    """Checks where the data of an image or a document is. `kinds` are its media types, `others` are further places."""
     match source.get("type"):
         case "base64":
-            if source.get("media_type") not in _MEDIA_TYPES:
-                found.append(f"{where}.source.media_type: {source.get('media_type')!r} is not one of {_MEDIA_TYPES}")
+            if source.get("media_type") not in kinds:
+                found.append(f"{where}.source.media_type: {source.get('media_type')!r} is not one of {kinds}")
             if not string(source.get("data")):
-                found.append(f"{where}.source.data: image data is required")
+                found.append(f"{where}.source.data: {noun} data is required")
         case "url":
             if not string(source.get("url")):
                 found.append(f"{where}.source.url: a URL is required")
-        case "file":
+        case other if other not in others:
+            found.append(f"{where}.source.type: {other!r} is not a source for a block of the type {noun}")
+        case _:
             pass
-        case other:
-            found.append(f"{where}.source.type: {other!r} is not a source of an image")
-
-
-def _check_document(block: dict[str, Any], where: str, found: list[str]) -> None:
-    source = mapping(block.get("source"))
-    match source.get("type"):
-        case "base64":
-            if source.get("media_type") != "application/pdf":
-                found.append(f"{where}.source.media_type: {source.get('media_type')!r} is not 'application/pdf'")
-            if not string(source.get("data")):
-                found.append(f"{where}.source.data: document data is required")
-        case "url":
-            if not string(source.get("url")):
-                found.append(f"{where}.source.url: a URL is required")
-        case "text" | "content" | "file":
-            pass
-        case other:
-            found.append(f"{where}.source.type: {other!r} is not a source of a document")
-    if block.get("title") is not None and not 1 <= len(string(block["title"])) <= _LONGEST_TITLE:
-        found.append(f"{where}.title: must have 1 to {_LONGEST_TITLE} characters")
 
 
 def _check_id(block: dict[str, Any], name: str, where: str, found: list[str]) -> None:

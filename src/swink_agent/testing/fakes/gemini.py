@@ -16,7 +16,7 @@ from swink_agent.testing.servers import ReceivedRequest
 
 from .kit.api import FakeApi
 from .kit.checks import Shape, check_json_schema, check_names, items, mapping, objects, string, subschemas, typed
-from .kit.replies import Block, FakeReply, blocks, is_signed, new_id, pieces, sign, sse
+from .kit.replies import FakeReply, blocks, is_signed, new_id, pieces, sign, sse
 
 _ISSUER = "gemini"
 _STAND_INS = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
@@ -291,8 +291,8 @@ def _stream(reply: FakeReply, model: str) -> Iterator[bytes]:
     has_signed = False
     for block in blocks(reply, lambda: new_id("", 8)):
         if block.kind != "call":
-            for part in _speech(block):
-                yield chunk(part)
+            for piece in pieces(block.text):
+                yield chunk({"text": piece, "thought": True} if block.kind == "thinking" else {"text": piece})
         elif block.is_closed:
             part: dict[str, Any] = {"functionCall": {"name": block.name, "args": block.arguments, "id": block.call_id}}
             if not has_signed:
@@ -301,11 +301,6 @@ def _stream(reply: FakeReply, model: str) -> Iterator[bytes]:
             yield chunk(part)
     if reply.is_done:
         yield chunk({"text": ""}, finishReason=_REASONS.get(reply.reason, "STOP"))
-
-
-def _speech(block: Block) -> Iterator[dict[str, Any]]:
-    for piece in pieces(block.text):
-        yield {"text": piece, "thought": True} if block.kind == "thinking" else {"text": piece}
 
 
 def _usage(usage: Usage) -> dict[str, int]:
