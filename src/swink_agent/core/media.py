@@ -76,8 +76,6 @@ def read_media(path: str | os.PathLike[str], most: int, first: int | None = None
     return data
 
 
-# -- what an application gives -------------------------------------------------------------------------------
-
 _Block = TypeVar("_Block", Image, Document)
 
 

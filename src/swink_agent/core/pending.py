@@ -176,9 +176,6 @@ def _answerable(one: WaitingCall) -> WaitingCall | None:
     return msgspec.structs.replace(one, inner=inner) if inner else None
 
 
-# -- answers -------------------------------------------------------------------------------------------------
-
-
 def checked_answers(answers: Mapping[str, Answer], messages: Sequence[AgentMessage]) -> dict[str, Answer]:
     """Returns the answers, with `Approve` and `Reject` in place of bools.
 

@@ -301,8 +301,7 @@ async def transform_context(
     run: Run, *, overflow: bool, compaction: CompactionContext | None = None
 ) -> CompactionReport | None:
     """Lets the transforms change what is sent from now on; returns what they did, or `None`."""
-    config = run.config
-    if config.async_transform_context is None and config.transform_context is None:
+    if not run.config.has_transform:
         return None
     if compaction is None:
         from .context.compaction import CompactionContext  # on use: many agents have no transforms

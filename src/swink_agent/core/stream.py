@@ -259,7 +259,7 @@ class MessageAssembler:
         # The block that was opened last or got the last delta: its next delta costs two comparisons and an append.
         self._delta_type: type | None = None
         self._delta_index = -1
-        self._append = _reject
+        self._append = _NOWHERE
 
     def feed(self, event: AssistantMessageEvent) -> bool:
         """Processes the next event; returns whether it is a delta that was added to its block."""
@@ -452,6 +452,7 @@ def _block(block: _OpenBlock) -> AssistantBlock:
 
 
 _decode = msgspec.json.Decoder().decode
+_NOWHERE = list[str]().append  # no block is open: it is never called
 _SHALLOW = 256  # characters that cannot be nested too deep, because each level takes two
 
 
@@ -467,7 +468,3 @@ def _parsed(text: str) -> dict[str, Any] | None:
         if text.count("{") + text.count("[") > DEEPEST and is_too_deep(value):
             return None
     return value if type(value) is dict else None  # pyright: ignore[reportUnknownVariableType]
-
-
-def _reject(_: str) -> None:
-    raise AssertionError("no block is open")

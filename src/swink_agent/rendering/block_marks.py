@@ -11,8 +11,7 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple, TypeAlias
 
-DEEPEST = 8
-"""The deepest nesting of quotes and list items."""
+DEEPEST = 8  # the deepest nesting of quotes and list items
 _MOST_COLUMNS = 40
 
 Side: TypeAlias = Literal["left", "right", "centre"]

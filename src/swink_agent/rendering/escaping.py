@@ -95,9 +95,6 @@ def display_warnings(text: str) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-# -- characters ----------------------------------------------------------------------------------------------
-
-
 def _shortened(text: str, limit: int | None, show: Callable[[str], str]) -> str:
     """Shows the text, or its two ends and how much is between them. The head gets three fifths of the limit."""
     limit = len(text) if limit is None else limit

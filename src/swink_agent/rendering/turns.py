@@ -127,8 +127,6 @@ def _uses(
     return tuple(uses)
 
 
-# -- wording and numbers -------------------------------------------------------------------------------------
-
 _WORDS = {
     **{outcome: outcome.value.replace("_", " ") for outcome in ToolOutcome},
     ToolOutcome.RAN: "done",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable, Sequence
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -92,12 +92,9 @@ class _Checker:
         self.is_resumed = False
         self.last_reason: TurnEndReason | None = None
 
-    def fail(self, event: AgentEvent, problem: str) -> NoReturn:
-        raise AssertionError(f"event {self.position}, {event!r}: {problem} (in state {self.state!r})")
-
     def need(self, event: AgentEvent, condition: object, problem: str) -> None:
         if not condition:
-            self.fail(event, problem)
+            raise AssertionError(f"event {self.position}, {event!r}: {problem} (in state {self.state!r})")
 
     def take(self, event: AgentEvent) -> None:
         state = self.state
@@ -148,7 +145,7 @@ class _Checker:
             case _ if state == "tools" and isinstance(event, _ToolEvent):
                 self.take_tool_event(event)
             case _:
-                self.fail(event, "it cannot occur here")
+                self.need(event, False, "it cannot occur here")
 
     def start_turn(self, event: TurnStart) -> None:
         self.need(event, event.turn_index == self.turn_index, f"turn {self.turn_index} was next")

@@ -101,9 +101,6 @@ async def _read_request(reader: asyncio.StreamReader) -> ReceivedRequest | None:
     return ReceivedRequest(method, path, headers, body)
 
 
-# -- answers -------------------------------------------------------------------------------------------------
-
-
 def answer(
     body: bytes | str = b"",
     *,

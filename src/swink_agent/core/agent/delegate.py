@@ -27,7 +27,7 @@ from ..pending import Pending
 from ..run.event_stream import Branch
 from ..run.state import Run
 from ..run.transcript import Transcript
-from ..tool import AgentToolResult, OnSteer, ToolContext
+from ..tool import AgentToolResult, OnSteer, ToolContext, ToolOptions
 from ..turn import TurnTools
 from ..types import LLM_MESSAGES, AgentMessage, AgentResult, Cost, StopReason, Usage, UserMessage, is_blank
 from ..values.value import copy_json
@@ -59,10 +59,7 @@ class Delegate:
             raise is_not("description", description, "a text that tells the model when to delegate")
         if on_steer not in ("cancel", "finish"):
             raise ValueError(f"on_steer is {on_steer!r}; it must be 'cancel' or 'finish'")
-        if timeout is not None and not timeout > 0:
-            raise ValueError(f"timeout is {timeout!r}; give seconds, more than 0")
-        if max_concurrent is not None and not max_concurrent > 0:
-            raise ValueError(f"max_concurrent is {max_concurrent!r}; give a number of calls, at least 1")
+        ToolOptions(timeout, 0, max_concurrent)  # raises ValueError, TypeError
         if not max_depth >= 0:
             raise ValueError(f"max_depth is {max_depth!r}; give a number of delegates that is not negative")
         self._run_of = run_of

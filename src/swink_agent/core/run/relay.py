@@ -20,10 +20,8 @@ if TYPE_CHECKING:
     from ..secrets.redaction import Redactor, RedactorStream
     from .state import Run
 
-GAP = "[…]"
-"""Replaces text that an update omits."""
-SHORTEST_SECRET = 6
-"""A redactor masks nothing in a text of fewer characters."""
+GAP = "[…]"  # replaces text that an update omits
+SHORTEST_SECRET = 6  # a redactor masks nothing in a text of fewer characters
 _MOST_UPDATES = 32
 _MOST_CHARACTERS = 64 * 1024
 _LONG = 64 * 1024

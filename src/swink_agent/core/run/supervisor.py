@@ -18,12 +18,8 @@ from typing import Any, TypeVar, cast
 
 from ..cancel import CancellationToken, call_in
 
-LAST_MOMENTS = 0.06
-"""Seconds that all running code together gets to end after an interrupt."""
-
-LAST_WORDS = 0.02
-"""Seconds that policies get at least for an aborted turn."""
-
+LAST_MOMENTS = 0.06  # seconds that all running code together gets to end after an interrupt
+LAST_WORDS = 0.02  # seconds that policies get at least for an aborted turn
 _HELD_UP = 0.005  # if a deadline is missed by this many seconds, something blocked the event loop
 _TURNS = 20  # iterations of the event loop that make up for a wait during which it was blocked
 _NAME = "swink"  # the name of the tasks: a number for each would take longer to make than all else about it

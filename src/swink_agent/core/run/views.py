@@ -49,7 +49,7 @@ class _View(AsyncIterator[P], Generic[P, R]):
             raise
 
     async def _check_end(self) -> None:
-        raise NotImplementedError
+        await self.result()
 
     async def result(self) -> R:
         raise NotImplementedError
@@ -111,9 +111,6 @@ class ValueStream(_View[Any, "StructuredResult[T]"], Generic[T]):
     def __init__(self, events: EventStream, request: StructuredOutput) -> None:
         super().__init__(events)
         self._request = request
-
-    async def _check_end(self) -> None:
-        await self.result()
 
     async def result(self) -> StructuredResult[T]:
         """Waits for the end of the run and returns the value. Raises what `structured_output` raises."""

@@ -107,8 +107,6 @@ class Constraints:
         self.lengths[name] = max(known, length) if name == "min_length" else min(known, length)
         return True
 
-    # -- for one kind of value -----------------------------------------------------------------------------------
-
     def split(self, kind: Any) -> tuple[dict[str, Any], list[Check]]:
         """Divides the constraints on a value of this kind into those that msgspec checks and other checks."""
         native: dict[str, Any] = {}
@@ -202,9 +200,6 @@ def _said(item: Any, name: str) -> Any:
         return None  # its parts are read separately
     value = getattr(item, name, None)
     return None if value is UNSET or type(value).__name__ == "PydanticUndefinedType" else value
-
-
-# -- checks --------------------------------------------------------------------------------------------------------
 
 
 def _check(holds: Callable[[Any], object], problem: str) -> Check:

@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, takewhile
 from typing import NamedTuple
 
-MASK = "[redacted:"
-"""The beginning of every placeholder."""
+MASK = "[redacted:"  # the beginning of every placeholder
 
 _LABEL = re.compile(r"[^A-Za-z0-9_.-]+")
 _LONGEST_LABEL = 40
@@ -150,8 +149,6 @@ class MaskedText:
             pieces += (self.text[end : span.start], replacement)
             end = span.end
         return "".join([*pieces, self.text[end:]])
-
-    # -- restoring the originals -------------------------------------------------------------------------------
 
     def put_back(self, view: str, what: str = "the text") -> PutBack:
         """Restores the originals in a changed view. Raises `PlaceholderError` for a placeholder of another text.

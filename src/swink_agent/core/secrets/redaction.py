@@ -28,8 +28,7 @@ from .placeholders import MASK, MaskedText, PlaceholderError, PutBack, covers, p
 from .shapes import LONGEST_HELD, LONGEST_KEY, find_assigned, find_shapes, first_whole_line, unfinished_shape
 
 _SHORTEST = 6  # characters of the shortest secret: a shorter value would match ordinary words
-SHORTEST_TEXT = 6
-"""Characters of the shortest text that can hold a secret."""
+SHORTEST_TEXT = 6  # characters of the shortest text that can hold a secret
 _AT_ONCE = 128 * 1024  # characters that are searched at once: no other thread can run during a search
 _CONTEXT = 96  # characters before a chunk that may explain its beginning, such as the name of a secret
 _MOST_ROUNDS = 3
@@ -307,16 +306,13 @@ class Redactor:
         except RecursionError:
             from ..values.nesting import copied  # on use: hardly anything is nested so deep
 
-            return copied(value, self._redact_leaf, self._redact_key)
+            return copied(value, self._redact_leaf, lambda key: self.redact(key) if isinstance(key, str) else key)
 
     def _redact_leaf(self, value: object, key: object) -> object:
         if isinstance(value, str):
             is_secret = key is not None and value and is_secret_name(str(key))
             return self._redact_named(value, str(key)) if is_secret else self.redact(value)
         return value
-
-    def _redact_key(self, key: object) -> object:
-        return self.redact(key) if isinstance(key, str) else key
 
     def _redact_any(self, value: object) -> object:
         if isinstance(value, str):

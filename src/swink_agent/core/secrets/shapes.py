@@ -17,8 +17,7 @@ from .forms import TWO_IN_LOWER_CASE, Found
 from .ordinary import is_literal_secret
 from .placeholders import MASK
 
-LONGEST_HELD = 20_000
-"""Characters of the longest block of a private key."""
+LONGEST_HELD = 20_000  # characters of the longest block of a private key
 LONGEST_KEY = 4096
 _LONGEST_NAME = 64
 _LONGEST_VALUE = 512

@@ -20,8 +20,7 @@ _REACH = 1000  # characters around an anchor that are searched; the texts that t
 _MOST_BLOBS = 1000
 _LONGEST_BLOB = 8192
 _SHORTEST_BLOB = 32
-SHORTEST_FIND = 4
-"""Characters of the shortest text that a standard rule can match."""
+SHORTEST_FIND = 4  # characters of the shortest text that a standard rule can match
 
 
 class Rule(NamedTuple):
