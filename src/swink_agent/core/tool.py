@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from types import MethodType
+from types import MethodType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, cast
 
 import msgspec
@@ -70,14 +70,8 @@ class Conversation(Protocol):
     def __len__(self) -> int: ...
 
 
-class _OutsideRun(msgspec.Struct):
+class _OutsideRun(SimpleNamespace):
     """What a context that no run made has in place of the run."""
-
-    threads: hints.WorkerThreads | None
-    redactor: hints.Redactor | None
-    model: ModelSpec
-    usage: Usage
-    messages: Sequence[AgentMessage]
 
 
 class ToolContext(Generic[Deps_co]):
@@ -123,7 +117,9 @@ class ToolContext(Generic[Deps_co]):
         """What the application gave to the run: a database, the user, whatever its tools need."""
         self.turn_index = turn_index
         """The turn of the run that the call belongs to; the first is 0."""
-        self._source = _OutsideRun(threads, redactor, model, usage, messages) if run is None else run
+        self._source = run or _OutsideRun(
+            threads=threads, redactor=redactor, model=model, usage=usage, messages=messages
+        )
         self._on_update = on_update
         self.has_invalid_arguments = False
         """Set by a tool that finds an error in its arguments which the schema cannot express."""
