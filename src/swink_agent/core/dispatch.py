@@ -56,8 +56,7 @@ _CANCELLED_TEXTS: dict[_Cancellation, str] = {
 }
 """What the model reads for it."""
 
-GRACE = 0.05
-"""Seconds that a running tool gets to finish by itself when steering or an abort interrupts its batch."""
+GRACE = 0.05  # seconds that a running tool gets to finish by itself when steering or an abort interrupts its batch
 
 _ENABLED = ApprovalMode.ENABLED
 _RAN, _FAILED, _CANCELLED, _INVALID = ToolOutcome.RAN, ToolOutcome.FAILED, ToolOutcome.CANCELLED, ToolOutcome.INVALID

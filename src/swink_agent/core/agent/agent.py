@@ -44,8 +44,7 @@ from .subscriptions import Subscription
 from .value_runs import ValueRuns
 
 log = logging.getLogger("swink_agent")
-_OPTIONS = StreamOptions(headers=FrozenDict(), extra=FrozenDict())
-"""The options of all agents that are given none."""
+_OPTIONS = StreamOptions(headers=FrozenDict(), extra=FrozenDict())  # the options of all agents that are given none
 
 
 class Agent(ValueRuns[Deps]):

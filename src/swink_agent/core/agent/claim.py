@@ -27,8 +27,7 @@ class Claim:
         self.is_over = False  # whether the run is over, for code that holds the lock of the claims
         self.is_left: Callable[[], bool] = bool
         """Whether the reader of the run's events has left: the token is cancelled a moment later."""
-        self.predecessor = predecessor
-        """The aborted or abandoned run that has not ended yet; this one starts after it."""
+        self.predecessor = predecessor  # the aborted or abandoned run that has not ended yet; this one starts after it
         self.loop = running_loop()  # `None` for a stream that was made outside of an event loop, until it is read
 
     @property

@@ -195,9 +195,6 @@ def _config_inside(config: AgentLoopConfig, ctx: ToolContext) -> AgentLoopConfig
     return replace(config, **changes)
 
 
-# -- the account of a run's delegates --------------------------------------------------------------------------
-
-
 class Delegations:
     """What the delegates of one run have used, those of calls that are still open included.
 
@@ -213,8 +210,7 @@ class Delegations:
         self.cost = Cost()
         self.live: dict[ToolContext, Run] = {}
         """The runs of the delegates that are running, by the calls that run them."""
-        self._open: dict[ToolContext, tuple[Usage, Cost]] = {}
-        """Delegates that have ended, in the batch that has not."""
+        self._open: dict[ToolContext, tuple[Usage, Cost]] = {}  # delegates that have ended, in the batch that has not
 
     def begin(self, ctx: ToolContext, run: Run) -> None:
         with self._lock:

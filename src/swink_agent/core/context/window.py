@@ -33,8 +33,7 @@ _OTHERS_SHARE = 3
 """If the last exchange alone is too long, other messages get 1/3 of the budget. In the next turn that exchange is
 shortened; then they fit into half the budget and are not cut again."""
 _LEAST_RESULT = 250  # results are not shortened below this number of tokens
-_LEAST_WINDOW = 1_000
-"""No model's window is smaller, in tokens: a smaller budget means to cut all that can be cut."""
+_LEAST_WINDOW = 1_000  # no model's window is smaller, in tokens: a smaller budget means to cut all that can be cut
 
 _LOWEST_RATE, _HIGHEST_RATE = 0.5, 4.0  # the bounds of the correction of a count
 _LEAST_PLAUSIBLE, _MOST_PLAUSIBLE = 0.33, 8.0

@@ -43,11 +43,9 @@ class Channel:
         self.most: float = _MOST_EVENTS  # with this many events the channel is full
         self.is_closed = False
         self.was_read = False
-        self.on_demand: Callable[[], None] = unheard
-        """Called when the reader has taken all events and asks for more."""
+        self.on_demand: Callable[[], None] = unheard  # called when the reader has taken all events and asks for more
         self._readers: list[asyncio.Future[None]] = []  # the readers that wait for an event, usually one
-        self._writers: list[asyncio.Future[None]] = []
-        """The runs that wait for room: the run itself, or its delegates."""
+        self._writers: list[asyncio.Future[None]] = []  # the runs that wait for room: the run itself, or its delegates
         self.backlog: dict[Relay, None] = {}  # the relays of running tools with updates that did not fit
         self.branches: tuple[Channel, ...] = ()  # those of the delegates that are running
         self._has_left = False

@@ -33,8 +33,7 @@ from .transcript import Transcript
 
 EmitFn: TypeAlias = Callable[[AgentEvent], None]
 
-_UNSEEN_TOKENS = 1024
-"""Tokens that a provider may add to a request, such as its instructions for the use of tools."""
+_UNSEEN_TOKENS = 1024  # tokens that a provider may add to a request, such as its instructions for the use of tools
 
 _NO_USAGE, _NO_COST = Usage(), Cost()
 _NO_TOOLS: frozenset[str] = frozenset()

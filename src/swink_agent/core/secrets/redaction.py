@@ -70,8 +70,7 @@ class Redactor:
         self._key = os.urandom(32) if key is None else _digested(key)
         self._unmasked = frozenset(name.lower() for name in several_texts(unmasked, "Redactor(unmasked=…)"))
         self._secrets: dict[str, str] = {}
-        self._words: dict[str, str] = {}
-        """Ordinary words that are masked only where they are used as a credential."""
+        self._words: dict[str, str] = {}  # ordinary words that are masked only where they are used as a credential
         self._spared: set[str] = set()  # values of unmasked names
         self._forms: SecretForms | None = None
         self._remembered = _MaskedBefore()
