@@ -37,10 +37,7 @@ async def assert_replays(
     """
     __tracebackhide__ = True
     name, recorded = _given(session, types)
-    report = await replay(recorded, make_agent, patience=patience)
-    if report.divergence is not None:
-        raise AssertionError(f"{name}: {report}")
-    return report
+    return _checked(name, await replay(recorded, make_agent, patience=patience))
 
 
 def assert_replays_sync(
@@ -52,7 +49,15 @@ def assert_replays_sync(
 ) -> ReplayReport:
     """Does the same in tests that are not async."""
     __tracebackhide__ = True
-    return run_sync(lambda: assert_replays(session, make_agent, types=types, patience=patience), lambda: None)
+    name, recorded = _given(session, types)
+    return _checked(name, run_sync(lambda: replay(recorded, make_agent, patience=patience), _nothing))
+
+
+def _checked(name: str, report: ReplayReport) -> ReplayReport:
+    __tracebackhide__ = True
+    if report.divergence is not None:
+        raise AssertionError(f"{name}: {report}")
+    return report
 
 
 def _given(
@@ -66,3 +71,7 @@ def _given(
         raise SessionNotFound(f"there is no session {path}: name its file, or give one that is loaded", path=str(path))
     name = LogName(path.stem, path)
     return str(path), LoadedSession(name, contents_of(name, read_file(path), checked_types(types)))
+
+
+def _nothing() -> None:
+    pass
