@@ -7,12 +7,12 @@ calls of a history that wait.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from .checks import is_not
 from .values.value import Choice, Value, show, show_arguments
+from .values.value import WithReason as _WithReason
 
 
 class ApprovalMode(Choice):
@@ -138,31 +138,15 @@ class ApproveWith(Value, frozen=True):
     note: str = ""
 
 
-class Reject(Value, frozen=True):
+class Reject(_WithReason, frozen=True):
     """Do not run it; the model reads the reason."""
 
-    whole_fields = frozenset({"reason"})
 
-    reason: str = ""
-
-    def __post_init__(self) -> None:
-        if not isinstance(cast("object", self.reason), str):
-            raise is_not("Reject.reason", self.reason, "a string")
-
-
-class Defer(Value, frozen=True):
+class Defer(_WithReason, frozen=True):
     """Answer later, perhaps in another process: the run ends, and the call waits for `resume`.
 
     `reason` says why. People see it with the `PendingCall`.
     """
-
-    whole_fields = frozenset({"reason"})
-
-    reason: str = ""
-
-    def __post_init__(self) -> None:
-        if not isinstance(cast("object", self.reason), str):
-            raise is_not("Defer.reason", self.reason, "a string")
 
 
 Approval: TypeAlias = Approve | ApproveWith | Reject

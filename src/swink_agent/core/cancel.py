@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import Any
 
 
 class Signal:
@@ -67,7 +68,7 @@ class Signal:
         """Returns once the signal is set."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        key = self._register(lambda: call_in(loop, _resolve, future))
+        key = self._register(lambda: call_in(loop, resolve, future))
         if key is None:
             return
         try:
@@ -141,6 +142,14 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def _resolve(future: asyncio.Future[None]) -> None:
+def current_task() -> asyncio.Task[Any] | None:
+    """The task that runs in this thread; `None` also where no event loop runs."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+
+
+def resolve(future: asyncio.Future[Any], value: object = None) -> None:
     if not future.done():
-        future.set_result(None)
+        future.set_result(value)

@@ -32,6 +32,7 @@ _FULL_OPTIONS: tuple[tuple[str, tuple[type, ...], str], ...] = (
     ("tool_choice", _TEXT, "a string"),
     ("headers", _DICT, "a dict"),
     ("extra", _DICT, "a dict"),
+    ("web_search", (bool,), "True or False"),
 )
 
 
@@ -77,8 +78,6 @@ def check_options(options: Any) -> None:
         value = getattr(options, name)
         if value is not None and (not isinstance(value, types) or value is True or value is False):
             raise is_not(f"StreamOptions.{name}", value, f"{what}, or None")
-    if type(options.web_search) is not bool:
-        raise is_not("StreamOptions.web_search", options.web_search, "True or False")
     for name, types, what in _FULL_OPTIONS:
         if not isinstance(value := getattr(options, name), types):
             raise is_not(f"StreamOptions.{name}", value, what)

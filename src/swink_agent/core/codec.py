@@ -104,19 +104,14 @@ class _DelegateInJson(msgspec.Struct, frozen=True, tag_field="type", tag="delega
 
 
 class _EndInJson(msgspec.Struct, frozen=True, tag_field="type", tag="agent_end"):
-    """The JSON form of `AgentEnd`: it contains messages and `stopped_by` once."""
+    """The JSON form of `AgentEnd`: it contains messages and `stopped_by` once.
+
+    When it is written, `pending` is there only if calls wait, and what delegates used only if they did.
+    """
 
     messages: tuple[AgentMessage, ...]
     stopped_by: PolicyStop | None = None
     result: _ResultWithDelegates | None = None
-
-
-class _WrittenEnd(msgspec.Struct, frozen=True, tag_field="type", tag="agent_end"):
-    """The same for writing: `pending` is there only if calls wait, and what delegates used only if they did."""
-
-    messages: tuple[AgentMessage, ...]
-    stopped_by: PolicyStop | None
-    result: _ResultInJson
 
 
 _OTHERS = {AgentEnd: _EndInJson, DelegateEvent: _DelegateInJson}
@@ -133,7 +128,8 @@ def encode_event(event: AgentEvent) -> bytes:
             plain = _WaitingInJson if result.pending else _ResultInJson
             kind = _ResultWithDelegates if has_delegates else plain
             fields = {name: getattr(result, name) for name in kind.__struct_fields__}
-            return msgspec.json.encode(_WrittenEnd(event.messages, event.stopped_by, kind(**fields)))
+            written = cast("_ResultWithDelegates", kind(**fields))
+            return msgspec.json.encode(_EndInJson(event.messages, event.stopped_by, written))
     elif type(event) is DelegateEvent:
         return msgspec.json.encode(_DelegateInJson(event.call_id, event.name, msgspec.Raw(encode_event(event.event))))
     return msgspec.json.encode(event)

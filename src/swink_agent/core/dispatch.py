@@ -18,12 +18,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from operator import attrgetter
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from .approval import ApprovalMode
-from .events import ToolExecutionEnd, ToolExecutionStart
+from .events import DeferralKind, ToolExecutionEnd, ToolExecutionStart
 from .policy import PolicyContext, PreDispatchContext, Skip
 from .run.consulting import consult_before_dispatch
 from .run.failures import as_agent_error
@@ -42,12 +42,8 @@ from .types import (
     ToolResultMessage,
     extract_text,
 )
+from .values import hints
 from .values.value import copy_json, frozen_json, is_same_json, show
-
-if TYPE_CHECKING:
-    from .events import DeferralKind
-    from .journal import Recorder
-    from .pending import Pending
 
 CUT_OFF = "the reply reached its length limit inside the arguments"
 
@@ -60,8 +56,7 @@ _CANCELLED_TEXTS: dict[_Cancellation, str] = {
 }
 """What the model reads for it."""
 
-GRACE = 0.05
-"""Seconds that a running tool gets to finish by itself when steering or an abort interrupts its batch."""
+GRACE = 0.05  # seconds that a running tool gets to finish by itself when steering or an abort interrupts its batch
 
 _ENABLED = ApprovalMode.ENABLED
 _RAN, _FAILED, _CANCELLED, _INVALID = ToolOutcome.RAN, ToolOutcome.FAILED, ToolOutcome.CANCELLED, ToolOutcome.INVALID
@@ -82,16 +77,8 @@ class Batch:
     """The calls of one reply, while they are worked on."""
 
     __slots__ = (
-        "_finished",
-        "_queued",
-        "_running",
-        "_steering_deadline",
-        "calls",
-        "needs_approval",
-        "needs_screening",
-        "run",
-        "supervisor",
-        "was_steered",
+        *("_finished", "_queued", "_running", "_steering_deadline", "calls", "needs_approval", "needs_screening"),
+        *("run", "supervisor", "was_steered"),
     )
 
     def __init__(self, run: Run, message: AssistantMessage, calls: Sequence[ToolCall]) -> None:
@@ -99,12 +86,9 @@ class Batch:
         self.supervisor = run.supervisor
         self.calls: list[CallState] = []
         self.was_steered = False
-        self._running = 0
-        """How many calls run, or have ended and are not finished yet."""
-        self._finished: list[CallState] = []
-        """Calls that have ended and have no result yet."""
-        self._queued: Sequence[CallState] = ()
-        """Calls that wait until fewer calls of their tool run."""
+        self._running = 0  # how many calls run, or have ended and are not finished yet
+        self._finished: list[CallState] = []  # calls that have ended and have no result yet
+        self._queued: Sequence[CallState] = ()  # calls that wait until fewer calls of their tool run
         self._steering_deadline: float | None = None
         self.needs_screening = bool(run.config.pre_dispatch_policies)
         is_all_asked = run.config.approval_mode == _ENABLED
@@ -277,9 +261,12 @@ class Batch:
                     return
         for call in self.unresolved:
             if call.tool is None:
-                names = ", ".join(self.run.toolbox) or "none"
-                problem = f"unknown tool {show(call.name)}"
-                self.refuse(call, f"{problem}; available: {names}", ToolOutcome.UNKNOWN_TOOL, problem)
+                self.refuse_unknown(call)
+
+    def refuse_unknown(self, call: CallState) -> None:
+        names = ", ".join(self.run.toolbox) or "none"
+        problem = f"unknown tool {show(call.name)}"
+        self.refuse(call, f"{problem}; available: {names}", ToolOutcome.UNKNOWN_TOOL, problem)
 
     async def screen_one(self, call: CallState, snapshot: PolicyContext) -> None:
         is_ours = call.name in self.run.unasked_tools
@@ -385,7 +372,7 @@ class Batch:
         for call in admitted:
             self._start(call, is_alone=False)
 
-    def _record_starts(self, group: list[CallState], recorder: Recorder) -> None:
+    def _record_starts(self, group: list[CallState], recorder: hints.Recorder) -> None:
         """Records that these calls start, before any of them does."""
         toolbox = self.run.toolbox
         for call in group:
@@ -480,7 +467,9 @@ class Batch:
                 given = await run_attempts(self.run, call, tool, context, call.options)
             result = given if type(given) is AgentToolResult else as_result(given, tool.name)
             masked = masked_unless_long(self.run, result)
-            call.given = call.masked = await self._masked_in_thread(result) if masked is None else masked
+            if masked is None:  # it is so long that masking it here would block the event loop
+                masked = await self.run.threads.run(lambda: masked_result(self.run.redactor, result))
+            call.given = call.masked = masked
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException as error:
@@ -490,10 +479,6 @@ class Batch:
             call.ended = monotonic()
             self._finished.append(call)
             self.supervisor.wake()
-
-    async def _masked_in_thread(self, result: AgentToolResult) -> AgentToolResult:
-        """Masks a result that is so long that masking it here would block the event loop."""
-        return await self.run.threads.run(lambda: masked_result(self.run.redactor, result))
 
     async def _take_news(self) -> None:
         """Handles what may come besides results: updates that the channel has room for, steering, and its deadline."""
@@ -584,14 +569,15 @@ class Batch:
         if not result.is_error:
             self.resolve(call, result, _RAN, "")
             return
-        outcome = _FAILED if call.has_timed_out else _outcome_of_error(context)
-        reason = None
-        if outcome is _CANCELLED:  # it saw the cancellation, and returned its own error
-            reason = "aborted" if self.supervisor.is_interrupted else "steering"
+        outcome, reason = _FAILED, None
+        if context.has_invalid_arguments and not call.has_timed_out:
+            outcome = _INVALID
+        elif context.is_called_off and not call.has_timed_out:  # it saw the cancellation, and returned its own error
+            outcome, reason = _CANCELLED, "aborted" if self.supervisor.is_interrupted else "steering"
         self.resolve(call, result, outcome, reason)
 
 
-def _waits_for(error: BaseException) -> Pending | None:
+def _waits_for(error: BaseException) -> hints.Pending | None:
     """Returns what a delegate waits for, if that is what the error says. Another tool's errors may use the name too."""
     waits_for = error.__dict__.get("waits_for")
     if waits_for is None:
@@ -599,10 +585,3 @@ def _waits_for(error: BaseException) -> Pending | None:
     from .pending import Pending  # on use: few calls wait
 
     return waits_for if type(waits_for) is Pending else None
-
-
-def _outcome_of_error(context: ToolContext | None) -> ToolOutcome:
-    """Returns the outcome of a call whose tool ended by itself with an error."""
-    if context is not None and context.has_invalid_arguments:
-        return _INVALID
-    return _CANCELLED if context is not None and context.is_called_off else _FAILED

@@ -72,13 +72,20 @@ class ContextWindowOverflow(AgentError):
         self.model = model
 
 
-class _PassingError(AgentError):
-    """An error that may be gone at the next attempt; `retry_after` is the wait that was asked for, if any."""
+class _StandardError(AgentError):
+    """An error that has a message of its own."""
 
     standard_message = ""
 
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(self.standard_message if message is None else message)
+
+
+class _PassingError(_StandardError):
+    """An error that may be gone at the next attempt; `retry_after` is the wait that was asked for, if any."""
+
     def __init__(self, message: str = "", *, model: str = "", retry_after: float | None = None) -> None:
-        super().__init__(message or self.standard_message)
+        super().__init__(message or None)
         self.model = model
         self.retry_after = retry_after
 
@@ -171,31 +178,22 @@ class MissingDeps(AgentError):
         self.deps_type = deps_type
 
 
-class AlreadyRunning(AgentError):
+class AlreadyRunning(_StandardError):
     """The agent is in a run; a second run, or a change of its history, has to wait."""
 
-    def __init__(
-        self,
-        message: str = "the agent is running: steer() or follow_up() it, or wait_for_idle() first",
-    ) -> None:
-        super().__init__(message)
+    standard_message = "the agent is running: steer() or follow_up() it, or wait_for_idle() first"
 
 
-class NoMessages(AgentError):
+class NoMessages(_StandardError):
     """There is no history to continue from."""
 
-    def __init__(self, message: str = "the history is empty: there is nothing to continue, prompt() instead") -> None:
-        super().__init__(message)
+    standard_message = "the history is empty: there is nothing to continue, prompt() instead"
 
 
-class InvalidContinue(AgentError):
+class InvalidContinue(_StandardError):
     """The last message is a complete assistant message, or calls wait for an answer, and no message is queued."""
 
-    def __init__(
-        self,
-        message: str = "the assistant had the last word and nothing is queued: prompt() or follow_up() instead",
-    ) -> None:
-        super().__init__(message)
+    standard_message = "the assistant had the last word and nothing is queued: prompt() or follow_up() instead"
 
 
 class NotPending(AgentError, LookupError):
@@ -207,13 +205,11 @@ class NotPending(AgentError, LookupError):
         super().__init__(message or f"no call waits for an answer as {names}: agent.pending lists the calls that wait")
 
 
-class Aborted(AgentError):
+class Aborted(_StandardError):
     """The run was cancelled."""
 
     kind = ErrorKind.ABORTED
-
-    def __init__(self, message: str = "the run was aborted") -> None:
-        super().__init__(message)
+    standard_message = "the run was aborted"
 
 
 class ToolError(Exception):
@@ -232,20 +228,19 @@ def error_of_kind(
 ) -> AgentError:
     """Returns the error for a stream's failure; an unknown kind is a `StreamError`."""
     match kind:
-        case ErrorKind.THROTTLED:
-            return ModelThrottled(message, model=model, retry_after=retry_after)
-        case ErrorKind.NETWORK:
-            return NetworkError(message, model=model, retry_after=retry_after)
+        case ErrorKind.THROTTLED | ErrorKind.NETWORK:
+            passing = ModelThrottled if kind == ErrorKind.THROTTLED else NetworkError
+            return passing(message, model=model, retry_after=retry_after)
         case ErrorKind.CONTEXT_OVERFLOW:
             return ContextWindowOverflow(model, message)
+        case ErrorKind.INVALID_REQUEST:
+            return StreamError(message, kind=ErrorKind.INVALID_REQUEST)
         case ErrorKind.AUTH:
             return AuthError(message)
         case ErrorKind.CONTENT_FILTERED:
             return ContentFiltered(message)
         case ErrorKind.ABORTED:
             return Aborted(message)
-        case ErrorKind.INVALID_REQUEST:
-            return StreamError(message, kind=ErrorKind.INVALID_REQUEST)
         case _:
             return StreamError(message)
 

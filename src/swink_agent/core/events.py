@@ -308,28 +308,10 @@ class AgentEnd(Value, frozen=True, tag_field="type", tag="agent_end"):
     result: AgentResult | None = None
 
 
+_TurnEvent: TypeAlias = TurnStart | TurnResumed | MessagesInjected | ContextCompacted | UsageAdded | TurnEnd
+_MessageEvent: TypeAlias = MessageStart | MessageUpdate | MessageRetry | ModelFallback | MessageEnd
+ApprovalEvent: TypeAlias = ToolApprovalRequested | ToolApprovalResolved | ToolCallDeferred
+_CallEvent: TypeAlias = ToolExecutionStart | ToolExecutionUpdate | ToolExecutionRetry | ToolExecutionEnd | DelegateEvent
 AgentEvent: TypeAlias = (
-    AgentStart
-    | TurnStart
-    | TurnResumed
-    | MessagesInjected
-    | ContextCompacted
-    | UsageAdded
-    | MessageStart
-    | MessageUpdate
-    | MessageRetry
-    | ModelFallback
-    | MessageEnd
-    | ToolApprovalRequested
-    | ToolApprovalResolved
-    | ToolCallDeferred
-    | ToolExecutionStart
-    | ToolExecutionUpdate
-    | ToolExecutionRetry
-    | ToolExecutionEnd
-    | DelegateEvent
-    | TaskStarted
-    | TaskEnded
-    | TurnEnd
-    | AgentEnd
+    AgentStart | _TurnEvent | _MessageEvent | ApprovalEvent | _CallEvent | TaskStarted | TaskEnded | AgentEnd
 )

@@ -17,10 +17,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import structs
 
+from .approval import PendingCall
 from .cancel import CancellationToken
 from .config import AgentLoopConfig
 from .context.context import cannot_continue, default_convert_to_llm, has_unclosed, is_answered, is_waiting
@@ -50,10 +51,6 @@ from .types import (
 )
 from .values import hints
 from .values.value import copy_json
-
-if TYPE_CHECKING:
-    from .approval import PendingCall
-    from .journal import Recorder
 
 log = logging.getLogger("swink_agent")
 _TOOLS_EXECUTED = TurnEndReason.TOOLS_EXECUTED
@@ -148,7 +145,8 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
     schema = None if request is None else copy_json(request.schema)
     if run.audience.all:  # here and below: an event is not made unless someone receives it
         run.emit(AgentStart(run.id, kind, schema, prompts or ()))
-    starts_with_overflow = _ended_in_overflow(run.transcript.history)
+    last = run.transcript.history[-1] if len(run.transcript) else None
+    starts_with_overflow = isinstance(last, AssistantMessage) and last.error_kind == ErrorKind.CONTEXT_OVERFLOW
     recorder = run.transcript.recorder
     if recorder is not None:
         recorder.redactor = run.redactor
@@ -158,7 +156,9 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
         try:
             if prompts is not None or run.answers is not None or await _has_something_to_answer(run):
                 if run.answers is None and has_unclosed(run.transcript.history):
-                    _close_waiting(run)
+                    from .run.pending import close_waiting  # on use: most runs find nothing that waits
+
+                    close_waiting(run)
                 run.transcript.add(prompts or (), "prompt")
                 await _run_turns(run, starts_with_overflow)
         except Interrupted:
@@ -400,18 +400,7 @@ async def _has_something_to_answer(run: Run) -> bool:
     return False
 
 
-def _close_waiting(run: Run) -> None:
-    from .run.pending import close_waiting  # on use: most runs find nothing that waits
-
-    close_waiting(run)
-
-
-def _ended_in_overflow(messages: Sequence[AgentMessage]) -> bool:
-    last = messages[-1] if messages else None
-    return isinstance(last, AssistantMessage) and last.error_kind == ErrorKind.CONTEXT_OVERFLOW
-
-
-async def _record_end(run: Run, recorder: Recorder) -> None:
+async def _record_end(run: Run, recorder: hints.Recorder) -> None:
     """Records how the run ended, and waits for the journal, but in an aborted run only until its deadline."""
     recorder.run_ended(run.id, _result_of(run))
     try:
@@ -439,6 +428,11 @@ def _result_of(run: Run) -> AgentResult:
         replies = (message for message in reversed(messages) if type(message) is AssistantMessage)
         last = next(replies, None)
         stop_reason = StopReason.STOP if last is None else last.stop_reason
+    pending: tuple[PendingCall, ...] = ()
+    if run.is_waiting:
+        from .pending import pending_calls  # on use: most runs defer nothing
+
+        pending = pending_calls(run.transcript.history)
     return AgentResult(
         messages=messages,
         stop_reason=stop_reason,
@@ -452,11 +446,5 @@ def _result_of(run: Run) -> AgentResult:
         has_value=run.request is not None and run.request.has_value,
         delegated_usage=_NO_USAGE if run.delegations is None else run.delegations.usage,
         delegated_cost=_NO_COST if run.delegations is None else run.delegations.cost,
-        pending=_pending(run) if run.is_waiting else (),
+        pending=pending,
     )
-
-
-def _pending(run: Run) -> tuple[PendingCall, ...]:
-    from .pending import pending_calls
-
-    return pending_calls(run.transcript.history)

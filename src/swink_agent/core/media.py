@@ -76,8 +76,6 @@ def read_media(path: str | os.PathLike[str], most: int, first: int | None = None
     return data
 
 
-# -- what an application gives -------------------------------------------------------------------------------
-
 _Block = TypeVar("_Block", Image, Document)
 
 
@@ -105,32 +103,29 @@ def image_of(given: ImageInput) -> Image:
     anything that is not a picture. The file of a `FileSource` is read whole when it is sent; here its beginning is.
     """
     if isinstance(given, (bytes, bytearray, str, Path)):
-        data, place = _data(given, MOST_IMAGE_BYTES)
-        kind = kind_of(data)
-        if kind == PDF:
-            raise ValueError(f"{place} is a PDF: give it as one of the documents")
+        data, kind, place = _picture(given)
         if not kind:
             raise ValueError(f"{place} is not a picture of a kind that models take: PNG, JPEG, GIF, WebP")
         return Image(Base64Source(kind, b64encode(data).decode()))
     if not isinstance(given, (Image, Base64Source, UrlSource, FileSource)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise is_not("one of the images", given, "a path, bytes, a source or an Image")
     image = given if isinstance(given, Image) else Image(given)
-    if isinstance(image.source, FileSource):
-        _check_picture_file(image.source)
+    source = image.source
+    if isinstance(source, FileSource):  # only what an application gives is checked: every history can be read
+        data, kind, place = _picture(source.path, _LOOKED_AT)
+        # Some providers take kinds that their first bytes do not show: what the caller or the name says is enough.
+        if not data or not (kind or (source.media_type or guess_type(source.path)[0] or "").startswith("image/")):
+            raise ValueError(f"{place} is {'not a picture' if data else 'empty'}")
     return image
 
 
-def _check_picture_file(source: FileSource) -> None:
-    """Raises what `image_of` raises. Only what an application gives is checked: every history can be read.
-
-    Some providers take kinds that are not recognized by their first bytes: what the caller or the name says is enough.
-    """
-    data, place = _data(source.path, MOST_IMAGE_BYTES, _LOOKED_AT)
+def _picture(given: bytes | bytearray | str | Path, first: int | None = None) -> tuple[bytes, str, str]:
+    """Returns the data, its media type if that is known, and how to call it. Raises `ValueError` for a PDF."""
+    data, place = _data(given, MOST_IMAGE_BYTES, first)
     kind = kind_of(data)
     if kind == PDF:
         raise ValueError(f"{place} is a PDF: give it as one of the documents")
-    if not data or not (kind or (source.media_type or guess_type(source.path)[0] or "").startswith("image/")):
-        raise ValueError(f"{place} is {'not a picture' if data else 'empty'}")
+    return data, kind, place
 
 
 def document_of(given: DocumentInput) -> Document:

@@ -43,18 +43,15 @@ class Pending(Value, frozen=True, omit_defaults=True):
     """The details of a pending result: what the call waits for."""
 
     kind: DeferralKind
-    arguments: dict[str, Any]
-    """What would run, as policies left it."""
+    arguments: dict[str, Any]  # what would run, as policies left it
     reason: str = ""
     scope: dict[str, Any] = {}
     is_masked: bool = False
     """Whether a secret was masked when it was stored: then it is not what was approved, and cannot run."""
     note: str = ""
     """What the model reads after the result: an approval changed the arguments of a call that runs outside."""
-    messages: tuple[Any, ...] = ()
-    """The messages of a delegate, in which a call waits."""
-    state: dict[str, Any] = {}
-    """The state of that delegate."""
+    messages: tuple[Any, ...] = ()  # the messages of a delegate, in which a call waits
+    state: dict[str, Any] = {}  # the state of that delegate
     injected: tuple[Any, ...] = ()
     """What policies injected meanwhile. It enters the conversation when nothing waits."""
 
@@ -78,14 +75,11 @@ class WaitingCall(msgspec.Struct, frozen=True):
     """A call of the last reply that has a pending result."""
 
     call: ToolCall
-    index: int
-    """Among the calls of the reply."""
-    position: int
-    """Of the pending result in the history."""
+    index: int  # among the calls of the reply
+    position: int  # of the pending result in the history
     result: ToolResultMessage
     pending: Pending
-    inner: tuple[PendingCall, ...] = ()
-    """What waits inside its delegate, as the delegate names it."""
+    inner: tuple[PendingCall, ...] = ()  # what waits inside its delegate, as the delegate names it
 
     def calls(self) -> tuple[PendingCall, ...]:
         """Returns what waits: the call itself, or the calls that wait inside its delegate."""
@@ -93,14 +87,11 @@ class WaitingCall(msgspec.Struct, frozen=True):
         if pending.kind != "delegate":
             call = self.call
             return (PendingCall(call.id, call.name, pending.arguments, pending.kind, pending.reason, pending.scope),)
-        return tuple(
-            [
-                msgspec.structs.replace(
-                    inner, call_id=f"{self.call.id}/{inner.call_id}", delegates=(self.call.name, *inner.delegates)
-                )
-                for inner in self.inner
-            ]
-        )
+        found: list[PendingCall] = []
+        for inner in self.inner:
+            way, call_id = (self.call.name, *inner.delegates), f"{self.call.id}/{inner.call_id}"
+            found.append(msgspec.structs.replace(inner, call_id=call_id, delegates=way))
+        return tuple(found)
 
 
 def decoded_messages(messages: Sequence[Any]) -> tuple[AgentMessage, ...] | None:
@@ -185,9 +176,6 @@ def _answerable(one: WaitingCall) -> WaitingCall | None:
     return msgspec.structs.replace(one, inner=inner) if inner else None
 
 
-# -- answers -------------------------------------------------------------------------------------------------
-
-
 def checked_answers(answers: Mapping[str, Answer], messages: Sequence[AgentMessage]) -> dict[str, Answer]:
     """Returns the answers, with `Approve` and `Reject` in place of bools.
 
@@ -217,7 +205,10 @@ def checked_answer(answer: object, call: PendingCall) -> Answer:
     """Returns the answer, with `Approve` or `Reject` in place of a bool. Raises `TypeError` if it does not fit."""
     which = f"the call {call.call_id!r} of {call.name}"
     if isinstance(answer, AgentToolResult):
-        return _checked_result(answer, which)
+        for block in answer.content:
+            if isinstance(block, Text) and not isinstance(cast("object", block.text), str):
+                raise is_not(f"a text in the result for {which}", block.text, "a string")
+        return answer
     if call.kind == "external":
         if isinstance(answer, Reject):
             return answer
@@ -236,23 +227,12 @@ def checked_answer(answer: object, call: PendingCall) -> Answer:
                 raise is_not(f"ApproveWith.arguments for {which}", answer.arguments, "a dict")
             if not isinstance(cast("object", answer.note), str):
                 raise is_not(f"ApproveWith.note for {which}", answer.note, "a string")
-            return ApproveWith(_frozen(answer.arguments, which), answer.note)
+            try:
+                return ApproveWith(frozen_json(answer.arguments), answer.note)
+            except RecursionError:
+                raise TypeError(f"the arguments for {which} contain themselves") from None
         case _:
             raise TypeError(
                 f"{which} waits for Approve, ApproveWith, Reject, a bool or an AgentToolResult: "
                 f"not {type(answer).__name__}"
             )
-
-
-def _checked_result(result: AgentToolResult, which: str) -> AgentToolResult:
-    for block in result.content:
-        if isinstance(block, Text) and not isinstance(cast("object", block.text), str):
-            raise is_not(f"a text in the result for {which}", block.text, "a string")
-    return result
-
-
-def _frozen(arguments: dict[str, Any], which: str) -> dict[str, Any]:
-    try:
-        return frozen_json(arguments)
-    except RecursionError:
-        raise TypeError(f"the arguments for {which} contain themselves") from None

@@ -7,48 +7,24 @@ and when in `loop` and `dispatch`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias
 
 from msgspec.structs import force_setattr
 
-from .checks import is_not
-from .types import (
-    AgentMessage,
-    AssistantMessage,
-    Cost,
-    ModelSpec,
-    ToolResultMessage,
-    Usage,
-    as_messages,
-)
+from .types import AgentMessage, AssistantMessage, Cost, ModelSpec, ToolResultMessage, Usage, as_messages
 from .values import hints
 from .values.value import Deps_co, Value, WithDeps, show, show_arguments
+from .values.value import WithReason as _WithReason
 
 _NO_DEPS: Any = None
 
 
-class Stop(Value, frozen=True):
+class Stop(_WithReason, frozen=True):
     """End the run."""
 
-    whole_fields = frozenset({"reason"})
 
-    reason: str = ""
-
-    def __post_init__(self) -> None:
-        if not isinstance(cast("object", self.reason), str):
-            raise is_not("Stop.reason", self.reason, "a string")
-
-
-class Skip(Value, frozen=True):
+class Skip(_WithReason, frozen=True):
     """Do not make this call; the model reads the reason. Before a dispatch only."""
-
-    whole_fields = frozenset({"reason"})
-
-    reason: str = ""
-
-    def __post_init__(self) -> None:
-        if not isinstance(cast("object", self.reason), str):
-            raise is_not("Skip.reason", self.reason, "a string")
 
 
 class Inject(Value, frozen=True):
@@ -114,17 +90,8 @@ class PreDispatchContext(Generic[Deps_co]):
     """
 
     __slots__ = (
-        "arguments",
-        "call_id",
-        "cost",
-        "deps",
-        "is_final_answer",
-        "messages",
-        "name",
-        "run_id",
-        "state",
-        "turn_index",
-        "usage",
+        *("arguments", "call_id", "cost", "deps", "is_final_answer", "messages", "name", "run_id", "state"),
+        *("turn_index", "usage"),
     )
 
     def __init__(

@@ -113,9 +113,6 @@ class ProviderStreamFn:
         return ask is not None and ask(model, has_tools)
 
 
-# -- what is installed ---------------------------------------------------------------------------------------
-
-
 def declared_names() -> list[str]:
     """Returns the names of the installed providers, without loading any."""
     return sorted(_declared())
@@ -150,9 +147,6 @@ def _declared() -> dict[str, EntryPoint]:
         if point.name not in found or point.value.startswith(_OURS):
             found[point.name] = point
     return found
-
-
-# -- names that are nearly right -----------------------------------------------------------------------------
 
 
 def nearest_providers(name: str, known: list[str] | None = None) -> list[str]:

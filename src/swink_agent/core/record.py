@@ -20,6 +20,7 @@ from .events import (
     AgentEnd,
     AgentEvent,
     AgentStart,
+    ApprovalEvent,
     ContextCompacted,
     DelegateEvent,
     MessageEnd,
@@ -41,16 +42,7 @@ from .events import (
     UsageAdded,
 )
 from .tool import AgentToolResult
-from .types import (
-    AgentMessage,
-    AssistantMessage,
-    Cost,
-    PolicyStop,
-    StopReason,
-    ToolOutcome,
-    ToolResultMessage,
-    Usage,
-)
+from .types import AgentMessage, AssistantMessage, Cost, PolicyStop, StopReason, ToolOutcome, ToolResultMessage, Usage
 from .values.value import Value, frozen_json
 
 CallApproval: TypeAlias = Literal["asked", "approved", "rejected"]
@@ -103,8 +95,7 @@ class _OpenTurn:
     def __init__(self, injected: tuple[AgentMessage, ...], reply: AssistantMessage | None, place: int) -> None:
         self.injected = injected
         self.reply = reply
-        self.place = place
-        """The position of the reply in the run's messages."""
+        self.place = place  # the position of the reply in the run's messages
         self.calls: list[CallRecord] = []
         self.by_id: dict[str, list[int]] = {}
         for call in () if reply is None else reply.tool_calls:
@@ -161,17 +152,9 @@ class _OpenTurn:
         return TurnRecord(self.injected, self.reply, tuple(self.calls))
 
 
-_CallEvent: TypeAlias = (
-    ToolApprovalRequested
-    | ToolApprovalResolved
-    | ToolCallDeferred
-    | ToolExecutionStart
-    | ToolExecutionEnd
-    | DelegateEvent
-)
+_CallEvent: TypeAlias = ApprovalEvent | ToolExecutionStart | ToolExecutionEnd | DelegateEvent
 _PENDING = ToolOutcome.PENDING
-_ELSEWHERE = -2
-"""The place of a reply that an earlier run added."""
+_ELSEWHERE = -2  # the place of a reply that an earlier run added
 _PASSED_OVER = frozenset({MessageUpdate, ToolExecutionUpdate})
 """What is streamed: most events, and nothing of it stays."""
 _PUBLIC = (
@@ -193,19 +176,8 @@ class RunRecord:
     """
 
     __slots__ = (
-        "_closed",
-        "_cost",
-        "_delegated",
-        "_end",
-        "_has_start",
-        "_injected",
-        "_is_before_turns",
-        "_last_reason",
-        "_lock",
-        "_messages",
-        "_open",
-        "_start",
-        "_usage",
+        *("_closed", "_cost", "_delegated", "_end", "_has_start", "_injected", "_is_before_turns", "_last_reason"),
+        *("_lock", "_messages", "_open", "_start", "_usage"),
     )
     __hash__ = None  # pyright: ignore[reportAssignmentType] - it changes
 
@@ -220,12 +192,10 @@ class RunRecord:
         self._closed: list[TurnRecord] = []
         self._open: _OpenTurn | None = None
         self._is_before_turns = True
-        self._injected: tuple[AgentMessage, ...] = ()
-        """Messages that lead the turn whose reply is not there yet."""
+        self._injected: tuple[AgentMessage, ...] = ()  # messages that lead the turn whose reply is not there yet
         self._messages: list[AgentMessage] = list(start.prompts)
         self._usage, self._cost = Usage(), Cost()
-        self._delegated = (Usage(), Cost())
-        """Those of the delegates of turns that are over."""
+        self._delegated = (Usage(), Cost())  # those of the delegates of turns that are over
         self._last_reason: TurnEndReason | None = None
         self._end: AgentEnd | None = None
 
@@ -278,15 +248,11 @@ class RunRecord:
                 grant = None if event.scope is None else Grant(event.name, arguments, frozen_json(event.scope))
                 self._update(event, is_started=True, arguments=arguments, grant=grant, outcome=None)
             case ToolExecutionEnd():
-                known = {} if event.arguments is None else {"arguments": frozen_json(event.arguments)}
-                self._update(
-                    event,
-                    outcome=event.outcome,
-                    reason=event.reason,
-                    seconds=event.seconds,
-                    result=event.result,
-                    **known,
-                )
+                known: dict[str, Any] = {}
+                if event.arguments is not None:
+                    known["arguments"] = frozen_json(event.arguments)
+                known |= {"outcome": event.outcome, "reason": event.reason, "seconds": event.seconds}
+                self._update(event, result=event.result, **known)
             case TurnEnd():
                 self._end_turn(event)
             case MessageRetry() | ModelFallback() | UsageAdded():

@@ -67,10 +67,8 @@ if TYPE_CHECKING:
     from .context.compaction import CompactionContext
 
 log = logging.getLogger("swink_agent")
-_LINGERING = 1.0
-"""Seconds that a stream gets to end after its terminal event."""
-_LAST_WORD = 0.02
-"""Seconds that a stream gets, when the run is aborted, to end by itself and report its usage."""
+_LINGERING = 1.0  # seconds that a stream gets to end after its terminal event
+_LAST_WORD = 0.02  # seconds that a stream gets, when the run is aborted, to end by itself and report its usage
 _NOTHING_TO_SEND = (
     "there is nothing to ask the model: no message with content is left for it. Messages of an application's own types "
     "reach it only through convert_to_llm, and transform_context must leave at least one message"
@@ -179,7 +177,9 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
         if delay is None:
             _report_usage(run, message.usage, message.cost, "overflow")
         else:
-            await _back_off(run, MessageRetry(attempt - 1, str(error), delay, message.usage, message.cost))
+            run.emit(MessageRetry(attempt - 1, str(error), delay, message.usage, message.cost))
+            if delay or run.is_interrupted:
+                await supervisor.ask(run.config.sleep, delay)
         if supervisor.is_eager:
             await supervisor.give_way()
 
@@ -301,8 +301,7 @@ async def transform_context(
     run: Run, *, overflow: bool, compaction: CompactionContext | None = None
 ) -> CompactionReport | None:
     """Lets the transforms change what is sent from now on; returns what they did, or `None`."""
-    config = run.config
-    if config.async_transform_context is None and config.transform_context is None:
+    if not run.config.has_transform:
         return None
     if compaction is None:
         from .context.compaction import CompactionContext  # on use: many agents have no transforms
@@ -323,8 +322,8 @@ async def _transformed(run: Run, overflow: bool, compaction: CompactionContext) 
     # Calls wait only in a compaction on demand: any other run has closed or answered them.
     until = start_of_waiting(given) if compaction.is_on_demand else len(given)
     waiting = given[until:]
-    before: Sequence[AgentMessage] = given[:until] if waiting else given
-    messages = before
+    start: Sequence[AgentMessage] = given[:until] if waiting else given
+    messages = start
     # On demand they must remove something: `overflow` is how a transform of (messages, overflow) learns that.
     must_shrink = overflow or compaction.is_on_demand
     with compaction.at_work():
@@ -334,18 +333,12 @@ async def _transformed(run: Run, overflow: bool, compaction: CompactionContext) 
                 if returned is not None and not _are_same(returned, messages):
                     messages = _checked(returned)
                     compaction.fresh_from = len(messages)
-    if messages is before:
+    if messages is start:
         return None
     messages = [*messages, *waiting] if waiting else messages
-    report = CompactionReport(
-        max(0, len(given) - len(messages)),
-        estimate_tokens(given),
-        estimate_tokens(messages),
-        overflow,
-        compaction.usage,
-        compaction.cost,
-        compaction.has_summary,
-    )
+    dropped, before, after = max(0, len(given) - len(messages)), estimate_tokens(given), estimate_tokens(messages)
+    spent = compaction.usage, compaction.cost
+    report = CompactionReport(dropped, before, after, overflow, *spent, compaction.has_summary)
     if not run.transcript.adopt(messages):
         return None
     if run.transcript.recorder is not None:
@@ -465,9 +458,3 @@ def _delay(run: Run, error: AgentError, attempt: int) -> float | None:
     except BaseException:
         log.exception("the retry strategy failed: the error is not retried")
         return None
-
-
-async def _back_off(run: Run, retry: MessageRetry) -> None:
-    run.emit(retry)
-    if retry.delay or run.is_interrupted:
-        await run.supervisor.ask(run.config.sleep, retry.delay)

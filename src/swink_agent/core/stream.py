@@ -148,20 +148,9 @@ class StreamFailed(Value, frozen=True, tag_field="type", tag="stream_failed"):
 
 
 AssistantMessageDelta: TypeAlias = TextDelta | ThinkingDelta | ToolCallDelta
-AssistantMessageEvent: TypeAlias = (
-    StreamStart
-    | TextStart
-    | TextDelta
-    | TextEnd
-    | ThinkingStart
-    | ThinkingDelta
-    | ThinkingEnd
-    | ToolCallStart
-    | ToolCallDelta
-    | ToolCallEnd
-    | StreamDone
-    | StreamFailed
-)
+_Start: TypeAlias = TextStart | ThinkingStart | ToolCallStart
+_End: TypeAlias = TextEnd | ThinkingEnd | ToolCallEnd
+AssistantMessageEvent: TypeAlias = StreamStart | _Start | AssistantMessageDelta | _End | StreamDone | StreamFailed
 
 
 class StreamFn(Protocol):
@@ -248,19 +237,8 @@ class MessageAssembler:
     """
 
     __slots__ = (
-        "_accepts",
-        "_append",
-        "_blocks",
-        "_call_ids",
-        "_cost",
-        "_delta_index",
-        "_delta_type",
-        "_terminal",
-        "_usage",
-        "failure",
-        "is_broken",
-        "is_finished",
-        "model",
+        *("_accepts", "_append", "_blocks", "_call_ids", "_cost", "_delta_index", "_delta_type", "_terminal", "_usage"),
+        *("failure", "is_broken", "is_finished", "model"),
     )
 
     def __init__(self, model: ModelSpec) -> None:
@@ -271,8 +249,7 @@ class MessageAssembler:
         """Whether the reply ended: by its terminal event, or by a failure."""
         self.is_broken = False
         """Whether the event sequence was wrong; a retry would not help."""
-        self._accepts = _FIRST
-        """The handler of each kind of event that may come now."""
+        self._accepts = _FIRST  # the handler of each kind of event that may come now
         self._blocks: list[_OpenBlock] = []
         self._call_ids: set[str] | None = None
         self._terminal: StreamDone | None = None
@@ -282,7 +259,7 @@ class MessageAssembler:
         # The block that was opened last or got the last delta: its next delta costs two comparisons and an append.
         self._delta_type: type | None = None
         self._delta_index = -1
-        self._append = _reject
+        self._append = _NOWHERE
 
     def feed(self, event: AssistantMessageEvent) -> bool:
         """Processes the next event; returns whether it is a delta that was added to its block."""
@@ -475,8 +452,8 @@ def _block(block: _OpenBlock) -> AssistantBlock:
 
 
 _decode = msgspec.json.Decoder().decode
-_SHALLOW = 256
-"""Characters that cannot be nested too deep, because each level takes two."""
+_NOWHERE = list[str]().append  # no block is open: it is never called
+_SHALLOW = 256  # characters that cannot be nested too deep, because each level takes two
 
 
 def _parsed(text: str) -> dict[str, Any] | None:
@@ -491,7 +468,3 @@ def _parsed(text: str) -> dict[str, Any] | None:
         if text.count("{") + text.count("[") > DEEPEST and is_too_deep(value):
             return None
     return value if type(value) is dict else None  # pyright: ignore[reportUnknownVariableType]
-
-
-def _reject(_: str) -> None:
-    raise AssertionError("no block is open")

@@ -7,7 +7,6 @@ streams a known reply as if a model sent it, for recordings and scripts.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from typing import Any
 
 import msgspec
 
@@ -53,8 +52,6 @@ class ReplyWriter:
         events, self._events = self._events, []
         return events
 
-    # -- speech --------------------------------------------------------------------------------------------------
-
     def text(self, delta: str) -> None:
         """Writes a piece of text; an empty one opens no block."""
         if not delta or self.is_finished:
@@ -93,8 +90,6 @@ class ReplyWriter:
             self._speech, self._speech_index = "thinking", self._open()
             self._events.append(ThinkingStart(self._speech_index))
 
-    # -- calls ---------------------------------------------------------------------------------------------------
-
     def has_call(self, key: Hashable) -> bool:
         """Whether a call of this key is open."""
         return key in self._calls
@@ -119,8 +114,6 @@ class ReplyWriter:
     def _open(self) -> int:
         self._next += 1
         return self._next - 1
-
-    # -- the end -------------------------------------------------------------------------------------------------
 
     def done(self, stop_reason: StopReason, usage: Usage, cost: Cost | None = None) -> None:
         """Ends a complete reply. Closes all blocks, except a call that the length limit cut off."""
@@ -172,7 +165,8 @@ def events_of(reply: AssistantMessage) -> Iterator[AssistantMessageEvent]:
             case ToolCall():
                 yield ToolCallStart(index, block.id, block.name)
                 partial = block.partial_json
-                yield ToolCallDelta(index, _json(block.arguments) if partial is None else partial)
+                arguments = msgspec.json.encode(block.arguments).decode() if partial is None else partial
+                yield ToolCallDelta(index, arguments)
                 if partial is None or not is_cut:
                     yield ToolCallEnd(index)
             case _:
@@ -183,7 +177,3 @@ def events_of(reply: AssistantMessage) -> Iterator[AssistantMessageEvent]:
         yield StreamFailed(reply.error_message or "", kind, reply.stop_reason, usage=reply.usage, cost=reply.cost)
     else:
         yield StreamDone(reply.stop_reason, reply.usage, reply.cost)
-
-
-def _json(arguments: dict[str, Any]) -> str:
-    return msgspec.json.encode(arguments).decode()

@@ -101,19 +101,13 @@ class StructuredOutput:
     requires_approval = False
     on_steer = "finish"
 
-    def __init__(
-        self,
-        target: Any,
-        max_retries: int,
-        validate: ValidateFn | Sequence[ValidateFn] = (),
-    ) -> None:
+    def __init__(self, target: Any, max_retries: int, validate: ValidateFn | Sequence[ValidateFn] = ()) -> None:
         if max_retries < 0:
             raise ValueError(f"max_retries is {max_retries}; it counts the attempts after the first, so 0 or more")
         self._validators = _as_validators(validate)
         self._type = None if isinstance(target, dict) else ValueSchema(target)
         schema = cast("dict[str, Any]", target) if self._type is None else self._type.schema
-        self.schema = schema
-        """The caller's schema, or that of the caller's type."""
+        self.schema = schema  # the caller's schema, or that of the caller's type
         # A tool's arguments are an object, so any other value is wrapped in one.
         self.is_wrapped = not is_object_schema(schema)
         if self.is_wrapped:
@@ -126,22 +120,17 @@ class StructuredOutput:
         self.description = "Gives the final answer. Call it exactly once, when the answer is known."
         self.parameters_schema = schema
         self.max_retries = max_retries
-        self.attempts = 0
-        """How many answers did not fit."""
+        self.attempts = 0  # how many answers did not fit
         self.last_error = "the model never tried"
         self._values: list[Any] = []
-        self.given: Any = None
-        """The accepted answer as JSON."""
+        self.given: Any = None  # the accepted answer as JSON
         self._failure: Exception | None = None
         """What a validator raised that is not a `ValueError`: a mistake of the application, not of the model."""
         self._native: dict[tuple[str, str, int, bool], bool] = {}
         """Whether a model takes the schema itself, by model, stream function and whether there are other tools."""
-        self.is_native = False
-        """Whether the last request had the schema, and not the tool."""
-        self._is_refused = False
-        """Whether a provider refused the schema: from then on, the tool takes the answer."""
-        self._heard: AssistantMessage | None = None
-        """The last reply whose text was taken as an answer."""
+        self.is_native = False  # whether the last request had the schema, and not the tool
+        self._is_refused = False  # whether a provider refused the schema: from then on, the tool takes the answer
+        self._heard: AssistantMessage | None = None  # the last reply whose text was taken as an answer
 
     # -- what the model is asked -------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from types import MethodType
+from types import MethodType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, cast
 
 import msgspec
@@ -70,33 +70,16 @@ class Conversation(Protocol):
     def __len__(self) -> int: ...
 
 
-class _OutsideRun(msgspec.Struct):
+class _OutsideRun(SimpleNamespace):
     """What a context that no run made has in place of the run."""
-
-    threads: hints.WorkerThreads | None
-    redactor: hints.Redactor | None
-    model: ModelSpec
-    usage: Usage
-    messages: Sequence[AgentMessage]
 
 
 class ToolContext(Generic[Deps_co]):
     """What a tool receives in addition to its arguments. Every field has a default, so tests can make one."""
 
     __slots__ = (
-        "_on_update",
-        "_run_cancel",
-        "_source",
-        "_token",
-        "call_id",
-        "conversation",
-        "deps",
-        "execution_root",
-        "grant",
-        "has_invalid_arguments",
-        "run_id",
-        "state",
-        "turn_index",
+        *("_on_update", "_run_cancel", "_source", "_token", "call_id", "conversation", "deps", "execution_root"),
+        *("grant", "has_invalid_arguments", "run_id", "state", "turn_index"),
     )
 
     def __init__(
@@ -122,8 +105,7 @@ class ToolContext(Generic[Deps_co]):
         self.run_id = run_id
         """The id of the run, as policies see it."""
         self._run_cancel = CancellationToken() if cancel is None else cancel
-        self._token: CancellationToken | None = None
-        """The token of the call, once the tool has read it."""
+        self._token: CancellationToken | None = None  # the token of the call, once the tool has read it
         self.state: MutableMapping[str, Any] = {} if state is None else state
         """The agent's key-value store itself, not a copy."""
         self.execution_root = execution_root
@@ -135,7 +117,9 @@ class ToolContext(Generic[Deps_co]):
         """What the application gave to the run: a database, the user, whatever its tools need."""
         self.turn_index = turn_index
         """The turn of the run that the call belongs to; the first is 0."""
-        self._source = _OutsideRun(threads, redactor, model, usage, messages) if run is None else run
+        self._source = run or _OutsideRun(
+            threads=threads, redactor=redactor, model=model, usage=usage, messages=messages
+        )
         self._on_update = on_update
         self.has_invalid_arguments = False
         """Set by a tool that finds an error in its arguments which the schema cannot express."""

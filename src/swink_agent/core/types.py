@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
@@ -250,25 +250,34 @@ class ToolOutcome(Choice):
 _RAN = ToolOutcome.RAN
 
 
-def _sum(first: Amounts, second: Amounts) -> Amounts:
-    """Adds field by field and key by key; returns `first` itself if the other one is zero."""
-    if not (second.total or second.input or second.output or second.cache_read or second.cache_write or second.extra):
-        return first
-    extra: dict[str, Any] = dict(first.extra)
-    for key, value in second.extra.items():
-        extra[key] = extra.get(key, 0) + value
-    kind: Any = type(first)
-    return kind(
-        first.input + second.input,
-        first.output + second.output,
-        first.cache_read + second.cache_read,
-        first.cache_write + second.cache_write,
-        first.total + second.total,
-        extra,
-    )
+class _Amounts(Value, frozen=True, gc=False):
+    # What usage and cost share: they have the same fields, in tokens and in money.
+
+    def __add__(self, other: Self) -> Self:
+        first: Any = self  # `cast` would cost a call
+        second: Any = other
+        if not (
+            second.total or second.input or second.output or second.cache_read or second.cache_write or second.extra
+        ):
+            return self
+        extra: dict[str, Any] = dict(first.extra)
+        for key, value in second.extra.items():
+            extra[key] = extra.get(key, 0) + value
+        return type(first)(
+            first.input + second.input,
+            first.output + second.output,
+            first.cache_read + second.cache_read,
+            first.cache_write + second.cache_write,
+            first.total + second.total,
+            extra,
+        )
+
+    def merge(self, other: Self) -> Self:
+        """The sum, field by field and key by key; the same as `+`."""
+        return self + other
 
 
-class Usage(Value, frozen=True, gc=False):
+class Usage(_Amounts, frozen=True, gc=False):
     """Tokens. `extra` holds what only some providers count, such as reasoning tokens."""
 
     input: int = 0
@@ -283,15 +292,8 @@ class Usage(Value, frozen=True, gc=False):
         """All tokens: `total`, or the sum of the parts if that is more, as when a provider gives no total."""
         return max(self.total, self.input + self.output + self.cache_read + self.cache_write)
 
-    def __add__(self, other: Usage) -> Usage:
-        return _sum(self, other)
 
-    def merge(self, other: Usage) -> Usage:
-        """The sum, field by field and key by key; the same as `+`."""
-        return self + other
-
-
-class Cost(Value, frozen=True, gc=False):
+class Cost(_Amounts, frozen=True, gc=False):
     """Money, in the currency of the price table (US dollars)."""
 
     input: float = 0.0
@@ -305,16 +307,6 @@ class Cost(Value, frozen=True, gc=False):
     def amount(self) -> float:
         """The whole cost: `total`, or the sum of the parts if that is more, as when the caller gave no total."""
         return max(self.total, self.input + self.output + self.cache_read + self.cache_write)
-
-    def __add__(self, other: Cost) -> Cost:
-        return _sum(self, other)
-
-    def merge(self, other: Cost) -> Cost:
-        """The sum, field by field and key by key; the same as `+`."""
-        return self + other
-
-
-Amounts = TypeVar("Amounts", Usage, Cost)
 
 
 class ThinkingLevel(Choice):

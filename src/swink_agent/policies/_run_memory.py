@@ -48,8 +48,8 @@ class RunMemory(Generic[T]):
             return self._values.pop(ctx.run_id, None)
 
 
-class DelayedStops:
-    """Stops for policies that first remove something from the turn.
+class StopsLater:
+    """The base of policies that first remove something from the turn, and then stop the run.
 
     After a turn a policy can either replace messages or stop the run. To do both, it replaces them now and stops in
     the next slot, before the model is asked again: `pre_turn` if a turn follows, else `post_loop`.
@@ -60,15 +60,12 @@ class DelayedStops:
     def __init__(self) -> None:
         self._stops = RunMemory[tuple[int, str]]()
 
-    def put(self, ctx: PolicyContext, reason: str) -> None:
-        """Remembers, after a turn, to stop the run."""
+    def _stop_later(self, ctx: PolicyContext, reason: str) -> None:
         self._stops.put(ctx, (ctx.turn_index, reason))
 
-    def take(self, ctx: PolicyContext) -> Stop | None:
-        """Returns the stop that is due, if there is one."""
+    def pre_turn(self, ctx: PolicyContext) -> Stop | None:
         stop = self._stops.pop(ctx)
-        if stop is None:
-            return None
-        turn, reason = stop
         # A stop of a run that ended in another way may be left; a new run with the same id starts at turn 0.
-        return Stop(reason) if ctx.turn_index == turn + 1 else None
+        return Stop(stop[1]) if stop is not None and ctx.turn_index == stop[0] + 1 else None
+
+    post_loop = pre_turn

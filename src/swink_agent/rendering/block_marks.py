@@ -11,8 +11,7 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple, TypeAlias
 
-DEEPEST = 8
-"""The deepest nesting of quotes and list items."""
+DEEPEST = 8  # the deepest nesting of quotes and list items
 _MOST_COLUMNS = 40
 
 Side: TypeAlias = Literal["left", "right", "centre"]
@@ -32,8 +31,7 @@ class Fence(NamedTuple):
 
     indent: int
     mark: str
-    language: str
-    """The first word after the mark, or an empty string."""
+    language: str  # the first word after the mark, or an empty string
 
     def is_closed_by(self, line: str) -> bool:
         indent = len(line) - len(line.lstrip(" "))
@@ -45,8 +43,7 @@ class Heading(NamedTuple):
     """A heading line."""
 
     level: int
-    start: int
-    """The index at which its text begins."""
+    start: int  # the index at which its text begins
 
 
 class Item(NamedTuple):
@@ -54,10 +51,8 @@ class Item(NamedTuple):
 
     mark: str
     """The bullet, or the number with its punctuation: `-`, `1.`"""
-    needed: int
-    """The indentation that later lines need to belong to the item."""
-    content: int
-    """The index at which its text begins."""
+    needed: int  # the indentation that later lines need to belong to the item
+    content: int  # the index at which its text begins
 
 
 def fence_of(line: str) -> Fence | None:

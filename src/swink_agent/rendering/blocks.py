@@ -11,17 +11,18 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from html import escape
 from typing import Any, NamedTuple, cast
 
+from swink_agent.core.media import kind_of
 from swink_agent.core.types import (
     Base64Source,
     ContentBlock,
     Document,
     Extension,
-    FileSource,
     Image,
+    Source,
     Text,
     Thinking,
     ToolCall,
@@ -44,6 +45,7 @@ from .turns import (
     ToolUse,
     change_of,
     cost_words,
+    formatted,
     gist,
     moment,
     status,
@@ -86,13 +88,7 @@ class Now(NamedTuple):
 
 
 def entry_html(
-    entry: Entry,
-    out: list[str],
-    *,
-    goes_on: bool,
-    model: str,
-    prefix: str = "",
-    now: Mapping[int, Now] | None = None,
+    entry: Entry, out: list[str], *, goes_on: bool, model: str, prefix: str = "", now: Mapping[int, Now] | None = None
 ) -> None:
     """Appends the HTML of one entry to `out`.
 
@@ -153,13 +149,8 @@ def call_anchor(position: int, number: int) -> str:
 
 def time_html(timestamp: int | None) -> str:
     """Returns a time in UTC, for a browser that knows a better one; empty if it is not a valid time."""
-    if timestamp is None:
-        return ""
-    try:
-        exact = datetime.fromtimestamp(timestamp / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):
-        return ""
-    return f'<time datetime="{exact}">{moment(timestamp)}</time>'
+    exact = "" if timestamp is None else formatted(timestamp, "%Y-%m-%dT%H:%M:%SZ", UTC)
+    return f'<time datetime="{exact}">{moment(timestamp)}</time>' if timestamp is not None and exact else ""
 
 
 def _reply(
@@ -226,34 +217,27 @@ def _folded(summary: str, body: str, kind: str, out: list[str]) -> None:
 def _image(block: Image) -> str:
     """Embeds an image whose data is in the message. For an image elsewhere, shows its address and loads nothing."""
     source = block.source
-    url = data_url(source) if isinstance(source, Base64Source) else None
-    if url is not None and isinstance(source, Base64Source):
+    if isinstance(source, Base64Source) and (url := data_url(source)) is not None:
         return f'<figure><img src="{url}" alt="an image in the session ({size_of(source)})" loading="lazy"></figure>\n'
-    if isinstance(source, Base64Source):
-        return f'<p class="elsewhere">Image, not shown: {_described(source)}</p>\n'
-    return f'<p class="elsewhere">Image {_place(source)}</p>\n'
+    return f'<p class="elsewhere">Image{_place(source)}</p>\n'
 
 
 def _document(block: Document) -> str:
     """Names a document. Its data is not embedded: a browser would run what it holds."""
     name = f"<bdi>{escape(one_line(block.shown_name, 200))}</bdi>"
-    source = block.source
-    where = f", not shown: {_described(source)}" if isinstance(source, Base64Source) else f" {_place(source)}"
-    return f'<p class="elsewhere">Document {name}{where}</p>\n'
+    return f'<p class="elsewhere">Document {name}{_place(block.source)}</p>\n'
 
 
-def _described(source: Base64Source) -> str:
-    return f"<code>{escape(f'{one_line(source.media_type, 60)}, {size_of(source)}')}</code>"
-
-
-def _place(source: UrlSource | FileSource) -> str:
-    """Says where an image or document is, with a link if its address is safe."""
+def _place(source: Source) -> str:
+    """Says where an image or document is that is not shown, with a link if its address is safe."""
+    if isinstance(source, Base64Source):
+        return f", not shown: <code>{escape(f'{one_line(source.media_type, 60)}, {size_of(source)}')}</code>"
     where = source.url if isinstance(source, UrlSource) else source.path
     shown = escape(one_line(where, 300))
     address = safe_address(where) if isinstance(source, UrlSource) and len(where) < 2000 else None
     if address is not None and visible(address) == address:
         shown = f'<a href="{escape(address)}" rel="noopener noreferrer nofollow">{shown}</a>'
-    return f"{'at' if isinstance(source, UrlSource) else 'in the file'} <code>{shown}</code>"
+    return f" {'at' if isinstance(source, UrlSource) else 'in the file'} <code>{shown}</code>"
 
 
 def _json(value: Any) -> str:
@@ -371,30 +355,12 @@ def data_url(image: Base64Source) -> str | None:
         head = base64.b64decode(data[: 4 * _HEAD // 3], validate=True)
     except binascii.Error:
         return None
-    media_type = _media_type(head)
-    return f"data:{media_type};base64,{data}" if media_type and media_type == _declared_type(image) else None
+    media_type = "image/avif" if head[4:12] in (b"ftypavif", b"ftypavis") else kind_of(head)
+    is_declared = media_type == image.media_type.strip().lower().replace("image/jpg", "image/jpeg")
+    return f"data:{media_type};base64,{data}" if is_declared and media_type.startswith("image/") else None
 
 
 def size_of(image: Base64Source) -> str:
     """Returns the size of an image or a document as a phrase, such as "12 KB"."""
     size = len(image.data) * 3 // 4
     return f"{size:,} bytes" if size < 10_000 else f"{size // 1024:,} KB"
-
-
-def _declared_type(image: Base64Source) -> str:
-    declared = image.media_type.strip().lower()
-    return "image/jpeg" if declared == "image/jpg" else declared
-
-
-def _media_type(head: bytes) -> str | None:
-    if head.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if head.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if head.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
-        return "image/webp"
-    if head[4:12] in (b"ftypavif", b"ftypavis"):
-        return "image/avif"
-    return None

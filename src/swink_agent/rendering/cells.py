@@ -8,7 +8,7 @@ begins with. Nothing here queries a terminal or writes to one. `escaping` decide
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from unicodedata import category, east_asian_width
 
@@ -19,10 +19,8 @@ _ELLIPSIS = "…"
 _JOINER = "\u200d"
 _WIDEST = 16
 """Cells of the widest emoji: four people with four skin colours. A wider joined sequence is not one emoji."""
-_LEAST_BESIDE = 8
-"""If a mark leaves fewer cells than this for text, it gets a separate row."""
-_NARROWEST = 4
-"""The least cells of text in a row, even if the window is narrower."""
+_LEAST_BESIDE = 8  # if a mark leaves fewer cells than this for text, it gets a separate row
+_NARROWEST = 4  # the least cells of text in a row, even if the window is narrower
 
 
 @lru_cache(4096)
@@ -162,21 +160,20 @@ def _fits(text: str, width: int) -> bool:
 
 
 def _head(text: str, width: int) -> str:
-    taken: list[str] = []
-    for piece, size in clusters(text):
-        width -= size
-        if width < 0:
-            break
-        taken.append(piece)
-    return "".join(taken)
+    return "".join(_that_fit(clusters(text), width))
 
 
 def _tail(text: str, width: int) -> str:
     # A cell holds only a few characters, so only the end of the text has to be measured.
+    pieces = list(clusters(text[-(4 * width + 64) :]))
+    return "".join(reversed(_that_fit(reversed(pieces), width)))
+
+
+def _that_fit(pieces: Iterable[tuple[str, int]], width: int) -> list[str]:
     taken: list[str] = []
-    for piece, size in reversed(list(clusters(text[-(4 * width + 64) :]))):
+    for piece, size in pieces:
         width -= size
         if width < 0:
             break
         taken.append(piece)
-    return "".join(reversed(taken))
+    return taken

@@ -13,8 +13,9 @@ from unicodedata import category
 
 from swink_agent.core.texts.invisible import is_deceptive, ordinary_places
 
+from .escaping import MOST_MARKS_OF_A_SCRIPT, escaped, most_marks
+
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-_MOST_MARKS, _MOST_MARKS_OF_A_SCRIPT = 2, 4
 _LAST_WITH_MARKS = 0x1F000
 _SELECTORS = range(0xE0100, 0xE01F0)
 
@@ -24,7 +25,7 @@ def visible(text: str) -> str:
     if "\r" in text:
         text = text.replace("\r\n", "\n")
     if text.isascii():
-        return _CONTROLS.sub(lambda match: _written(match[0]), text)
+        return _CONTROLS.sub(lambda match: escaped(match[0]), text)
     if _is_plain(text):
         return text
     return "\n".join([line if _is_plain(line) else _written_out(line) for line in text.split("\n")])
@@ -58,26 +59,14 @@ def _to_look_at() -> tuple[frozenset[str], re.Pattern[str]]:
 def _written_out(line: str) -> str:
     ordinary = ordinary_places(line)
     shown: list[str] = []
-    marks = _MOST_MARKS_OF_A_SCRIPT  # an accent without a letter would be drawn over the text before it
+    marks = MOST_MARKS_OF_A_SCRIPT  # an accent without a letter would be drawn over the text before it
     for place, character in enumerate(line):
         if place in ordinary or character == "\t":
             shown.append(character)
             continue
         is_mark = category(character) in ("Mn", "Me", "Mc")
         marks = marks + 1 if is_mark else 0
-        is_piled = is_mark and marks > (_MOST_MARKS if _is_for_all(character) else _MOST_MARKS_OF_A_SCRIPT)
-        shown.append(_written(character) if is_piled or _hides(character) else character)
+        is_piled = is_mark and marks > most_marks(character)
+        is_hidden = is_deceptive(character) and category(character) != "Zs"
+        shown.append(escaped(character) if is_piled or is_hidden else character)
     return "".join(shown)
-
-
-def _is_for_all(mark: str) -> bool:
-    """Whether the accent is used with many scripts: then two may pile up, else four, as in Hebrew or Burmese."""
-    return "\u0300" <= mark <= "\u036f" or "\u1ab0" <= mark <= "\u20ff"
-
-
-def _hides(character: str) -> bool:
-    return is_deceptive(character) and category(character) != "Zs"
-
-
-def _written(character: str) -> str:
-    return f"\\u{{{ord(character):x}}}"

@@ -12,11 +12,9 @@ from typing import Any, Literal, TypeAlias, cast
 from swink_agent.core.types import AgentMessage, ToolOutcome, ToolResultMessage
 from swink_agent.core.values.value import Value
 
-TODO = "todo"
-"""The name of the tool, and the key of the list in the details of its results."""
+TODO = "todo"  # the name of the tool, and the key of the list in the details of its results
 MOST_ITEMS = 50
-LONGEST_ITEM = 300
-"""Characters in the text of one item."""
+LONGEST_ITEM = 300  # characters in the text of one item
 STATUSES = ("pending", "in_progress", "done")
 SIGNS = {"pending": "[ ]", "in_progress": "[>]", "done": "[x]"}
 
@@ -70,11 +68,8 @@ def counted(items: Sequence[TodoItem]) -> str:
 
 def current(items: Sequence[TodoItem]) -> TodoItem | None:
     """The item that is worked on, else the next one; `None` if all are done."""
-    for status in ("in_progress", "pending"):
-        for item in items:
-            if item.status == status:
-                return item
-    return None
+    wanted = ("in_progress", "pending")
+    return next((item for status in wanted for item in items if item.status == status), None)
 
 
 def checklist(items: Sequence[TodoItem]) -> str:

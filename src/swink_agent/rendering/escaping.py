@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 
 from swink_agent.core.texts.invisible import compatibility_form, is_deceptive, ordinary_places
 
@@ -17,7 +18,7 @@ from .cells import expand_tabs
 LIMIT = 2000
 _MOST_SPACES = 8
 _MOST_SPACES_OF_A_FILE = 60
-_MOST_MARKS, _MOST_MARKS_OF_A_SCRIPT = 2, 4
+_MOST_MARKS, MOST_MARKS_OF_A_SCRIPT = 2, 4
 
 _NEWLINE, _TAB = "⏎", "⇥"
 _WRITTEN = {"\n": _NEWLINE, "\t": _TAB, _NEWLINE: "\\u{23ce}", _TAB: "\\u{21e5}"}
@@ -49,21 +50,13 @@ def safe_display(text: str, limit: int | None = LIMIT) -> str:
     `⏎`, tabs `⇥`, and long runs of spaces `[40 spaces]`. If the text has more than `limit` characters, a note with the
     number of missing characters replaces the middle; the end is always shown. With `None` the whole text is shown.
     """
-    head, tail, left_out = _ends(text, limit)
-    if not left_out:
-        return _escape(text, _MOST_SPACES)
-    shown = f"{_escape(head, _MOST_SPACES)} … [{left_out:,} of {len(text):,} characters not shown] … "
-    return shown + _escape(tail, _MOST_SPACES)
+    return _shortened(text, limit, lambda part: _escape(part, _MOST_SPACES))
 
 
 def safe_line(text: str, limit: int | None = None) -> str:
     """Escapes a line of a file or of a command as `safe_display` does, but keeps its indentation."""
-    head, tail, left_out = _ends(text, limit)
-    start = _escape(expand_tabs(head), _MOST_SPACES_OF_A_FILE, kept=_NEWLINE + _TAB)
-    if not left_out:
-        return start
-    end = _escape(expand_tabs(tail), _MOST_SPACES_OF_A_FILE, kept=_NEWLINE + _TAB)
-    return f"{start} … [{left_out:,} of {len(text):,} characters not shown] … {end}"
+    kept = _NEWLINE + _TAB
+    return _shortened(text, limit, lambda part: _escape(expand_tabs(part), _MOST_SPACES_OF_A_FILE, kept))
 
 
 def safe_text(text: str) -> str:
@@ -87,10 +80,10 @@ def display_warnings(text: str) -> tuple[str, ...]:
     odd = {character for place, character in enumerate(plain) if is_deceptive(character) and place not in ordinary}
     hidden = sorted(odd - {"\n", "\t"})
     if hidden:
-        named = ", ".join(f"{_escaped(character)} {_name(character)}" for character in hidden[:3])
+        named = ", ".join(f"{escaped(character)} {_name(character)}" for character in hidden[:3])
         more = f" and {len(hidden) - 3} more" if len(hidden) > 3 else ""
         warnings.append(f"it holds characters that do not show: {named}{more}")
-    words = _words(text)
+    words = list(dict.fromkeys([word for word in _WORD.findall(text) if not word.isascii()]))
     # A text that is written in another script also has words in it that do not look like Latin words.
     at_home = {_script(letter) for word in words if not _is_mixed(word) for letter in word if letter not in _LOOKALIKE}
     for word in words:
@@ -102,16 +95,15 @@ def display_warnings(text: str) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-# -- characters ----------------------------------------------------------------------------------------------
-
-
-def _ends(text: str, limit: int | None) -> tuple[str, str, int]:
-    """Returns head, tail and the number of characters between them. The head gets three fifths of the limit."""
-    if limit is None or len(text) <= limit:
-        return text, "", 0
+def _shortened(text: str, limit: int | None, show: Callable[[str], str]) -> str:
+    """Shows the text, or its two ends and how much is between them. The head gets three fifths of the limit."""
+    limit = len(text) if limit is None else limit
     tail = max(limit * 2 // 5, 1)
     head = max(limit - tail, 1)
-    return text[:head], text[-tail:], max(len(text) - head - tail, 0)
+    left_out = len(text) - head - tail
+    if len(text) <= limit or left_out <= 0:
+        return show(text)
+    return f"{show(text[:head])} … [{left_out:,} of {len(text):,} characters not shown] … {show(text[-tail:])}"
 
 
 def _escape(text: str, most_spaces: int | None, kept: str = "") -> str:
@@ -123,7 +115,7 @@ def _escape(text: str, most_spaces: int | None, kept: str = "") -> str:
         return text
     ordinary = ordinary_places(text)
     shown: list[str] = []
-    marks, spaces = _MOST_MARKS_OF_A_SCRIPT, 0  # an accent without a letter would be drawn over the text before it
+    marks, spaces = MOST_MARKS_OF_A_SCRIPT, 0  # an accent without a letter would be drawn over the text before it
     for place, character in enumerate(f"{text}\0"):
         if character == " ":
             spaces += 1
@@ -131,7 +123,7 @@ def _escape(text: str, most_spaces: int | None, kept: str = "") -> str:
         if spaces:
             is_short = most_spaces is None or spaces <= most_spaces
             shown.append(" " * spaces if is_short else f" [{spaces} spaces] ")
-            marks, spaces = _MOST_MARKS_OF_A_SCRIPT, 0
+            marks, spaces = MOST_MARKS_OF_A_SCRIPT, 0
         if place in ordinary or character in kept:
             shown.append(character)
             continue
@@ -140,24 +132,24 @@ def _escape(text: str, most_spaces: int | None, kept: str = "") -> str:
         marks = marks + 1 if is_mark else 0
         if most_spaces is None and category == "Zs":
             shown.append(character)
-        elif is_mark and marks > _most_marks(character):
-            shown.append(_escaped(character))
+        elif is_mark and marks > most_marks(character):
+            shown.append(escaped(character))
         elif most_spaces is not None and character in _WRITTEN:
             shown.append(_WRITTEN[character])
         elif is_deceptive(character):
-            shown.append(_escaped(character))
+            shown.append(escaped(character))
         else:
             shown.append(character)
     return "".join(shown[:-1])  # without the end mark
 
 
-def _most_marks(character: str) -> int:
+def most_marks(character: str) -> int:
     """Returns how many such marks one letter may have: two general accents, or four marks of a script like Hebrew."""
     is_for_all = "\u0300" <= character <= "\u036f" or "\u1ab0" <= character <= "\u20ff"
-    return _MOST_MARKS if is_for_all else _MOST_MARKS_OF_A_SCRIPT
+    return _MOST_MARKS if is_for_all else MOST_MARKS_OF_A_SCRIPT
 
 
-def _escaped(character: str) -> str:
+def escaped(character: str) -> str:
     return f"\\u{{{ord(character):x}}}"
 
 
@@ -169,11 +161,6 @@ def _name(character: str) -> str:
     if 0xE0000 <= ord(character) <= 0xE007F:
         return "invisible tag"
     return unicodedata.name(character, "control character" if ord(character) < 0xA0 else "unassigned").lower()
-
-
-def _words(text: str) -> list[str]:
-    """Returns the distinct runs of letters and digits in the text that are not all ASCII."""
-    return list(dict.fromkeys([word for word in _WORD.findall(text) if not word.isascii()]))
 
 
 def _is_mixed(word: str) -> bool:

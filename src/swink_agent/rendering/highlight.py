@@ -15,16 +15,8 @@ from .characters import visible
 from .languages import family, language
 
 LONGEST = 200_000
-_CLASSES = {
-    "comment": "c",
-    "string": "s",
-    "digits": "n",
-    "number": "n",
-    "name": "a",
-    "meta": "m",
-    "keyword": "k",
-    "function": "f",
-}
+_KINDS = ("comment", "string", "number", "meta", "keyword", "function")
+_CLASSES = {**{kind: kind[0] for kind in _KINDS}, "digits": "n", "name": "a"}
 _DIFF = re.compile(r"(?:diff --git |Index: |--- \S[^\n]*\n\+\+\+ \S|@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@)")
 _SIGNS = {"+": "ins", "-": "del", "@": "hunk"}
 

@@ -82,14 +82,10 @@ def _anchor(address: str) -> str:
 
 def _where(words: str, address: str) -> str:
     """Returns the host of a link in brackets if the text of the link names another host."""
-    host = _host(address)
+    place = address.partition(":")[2].removeprefix("//")
+    host = re.split("[/?#]", place, maxsplit=1)[0].rpartition("@")[2]
     plain = host.lower().removeprefix("www.").split(":")[0]
     named = [name[1].lower().removeprefix("www.") for name in _NAMED_HOST.finditer(_MARKS.sub("", words))]
     if all(name == plain for name in named):
         return ""
     return f' <span class="quiet">({escape(host)})</span>'
-
-
-def _host(address: str) -> str:
-    place = address.partition(":")[2].removeprefix("//")
-    return re.split("[/?#]", place, maxsplit=1)[0].rpartition("@")[2]

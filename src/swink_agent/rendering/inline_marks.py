@@ -39,8 +39,7 @@ class InlineMarks:
     write code spans and addresses.
     """
 
-    special: re.Pattern[str]
-    """Matches everything that is not plain text: escapes, marks, brackets, addresses."""
+    special: re.Pattern[str]  # matches everything that is not plain text: escapes, marks, brackets, addresses
 
     def __init__(self, text: str) -> None:
         self.text = text

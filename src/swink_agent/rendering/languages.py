@@ -108,14 +108,7 @@ FAMILIES = {
     "css": (_BLOCK, f"{_DOUBLE}|{_SINGLE}", _RULES),
     "ruby": (rf"{_HASH}|--[^\n]*", f"{_DOUBLE}|{_SINGLE}", r"(?P<name>(?<!\w):\w+|@{1,2}\w+)"),
 }
-_WORDS = {
-    "python": _PYTHON,
-    "c": _COMMON,
-    "script": _COMMON,
-    "shell": _SHELL,
-    "sql": _SQL,
-    "ruby": _RUBY_LUA,
-}
+_WORDS = {"python": _PYTHON, "c": _COMMON, "script": _COMMON, "shell": _SHELL, "sql": _SQL, "ruby": _RUBY_LUA}
 _CONSTANTS = "true false null nil None True False undefined NaN self this super"
 
 

@@ -6,8 +6,9 @@ write the markup.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from swink_agent.core.types import (
@@ -109,40 +110,27 @@ def _uses(
     calls = reply.tool_calls
     if not calls:
         return ()
-    results: dict[str, list[int]] = {}
+    results: dict[str, deque[tuple[int, ToolResultMessage]]] = {}
     for later in range(position + 1, len(messages)):
         message = messages[later]
         if type(message) is AssistantMessage:
             break
         if type(message) is ToolResultMessage:
-            results.setdefault(message.tool_call_id, []).append(later)
+            results.setdefault(message.tool_call_id, deque()).append((later, message))
     uses: list[ToolUse] = []
-    for places in results.values():
-        places.reverse()
     for call in calls:
-        places = results.get(call.id)
         result = None
-        if places:
-            place = places.pop()
+        if results.get(call.id):
+            place, result = results[call.id].popleft()
             taken.add(place)
-            result = messages[place]
-        uses.append(ToolUse(call, result if type(result) is ToolResultMessage else None))
+        uses.append(ToolUse(call, result))
     return tuple(uses)
 
 
-# -- wording and numbers -------------------------------------------------------------------------------------
-
 _WORDS = {
+    **{outcome: outcome.value.replace("_", " ") for outcome in ToolOutcome},
     ToolOutcome.RAN: "done",
-    ToolOutcome.FAILED: "failed",
-    ToolOutcome.INVALID: "invalid",
-    ToolOutcome.UNKNOWN_TOOL: "unknown tool",
-    ToolOutcome.REJECTED: "rejected",
-    ToolOutcome.SKIPPED: "skipped",
-    ToolOutcome.CANCELLED: "cancelled",
-    ToolOutcome.INCOMPLETE: "incomplete",
     ToolOutcome.LOST: "outcome unknown",
-    ToolOutcome.NEVER_RAN: "never ran",
     ToolOutcome.PENDING: "waiting",
 }
 _STOPPED = frozenset(
@@ -183,20 +171,22 @@ def gist(call: ToolCall) -> str:
     return ""
 
 
+def formatted(milliseconds: float, form: str, zone: tzinfo | None) -> str:
+    """Formats a time, by default in the local time zone. Returns an empty string if it is not a valid time."""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, zone).strftime(form)
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
 def moment(milliseconds: int) -> str:
     """Formats a time in UTC to the minute. Returns the number itself if it is not a valid time."""
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    except (ValueError, OverflowError, OSError):
-        return str(milliseconds)
+    return formatted(milliseconds, "%Y-%m-%d %H:%M UTC", UTC) or str(milliseconds)
 
 
 def local_moment(milliseconds: float, form: str) -> str:
     """Formats a time in the local time zone. Returns the number itself if it is not a valid time."""
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000).strftime(form)
-    except (ValueError, OverflowError, OSError):
-        return str(milliseconds)
+    return formatted(milliseconds, form, None) or str(milliseconds)
 
 
 def usage_words(usage: Usage) -> str:

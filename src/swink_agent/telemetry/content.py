@@ -75,12 +75,8 @@ def _message(message: AgentMessage) -> dict[str, Any] | None:
         case AssistantMessage():
             return {"role": "assistant", "parts": [_part(block) for block in message.content]}
         case ToolResultMessage():
-            response = {
-                "type": "tool_call_response",
-                "id": message.tool_call_id,
-                "response": tool_result(message.content),
-            }
-            return {"role": "tool", "parts": [response]}
+            response = {"type": "tool_call_response", "id": message.tool_call_id}
+            return {"role": "tool", "parts": [{**response, "response": tool_result(message.content)}]}
         case _:
             return None
 

@@ -6,8 +6,7 @@ change of this file.
 
 from __future__ import annotations
 
-TOKENS = [4.0**power for power in range(14)]
-"""The boundaries of `gen_ai.client.token.usage`: 1 to 67,108,864."""
+TOKENS = [4.0**power for power in range(14)]  # the boundaries of `gen_ai.client.token.usage`: 1 to 67,108,864
 REQUEST_SECONDS = [0.01 * 2**power for power in range(14)]
 """The boundaries of the durations of requests and tools: 0.01 to 81.92 s."""
 AGENT_SECONDS = [round(0.1 * 2**power, 1) for power in range(13)]

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-_LAST_SECONDS = 5.0
-"""How long the end of the program waits for the collector."""
+_LAST_SECONDS = 5.0  # how long the end of the program waits for the collector
 
 
 class TelemetryExport:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from swink_agent.core.agent.agent import Agent
@@ -72,9 +71,7 @@ class Instrumentation:
     def __enter__(self) -> Instrumentation:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.remove()
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from msgspec import Struct, field
 from opentelemetry import context as otel_context
 from opentelemetry import metrics, trace
 from opentelemetry.context import Context
@@ -41,7 +42,7 @@ from swink_agent.core.types import AssistantMessage, Cost, ModelSpec, StopReason
 from .conventions import AGENT_SECONDS, REQUEST_SECONDS, TOKENS, provider_name
 
 if TYPE_CHECKING:
-    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.metrics import Histogram, MeterProvider
     from opentelemetry.trace import TracerProvider
 
 _SCOPE = "swink_agent"
@@ -63,30 +64,18 @@ class Instruments:
         self.tracer = trace.get_tracer(_SCOPE, __version__, tracer_provider)
         meter = metrics.get_meter(_SCOPE, __version__, meter_provider)
         self.content = content
-        self.tokens = meter.create_histogram(
-            "gen_ai.client.token.usage",
-            "{token}",
-            "Number of input and output tokens used.",
-            explicit_bucket_boundaries_advisory=TOKENS,
-        )
-        self.request_seconds = meter.create_histogram(
-            "gen_ai.client.operation.duration",
-            "s",
-            "GenAI operation duration.",
-            explicit_bucket_boundaries_advisory=REQUEST_SECONDS,
-        )
-        self.agent_seconds = meter.create_histogram(
-            "gen_ai.invoke_agent.duration",
-            "s",
-            "Duration of one run of an agent.",
-            explicit_bucket_boundaries_advisory=AGENT_SECONDS,
-        )
-        self.tool_seconds = meter.create_histogram(
-            "gen_ai.execute_tool.duration",
-            "s",
-            "Duration of one tool call.",
-            explicit_bucket_boundaries_advisory=REQUEST_SECONDS,
-        )
+
+        def histogram(name: str, unit: str, description: str, boundaries: list[float]) -> Histogram:
+            return meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=boundaries)
+
+        tokens = "Number of input and output tokens used."
+        self.tokens = histogram("gen_ai.client.token.usage", "{token}", tokens, TOKENS)
+        request = "GenAI operation duration."
+        self.request_seconds = histogram("gen_ai.client.operation.duration", "s", request, REQUEST_SECONDS)
+        run = "Duration of one run of an agent."
+        self.agent_seconds = histogram("gen_ai.invoke_agent.duration", "s", run, AGENT_SECONDS)
+        call = "Duration of one tool call."
+        self.tool_seconds = histogram("gen_ai.execute_tool.duration", "s", call, REQUEST_SECONDS)
 
     @property
     def has_sdk(self) -> bool:
@@ -106,38 +95,20 @@ class Instruments:
         return RunSpan(self, name, run_id, model, session, redactor, otel_context.get_current())
 
 
-class _Request:
+class _Request(Struct):
     """The reply that is being made: one model, with all its attempts."""
 
-    __slots__ = ("began", "cost", "model", "request", "retries", "usage")
-
-    def __init__(self, model: ModelSpec) -> None:
-        self.began = time.time_ns()
-        self.model = model
-        self.request: ModelRequest | None = None
-        self.usage = Usage()
-        self.cost = Cost()
-        self.retries: list[tuple[int, dict[str, Any]]] = []
+    model: ModelSpec
+    began: int = field(default_factory=time.time_ns)
+    request: ModelRequest | None = None
+    usage: Usage = field(default_factory=Usage)
+    cost: Cost = field(default_factory=Cost)
+    retries: list[tuple[int, dict[str, Any]]] = []
 
     def gave_up(self, usage: Usage, cost: Cost) -> None:
         """Adds what an attempt used that was given up."""
         self.usage += usage
         self.cost += cost
-
-
-class _Current:
-    """Makes a context the current one, until it is left."""
-
-    __slots__ = ("_context", "_token")
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    def __enter__(self) -> None:
-        self._token = otel_context.attach(self._context)
-
-    def __exit__(self, *_: object) -> None:
-        otel_context.detach(self._token)
 
 
 class RunSpan:
@@ -164,8 +135,7 @@ class RunSpan:
         self._request: _Request | None = None
         self._given_up: tuple[_Request, int, str] | None = None
         """A model that a fallback took the place of, when that was, and its error."""
-        self._redactor = redactor
-        """The agent's own; a request has the one that the run uses."""
+        self._redactor = redactor  # the agent's own; a request has the one that the run uses
         self._calls: dict[str, list[tuple[Span, int]]] = {}
         """The open spans of tools, with the times of their starts, by the ids of their calls."""
         self._delegates: dict[str, RunSpan] = {}
@@ -200,14 +170,8 @@ class RunSpan:
             self._request.gave_up(event.usage, event.cost)
 
     def _compacted(self, event: ContextCompacted) -> None:
-        report = event.report
-        told = {
-            "dropped_count": report.dropped_count,
-            "tokens_before": report.tokens_before,
-            "tokens_after": report.tokens_after,
-            "overflow": report.overflow,
-        }
-        self._span.add_event("swink.compaction", told)
+        names = ("dropped_count", "tokens_before", "tokens_after", "overflow")
+        self._span.add_event("swink.compaction", {name: getattr(event.report, name) for name in names})
 
     # -- requests --------------------------------------------------------------------------------------------------
 
@@ -247,12 +211,8 @@ class RunSpan:
         if request is None:
             return
         request.gave_up(message.usage, message.cost)
-        if message.stop_reason is StopReason.ABORTED:
-            self._report(request, message, "aborted", message.error_message)
-        elif message.stop_reason is StopReason.ERROR:
-            self._report(request, message, _kind(message.error_kind), message.error_message)
-        else:
-            self._report(request, message, None, None)
+        error = "aborted" if message.stop_reason is StopReason.ABORTED else _kind(message.error_kind)
+        self._report(request, message, error if message.is_failed else None, message.error_message)
 
     def _report(
         self,
@@ -317,7 +277,7 @@ class RunSpan:
         spans = self._calls.get(call_id)
         if not spans:
             return nullcontext()
-        return _Current(trace.set_span_in_context(spans[-1][0]))
+        return trace.use_span(spans[-1][0], record_exception=False, set_status_on_exception=False)
 
     def _begin_call(self, event: ToolExecutionStart) -> None:
         self._calls.setdefault(event.call_id, []).append(self._start_call(event.call_id, event.name))
@@ -341,11 +301,8 @@ class RunSpan:
             "gen_ai.tool.call.id": call_id,
             "gen_ai.tool.type": "function",
         }
-        tracer = self._instruments.tracer
-        return (
-            tracer.start_span(f"execute_tool {name}", self._inside, SpanKind.INTERNAL, attributes, start_time=began),
-            began,
-        )
+        start = self._instruments.tracer.start_span
+        return start(f"execute_tool {name}", self._inside, SpanKind.INTERNAL, attributes, start_time=began), began
 
     def _end_call(self, event: ToolExecutionEnd) -> None:
         spans = self._calls.get(event.call_id)
@@ -382,10 +339,8 @@ class RunSpan:
         if type(inner) is AgentStart:
             spans = self._calls.get(event.call_id)
             parent = self._inside if not spans else trace.set_span_in_context(spans[-1][0], self._inside)
-            run = RunSpan(
-                self._instruments, event.name, inner.run_id, self._model, self._session, self._redactor, parent
-            )
-            self._delegates[event.call_id] = run
+            whose = self._model, self._session, self._redactor
+            self._delegates[event.call_id] = RunSpan(self._instruments, event.name, inner.run_id, *whose, parent)
             return
         run = self._delegates.get(event.call_id)
         if run is not None:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from swink_agent.core.cancel import running_loop
 from swink_agent.evals.cases.cases import EvalCase, EvalSet
 from swink_agent.evals.runs.executor import MakeAgentFn
 from swink_agent.evals.scoring.evaluator import Evaluator, EvaluatorFn, EvaluatorRegistry
@@ -39,15 +40,7 @@ def assert_eval(
     eval_set = _set_of(cases)
     gate = Gate(min_pass_rate=min_pass_rate, min_pass_rate_low=min_pass_rate_low, max_not_measured=max_not_measured)
     checking = _checked(EvalRunner(make_agent, evaluators, **options), eval_set, gate)
-    return checking if _has_running_loop() else asyncio.run(checking)
-
-
-def _has_running_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
+    return asyncio.run(checking) if running_loop() is None else checking
 
 
 async def _checked(runner: EvalRunner, eval_set: EvalSet, gate: Gate) -> EvalRun:

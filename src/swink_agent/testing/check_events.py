@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable, Sequence
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -11,6 +11,7 @@ from swink_agent.core.events import (
     AgentEnd,
     AgentEvent,
     AgentStart,
+    ApprovalEvent,
     ContextCompacted,
     DelegateEvent,
     MessageEnd,
@@ -50,15 +51,7 @@ from swink_agent.core.types import (
     UserMessage,
 )
 
-_ToolEvent = (
-    ToolApprovalRequested
-    | ToolApprovalResolved
-    | ToolCallDeferred
-    | ToolExecutionStart
-    | ToolExecutionUpdate
-    | ToolExecutionRetry
-    | ToolExecutionEnd
-)
+_ToolEvent = ApprovalEvent | ToolExecutionStart | ToolExecutionUpdate | ToolExecutionRetry | ToolExecutionEnd
 _LAST_REASONS = (TurnEndReason.ERROR, TurnEndReason.ABORTED, TurnEndReason.STOPPED, TurnEndReason.PENDING)
 T = TypeVar("T")
 
@@ -99,12 +92,9 @@ class _Checker:
         self.is_resumed = False
         self.last_reason: TurnEndReason | None = None
 
-    def fail(self, event: AgentEvent, problem: str) -> NoReturn:
-        raise AssertionError(f"event {self.position}, {event!r}: {problem} (in state {self.state!r})")
-
     def need(self, event: AgentEvent, condition: object, problem: str) -> None:
         if not condition:
-            self.fail(event, problem)
+            raise AssertionError(f"event {self.position}, {event!r}: {problem} (in state {self.state!r})")
 
     def take(self, event: AgentEvent) -> None:
         state = self.state
@@ -155,7 +145,7 @@ class _Checker:
             case _ if state == "tools" and isinstance(event, _ToolEvent):
                 self.take_tool_event(event)
             case _:
-                self.fail(event, "it cannot occur here")
+                self.need(event, False, "it cannot occur here")
 
     def start_turn(self, event: TurnStart) -> None:
         self.need(event, event.turn_index == self.turn_index, f"turn {self.turn_index} was next")
@@ -210,10 +200,7 @@ class _Checker:
             ToolExecutionStart: ({"known", "approved", "waiting"}, "started"),
             ToolExecutionUpdate: ({"started"}, "started"),
             ToolExecutionRetry: ({"started"}, "started"),
-            ToolExecutionEnd: (
-                {"known", "asked", "approved", "rejected", "started", "deferred", "waiting"},
-                "ended",
-            ),
+            ToolExecutionEnd: ({"known", "asked", "approved", "rejected", "started", "deferred", "waiting"}, "ended"),
         }
         allowed, after = moves[type(event)]
         self.need(event, before in allowed, f"its call is {before or 'not in the message'}")
@@ -290,16 +277,12 @@ class _Checker:
         self.need(event, begin == self.closed, "its messages do not begin with the results of the closed calls")
         tail = list(event.messages[len(event.messages) - len(self.added) :])
         self.need(event, tail == self.added, "its messages are not those that the turns added")
+        is_stopped = event.stopped_by is not None
         self.need(
-            event,
-            event.stopped_by is None or self.last_reason != TurnEndReason.ABORTED,
-            "stopped by a policy, and aborted too",
+            event, not is_stopped or self.last_reason != TurnEndReason.ABORTED, "stopped by a policy, and aborted too"
         )
-        self.need(
-            event,
-            event.stopped_by is not None or self.last_reason != TurnEndReason.STOPPED,
-            "its last turn was stopped, but not by a policy",
-        )
+        is_explained = is_stopped or self.last_reason != TurnEndReason.STOPPED
+        self.need(event, is_explained, "its last turn was stopped, but not by a policy")
         self.state = "over"
 
 

@@ -8,12 +8,7 @@ from contextlib import aclosing
 from typing import Any, cast
 
 from swink_agent.core.cancel import CancellationToken
-from swink_agent.core.stream import (
-    AssistantMessageEvent,
-    MessageAssembler,
-    StreamFn,
-    StreamOptions,
-)
+from swink_agent.core.stream import MessageAssembler, StreamFn, StreamOptions
 from swink_agent.core.types import AgentContext, ModelSpec, UserMessage
 
 
@@ -104,13 +99,12 @@ class _Caller:
         cancel = CancellationToken()
         if count == 0:
             cancel.cancel()
-        assembler = MessageAssembler(self.model)
-        events: list[AssistantMessageEvent] = []
+        assembler, read = MessageAssembler(self.model), 0
         async with aclosing(self.stream(cancel)) as stream:
             async for event in stream:
                 assembler.feed(event)
-                events.append(event)
-                if len(events) == count:
+                read += 1
+                if read == count:
                     cancel.cancel()
         _check(not assembler.is_broken, "its events were out of order")
 

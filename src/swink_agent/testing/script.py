@@ -126,7 +126,7 @@ def fail(
 
 def truncated(*parts: str | Part) -> list[Part]:
     """Makes a reply that the length limit cuts off inside its last part: half of a text, or of a call's arguments."""
-    whole = [part for given in parts for part in _parts(given)]
+    whole = reply(*parts)
     if not whole or not isinstance(whole[-1], (Speech, Call)):
         raise TypeError("truncated() cuts its last part, which must be a text, a think or a call")
     return [*whole[:-1], msgspec.structs.replace(whole[-1], is_cut=True)]
@@ -139,7 +139,7 @@ def stall() -> Stall:
 
 def reply(*parts: str | Part) -> list[Part]:
     """Joins several parts to one reply; a list works as well."""
-    return [part for given in parts for part in _parts(given)]
+    return _parts(parts)
 
 
 def scripted(
@@ -237,17 +237,11 @@ class ScriptedStream:
 
     def _speech(self, index: int, part: Speech) -> Iterator[AssistantMessageEvent]:
         content = part.content[: len(part.content) // 2] if part.is_cut else part.content
-        pieces = _pieces(content, part.deltas or self._deltas)
-        if part.kind == "text":
-            yield TextStart(index)
-            for piece in pieces:
-                yield TextDelta(index, piece)
-            yield TextEnd(index)
-        else:
-            yield ThinkingStart(index)
-            for piece in pieces:
-                yield ThinkingDelta(index, piece)
-            yield ThinkingEnd(index, part.signature)
+        is_text = part.kind == "text"
+        yield TextStart(index) if is_text else ThinkingStart(index)
+        for piece in _pieces(content, part.deltas or self._deltas):
+            yield TextDelta(index, piece) if is_text else ThinkingDelta(index, piece)
+        yield TextEnd(index) if is_text else ThinkingEnd(index, part.signature)
 
     def _call(self, index: int, part: Call) -> Iterator[AssistantMessageEvent]:
         arguments = msgspec.json.encode(part.arguments).decode()
@@ -260,7 +254,7 @@ class ScriptedStream:
             yield ToolCallEnd(index)
 
 
-def _parts(given: str | Part | Sequence[Part]) -> list[Part]:
+def _parts(given: str | Part | Sequence[str | Part]) -> list[Part]:
     if isinstance(given, str):
         return [text(given)]
     if isinstance(given, Part):

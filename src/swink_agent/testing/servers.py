@@ -9,7 +9,6 @@ import asyncio
 import gzip
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import Any
 
 SSE = "text/event-stream"
 
@@ -20,8 +19,7 @@ class ReceivedRequest:
     def __init__(self, method: str, path: str, headers: dict[str, str], body: bytes) -> None:
         self.method = method
         self.path = path
-        self.headers = headers
-        """By lower-case name."""
+        self.headers = headers  # by lower-case name
         self.body = body
 
     def __repr__(self) -> str:
@@ -71,31 +69,22 @@ class LoopbackServer:
             task.add_done_callback(self._tasks.discard)
         self.open_connections += 1
         try:
-            while (request := await _read_request(reader)) is not None:
+            if (request := await _read_request(reader)) is not None:
                 self.requests.append(request)
                 chosen = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
-                answering = asyncio.ensure_future(chosen(request, writer))
-                leaving = asyncio.ensure_future(reader.read(1))
+                both = asyncio.ensure_future(chosen(request, writer)), asyncio.ensure_future(reader.read(1))
                 try:
-                    await asyncio.wait([answering, leaving], return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
                 finally:
-                    answering.cancel()
-                    leaving.cancel()
-                    await asyncio.wait([answering, leaving])
-                    _look_at(answering, leaving)
-                break
+                    for future in both:
+                        future.cancel()
+                    await asyncio.gather(*both, return_exceptions=True)
         except (ConnectionError, asyncio.CancelledError):
             pass
         finally:
             self.open_connections -= 1
             self.closed.set()
             writer.close()
-
-
-def _look_at(*futures: asyncio.Future[Any]) -> None:
-    for future in futures:
-        if not future.cancelled():
-            future.exception()
 
 
 async def _read_request(reader: asyncio.StreamReader) -> ReceivedRequest | None:
@@ -110,9 +99,6 @@ async def _read_request(reader: asyncio.StreamReader) -> ReceivedRequest | None:
     }
     body = await reader.readexactly(int(headers.get("content-length", "0")))
     return ReceivedRequest(method, path, headers, body)
-
-
-# -- answers -------------------------------------------------------------------------------------------------
 
 
 def answer(

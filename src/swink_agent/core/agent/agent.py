@@ -33,27 +33,18 @@ from ..retry import DefaultRetryStrategy, RetryStrategy
 from ..stream import StreamFn, StreamOptions
 from ..tool import AgentTool, OnSteer
 from ..turn import as_toolbox, check_prompt
-from ..types import (
-    AgentMessage,
-    AgentResult,
-    ModelSpec,
-    as_prompts,
-)
+from ..types import AgentMessage, AgentResult, ModelSpec, as_prompts
 from ..values import hints
 from ..values.value import Deps, FrozenDict, copy_json
 from .arguments import POLICY_SLOTS, Prompt, as_history, as_model, policies_by_slot, stream_fns
 from .claim import Claims
-from .given import (
-    overriding,
-    prompts_of,
-)
+from .given import overriding, prompts_of
 from .queues import MessageQueues, QueueMode
 from .subscriptions import Subscription
 from .value_runs import ValueRuns
 
 log = logging.getLogger("swink_agent")
-_OPTIONS = StreamOptions(headers=FrozenDict(), extra=FrozenDict())
-"""The options of all agents that are given none."""
+_OPTIONS = StreamOptions(headers=FrozenDict(), extra=FrozenDict())  # the options of all agents that are given none
 
 
 class Agent(ValueRuns[Deps]):
@@ -253,16 +244,8 @@ class Agent(ValueRuns[Deps]):
         """
         from .delegate import Delegate  # on use: few agents delegate
 
-        return Delegate(
-            self._delegated_run,
-            name,
-            description,
-            requires_approval=requires_approval,
-            on_steer=on_steer,
-            timeout=timeout,
-            max_concurrent=max_concurrent,
-            max_depth=max_depth,
-        )
+        options = requires_approval, on_steer, timeout, max_concurrent, max_depth
+        return Delegate(self._delegated_run, name, description, *options)
 
     async def compact(self, instructions: str | None = None) -> hints.CompactionReport | None:
         """Runs the transforms now, even below their budget; returns what they removed, or `None` for nothing.

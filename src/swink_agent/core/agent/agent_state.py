@@ -35,20 +35,8 @@ class AgentState(Generic[Deps]):
     """The part of `Agent` that stays from run to run."""
 
     __slots__ = (
-        "_announcer",
-        "_claims",
-        "_config",
-        "_initial",
-        "_last_error",
-        "_last_result",
-        "_queues",
-        "_run",
-        "_spent",
-        "_subscriptions",
-        "_toolbox",
-        "_transcript",
-        "state",
-        "system_prompt",
+        *("_announcer", "_claims", "_config", "_initial", "_last_error", "_last_result", "_queues", "_run", "_spent"),
+        *("_subscriptions", "_toolbox", "_transcript", "state", "system_prompt"),
     )
 
     def __init__(
@@ -68,8 +56,7 @@ class AgentState(Generic[Deps]):
         self._announcer: hints.Announcer | None = None
         """Tells what outlives a call. Made on first use: most agents have no background commands."""
         self._run: hints.Run | None = None
-        self._spent = _NOTHING
-        """Usage and cost of all runs that are over."""
+        self._spent = _NOTHING  # usage and cost of all runs that are over
         self._last_error: str | None = None
         self._last_result: AgentResult | None = None
         self.system_prompt: hints.SystemPrompt[Deps] = system_prompt

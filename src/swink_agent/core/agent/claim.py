@@ -23,16 +23,12 @@ class Claim:
     def __init__(self, predecessor: Claim | None, lock: AbstractContextManager[object]) -> None:
         self.token = CancellationToken(lock=lock)
         self._lock = lock
-        self.made_idle: Signal | None = None
-        """`idle`, if anybody has asked for it."""
-        self.is_over = False
-        """Whether the run is over, for code that holds the lock of the claims."""
+        self.made_idle: Signal | None = None  # `idle`, if anybody has asked for it
+        self.is_over = False  # whether the run is over, for code that holds the lock of the claims
         self.is_left: Callable[[], bool] = bool
         """Whether the reader of the run's events has left: the token is cancelled a moment later."""
-        self.predecessor = predecessor
-        """The aborted or abandoned run that has not ended yet; this one starts after it."""
-        self.loop = running_loop()
-        """`None` for a stream that was made outside of an event loop, until it is read."""
+        self.predecessor = predecessor  # the aborted or abandoned run that has not ended yet; this one starts after it
+        self.loop = running_loop()  # `None` for a stream that was made outside of an event loop, until it is read
 
     @property
     def idle(self) -> Signal:

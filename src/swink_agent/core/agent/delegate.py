@@ -25,9 +25,9 @@ from ..events import AgentEvent, DelegateEvent
 from ..loop import run_loop
 from ..pending import Pending
 from ..run.event_stream import Branch
-from ..run.state import EmitFn, Run
+from ..run.state import Run
 from ..run.transcript import Transcript
-from ..tool import AgentToolResult, OnSteer, ToolContext
+from ..tool import AgentToolResult, OnSteer, ToolContext, ToolOptions
 from ..turn import TurnTools
 from ..types import LLM_MESSAGES, AgentMessage, AgentResult, Cost, StopReason, Usage, UserMessage, is_blank
 from ..values.value import copy_json
@@ -48,22 +48,18 @@ class Delegate:
         run_of: Callable[[MakeRunFn, Any], Run],
         name: str,
         description: str,
-        *,
-        requires_approval: bool = False,
-        on_steer: OnSteer = "cancel",
-        timeout: float | None = None,
-        max_concurrent: int | None = None,
-        max_depth: int = 3,
+        requires_approval: bool,
+        on_steer: OnSteer,
+        timeout: float | None,
+        max_concurrent: int | None,
+        max_depth: int,
     ) -> None:
         check_tool_name(name)
         if not isinstance(description, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise is_not("description", description, "a text that tells the model when to delegate")
         if on_steer not in ("cancel", "finish"):
             raise ValueError(f"on_steer is {on_steer!r}; it must be 'cancel' or 'finish'")
-        if timeout is not None and not timeout > 0:
-            raise ValueError(f"timeout is {timeout!r}; give seconds, more than 0")
-        if max_concurrent is not None and not max_concurrent > 0:
-            raise ValueError(f"max_concurrent is {max_concurrent!r}; give a number of calls, at least 1")
+        ToolOptions(timeout, 0, max_concurrent)  # raises ValueError, TypeError
         if not max_depth >= 0:
             raise ValueError(f"max_depth is {max_depth!r}; give a number of delegates that is not negative")
         self._run_of = run_of
@@ -75,15 +71,10 @@ class Delegate:
         self.timeout = timeout
         self.max_concurrent = max_concurrent
         self.max_depth = max_depth
+        task = "The task, with everything that is needed to do it: the agent does not know this conversation."
         self.parameters_schema: dict[str, Any] = {
             "type": "object",
-            "properties": {
-                "prompt": {
-                    "type": "string",
-                    "description": "The task, with everything that is needed to do it: the agent does not know this "
-                    "conversation.",
-                }
-            },
+            "properties": {"prompt": {"type": "string", "description": task}},
             "required": ["prompt"],
             "additionalProperties": False,
         }
@@ -109,6 +100,10 @@ class Delegate:
         waited = None if caller is None or caller.inside is None else caller.inside.pop(ctx.call_id, None)
         channel = None if caller is None or caller.channel is None else Branch(caller.channel)
 
+        def relay(event: AgentEvent) -> None:
+            if caller is not None:
+                caller.emit(DelegateEvent(ctx.call_id, self.name, event))
+
         def make(config: AgentLoopConfig, messages: Sequence[AgentMessage], given: Mapping[str, Any]) -> Run:
             tools = given["tools"]
             if waited is not None:  # it goes on where it stopped, with the answers that it waited for
@@ -119,7 +114,7 @@ class Delegate:
                 TurnTools(tools.function) if isinstance(tools, TurnTools) else tools,  # each copy has its own last turn
                 given["system_prompt"],
                 cancel.child(),  # its own: a timeout ends the delegate, and the call is not cancelled by that
-                _unheard if caller is None else _relay(caller.emit, ctx.call_id, self.name),
+                relay,
                 run_loop,
                 channel,
                 audience=None if caller is None else caller.audience,
@@ -184,46 +179,20 @@ def _plain(state: Mapping[str, Any]) -> dict[str, Any]:
 
 def _config_inside(config: AgentLoopConfig, ctx: ToolContext) -> AgentLoopConfig:
     """Returns the configuration of a copy: the agent's own, and from the caller what the agent lacks."""
-    caller = ctx.run
-    if caller is None:
-        return replace(
-            config,
-            message_provider=None,
-            redactor=ctx.redactor if config.redactor is None else config.redactor,
-            execution_root=ctx.execution_root if config.execution_root is None else config.execution_root,
-        )
-    outer = caller.config
-    return replace(
-        config,
-        message_provider=None,
-        approve=outer.approve if config.approve is None else config.approve,
-        redactor=caller.redactor if config.redactor is None else config.redactor,
-        execution_root=outer.execution_root if config.execution_root is None else config.execution_root,
-        # The caller's come last: policies that reserve something follow those that may refuse the request.
-        pre_turn_policies=_with_every_call(config.pre_turn_policies, outer.pre_turn_policies),
-        pre_dispatch_policies=_with_every_call(config.pre_dispatch_policies, outer.pre_dispatch_policies),
-        post_turn_policies=_with_every_call(config.post_turn_policies, outer.post_turn_policies),
-    )
-
-
-def _with_every_call(own: Sequence[Any], outer: Sequence[Any]) -> Sequence[Any]:
-    """Adds the caller's policies that see every call, except those that the agent has itself."""
-    others = [policy for policy in outer if getattr(policy, "every_call", False)]
-    return [*own, *[policy for policy in others if not any(policy is known for known in own)]]
-
-
-def _relay(emit: EmitFn, call_id: str, name: str) -> EmitFn:
-    def relay(event: AgentEvent) -> None:
-        emit(DelegateEvent(call_id, name, event))
-
-    return relay
-
-
-def _unheard(event: object) -> None:
-    pass
-
-
-# -- the account of a run's delegates --------------------------------------------------------------------------
+    changes: dict[str, Any] = {
+        "message_provider": None,
+        "redactor": ctx.redactor if config.redactor is None else config.redactor,
+        "execution_root": ctx.execution_root if config.execution_root is None else config.execution_root,
+    }
+    if ctx.run is not None:
+        outer = ctx.run.config
+        changes["approve"] = outer.approve if config.approve is None else config.approve
+        # The caller's that see every call come last: those that reserve something follow those that may refuse.
+        for name in ("pre_turn_policies", "pre_dispatch_policies", "post_turn_policies"):
+            own: Sequence[Any] = getattr(config, name)
+            seen = [policy for policy in getattr(outer, name) if getattr(policy, "every_call", False)]
+            changes[name] = [*own, *[policy for policy in seen if not any(policy is known for known in own)]]
+    return replace(config, **changes)
 
 
 class Delegations:
@@ -241,8 +210,7 @@ class Delegations:
         self.cost = Cost()
         self.live: dict[ToolContext, Run] = {}
         """The runs of the delegates that are running, by the calls that run them."""
-        self._open: dict[ToolContext, tuple[Usage, Cost]] = {}
-        """Delegates that have ended, in the batch that has not."""
+        self._open: dict[ToolContext, tuple[Usage, Cost]] = {}  # delegates that have ended, in the batch that has not
 
     def begin(self, ctx: ToolContext, run: Run) -> None:
         with self._lock:

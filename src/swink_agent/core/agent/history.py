@@ -79,12 +79,11 @@ class History(MutableSequence[AgentMessage]):
 
     # A copy is a separate list: the history itself belongs to its agent.
 
-    def __copy__(self) -> list[AgentMessage]:
-        return list(self)
-
     def copy(self) -> list[AgentMessage]:
         """Returns the messages as they are now, in a new list."""
         return list(self)
+
+    __copy__ = copy
 
     def __deepcopy__(self, memo: dict[int, Any]) -> list[AgentMessage]:
         from copy import deepcopy

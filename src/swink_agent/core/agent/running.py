@@ -30,16 +30,11 @@ from .given import Given, check_given, config_of, given_to
 class Order(Struct):
     """What a caller wants of one run."""
 
-    prompts: tuple[AgentMessage, ...] | None = None
-    """`None` continues from the history."""
-    request: hints.StructuredOutput | None = None
-    """The value that the model must give, if the caller wants one."""
-    given: Given | None = None
-    """What holds for this run alone, in place of the agent's own values."""
-    answers: Mapping[str, hints.Answer] | None = None
-    """The answers to calls that wait, if the caller brings any."""
-    view: hints.ViewFn | None = None
-    """What the reader of a stream is given instead of the events."""
+    prompts: tuple[AgentMessage, ...] | None = None  # `None` continues from the history
+    request: hints.StructuredOutput | None = None  # the value that the model must give, if the caller wants one
+    given: Given | None = None  # what holds for this run alone, in place of the agent's own values
+    answers: Mapping[str, hints.Answer] | None = None  # the answers to calls that wait, if the caller brings any
+    view: hints.ViewFn | None = None  # what the reader of a stream is given instead of the events
 
 
 class Running(AgentState[Deps]):

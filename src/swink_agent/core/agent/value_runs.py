@@ -126,8 +126,6 @@ class ValueRuns(Running[Deps]):
         """The same for code that is not async."""
         return self.structured_run_sync(prompt, target, max_retries, **given).value
 
-    # -- what the agent does -------------------------------------------------------------------------------------
-
     def _request(self, target: Any, max_retries: int, given: hints.ValueOptions[Deps]) -> hints.StructuredOutput:
         from ..structured import StructuredOutput  # on use, as everything that reads type hints
 

@@ -19,6 +19,7 @@ from ..config import AgentLoopConfig
 from ..policy import PolicyContext, Stop
 from ..providers import ProviderStreamFn
 from ..retry import DefaultRetryStrategy
+from ..run.event_stream import unheard
 from ..run.failures import as_agent_error
 from ..run.state import Run, RunLoopFn
 from ..run.transcript import Transcript
@@ -212,8 +213,4 @@ class _OneReply:
 
 
 def _side_run(config: AgentLoopConfig, system_prompt: str, token: CancellationToken, loop: RunLoopFn) -> Run:
-    return Run(config, Transcript(), Toolbox(()), system_prompt, token, _unheard, loop)
-
-
-def _unheard(event: object) -> None:
-    pass
+    return Run(config, Transcript(), Toolbox(()), system_prompt, token, unheard, loop)

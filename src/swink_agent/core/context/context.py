@@ -82,11 +82,7 @@ class Snapshot(Sequence[M]):
         return show(self[:4] if self._length > 4 else tuple(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (list(self),))
-
-
-def _rebuild(messages: list[Any]) -> Snapshot[Any]:
-    return Snapshot(messages)
+        return (Snapshot, (list(self),))
 
 
 class SentMessages(Snapshot[M]):
@@ -217,13 +213,8 @@ class _Pending:
 
 def _missing_result(call: ToolCall, asker: AssistantMessage) -> ToolResultMessage:
     # It has the reply's time, so that repeating the repair gives an equal message.
-    return ToolResultMessage(
-        call.id,
-        "no result: this tool call was never completed",
-        is_error=True,
-        tool_name=call.name,
-        timestamp=asker.timestamp,
-    )
+    text = "no result: this tool call was never completed"
+    return ToolResultMessage(call.id, text, True, tool_name=call.name, timestamp=asker.timestamp)
 
 
 def is_empty(message: AssistantMessage) -> bool:

@@ -28,18 +28,14 @@ from .context import estimate_tokens
 _ATTACHED = (ToolResultMessage, CustomMessage)
 """Messages that belong to the one before them: a cut comes after these, never before."""
 
-_SHARE = 8
-"""An older tool result may take up to 1/8 of what is kept."""
+_SHARE = 8  # an older tool result may take up to 1/8 of what is kept
 _OTHERS_SHARE = 3
 """If the last exchange alone is too long, other messages get 1/3 of the budget. In the next turn that exchange is
 shortened; then they fit into half the budget and are not cut again."""
-_LEAST_RESULT = 250
-"""Results are not shortened below this number of tokens."""
-_LEAST_WINDOW = 1_000
-"""No model's window is smaller, in tokens: a smaller budget means to cut all that can be cut."""
+_LEAST_RESULT = 250  # results are not shortened below this number of tokens
+_LEAST_WINDOW = 1_000  # no model's window is smaller, in tokens: a smaller budget means to cut all that can be cut
 
-_LOWEST_RATE, _HIGHEST_RATE = 0.5, 4.0
-"""The bounds of the correction of a count."""
+_LOWEST_RATE, _HIGHEST_RATE = 0.5, 4.0  # the bounds of the correction of a count
 _LEAST_PLAUSIBLE, _MOST_PLAUSIBLE = 0.33, 8.0
 """A provider's report outside these bounds is about something else, and is ignored."""
 
@@ -79,14 +75,10 @@ def _may_be_of(message: AssistantMessage, model: ModelSpec | None) -> bool:
 class CompactionPlan(NamedTuple):
     """How far to cut a conversation down, in counted tokens."""
 
-    goal: int
-    """The target, if the messages that must stay allow it."""
-    budget: int
-    """The target for which even messages that must stay are shortened."""
-    limit: int
-    """The most that may be sent."""
-    rate: float
-    """Real tokens for each counted token."""
+    goal: int  # the target, if the messages that must stay allow it
+    budget: int  # the target for which even messages that must stay are shortened
+    limit: int  # the most that may be sent
+    rate: float  # real tokens for each counted token
 
 
 class SlidingWindow:

@@ -16,8 +16,7 @@ from ..values.value import copy_json
 from .state import Run
 from .tool_call import CallState
 
-_LAST_WORDS = 0.05
-"""Seconds that a tool gets to end after its time is up."""
+_LAST_WORDS = 0.05  # seconds that a tool gets to end after its time is up
 
 log = logging.getLogger("swink_agent")
 

@@ -10,11 +10,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import nullcontext
 from math import inf
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..agent.subscriptions import Subscriptions
-from ..cancel import CancellationToken, call_in
+from ..cancel import CancellationToken, call_in, current_task, running_loop
 from ..errors import Aborted
 from ..events import AgentEvent
 from ..types import AgentResult
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     from .relay import Relay
 
 _MOST_EVENTS = 256
-_ABSENCE = 0.03
-"""Seconds after which a reader that was cancelled, and asked for no event since, has left."""
+_ABSENCE = 0.03  # seconds after which a reader that was cancelled, and asked for no event since, has left
 
 
 class Channel:
@@ -34,41 +32,24 @@ class Channel:
     """
 
     __slots__ = (
-        "_absent",
-        "_has_left",
-        "_readers",
-        "_writers",
-        "backlog",
-        "branches",
-        "events",
-        "is_closed",
-        "most",
-        "on_demand",
-        "subscriptions",
-        "was_read",
+        *("_absent", "_has_left", "_readers", "_writers", "backlog", "branches", "events", "is_closed", "most"),
+        *("on_demand", "subscriptions", "was_read"),
     )
 
     def __init__(self, subscriptions: Subscriptions | None = None) -> None:
         self.subscriptions = Subscriptions(nullcontext()) if subscriptions is None else subscriptions
         """They see each event before the reader does."""
         self.events: deque[AgentEvent] = deque()
-        self.most: float = _MOST_EVENTS
-        """With this many events the channel is full."""
+        self.most: float = _MOST_EVENTS  # with this many events the channel is full
         self.is_closed = False
         self.was_read = False
-        self.on_demand: Callable[[], None] = _nothing
-        """Called when the reader has taken all events and asks for more."""
-        self._readers: list[asyncio.Future[None]] = []
-        """The readers that wait for an event, usually one."""
-        self._writers: list[asyncio.Future[None]] = []
-        """The runs that wait for room: the run itself, or its delegates."""
-        self.backlog: dict[Relay, None] = {}
-        """The relays of running tools with updates that did not fit."""
-        self.branches: tuple[Channel, ...] = ()
-        """Those of the delegates that are running."""
+        self.on_demand: Callable[[], None] = unheard  # called when the reader has taken all events and asks for more
+        self._readers: list[asyncio.Future[None]] = []  # the readers that wait for an event, usually one
+        self._writers: list[asyncio.Future[None]] = []  # the runs that wait for room: the run itself, or its delegates
+        self.backlog: dict[Relay, None] = {}  # the relays of running tools with updates that did not fit
+        self.branches: tuple[Channel, ...] = ()  # those of the delegates that are running
         self._has_left = False
-        self._absent: asyncio.Task[Any] | None = None
-        """A reader that was cancelled and has not asked again."""
+        self._absent: asyncio.Task[Any] | None = None  # a reader that was cancelled and has not asked again
 
     # -- the run's side ----------------------------------------------------------------------------------------
 
@@ -256,11 +237,8 @@ class EventStream(AsyncIterator[AgentEvent]):
         self._on_unstarted = on_unstarted
         self._task: asyncio.Task[AgentResult] | None = None
         self._reads = 0
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return
-        self._start()
+        if running_loop() is not None:
+            self._start()
 
     def _start(self) -> asyncio.Task[AgentResult]:
         if self._task is None:
@@ -290,7 +268,7 @@ class EventStream(AsyncIterator[AgentEvent]):
 
     def __anext__(self) -> Coroutine[Any, Any, AgentEvent]:
         # Asked here and not in the coroutine, which `asyncio.wait_for` may wrap into another task.
-        return self.next_event(None if self._channel.events else _current_task())
+        return self.next_event(None if self._channel.events else current_task())
 
     async def next_event(self, reader: asyncio.Task[Any] | None) -> AgentEvent:
         """Returns the next event. If the task `reader` ends, the reader has left."""
@@ -349,9 +327,7 @@ class EventStream(AsyncIterator[AgentEvent]):
     async def __aenter__(self) -> EventStream:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     def __del__(self) -> None:
@@ -368,12 +344,5 @@ class EventStream(AsyncIterator[AgentEvent]):
             self._on_unstarted = None
 
 
-def _current_task() -> asyncio.Task[Any] | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:  # no event loop runs here: the coroutine is awaited elsewhere
-        return None
-
-
-def _nothing() -> None:
-    pass
+def unheard(*_: object) -> None:
+    """Does nothing: nobody is to be told."""

@@ -14,8 +14,7 @@ from ..stream import MessageAssembler, StreamFailed
 from ..types import AssistantMessage
 from .state import Run
 
-_MOST_PATIENCE = 300.0
-"""The longest `retry_after` to wait for, if the retry strategy has no `max_retry_after`."""
+_MOST_PATIENCE = 300.0  # the longest `retry_after` to wait for, if the retry strategy has no `max_retry_after`
 _HOW_TO_COMPACT = "give the agent a transform_context, such as SlidingWindow(), that shortens what is sent"
 
 

@@ -30,9 +30,6 @@ _TEXTS: dict[DeferralKind, str] = {
 _CLOSED = "the conversation went on without an answer"
 
 
-# -- deferring -----------------------------------------------------------------------------------------------
-
-
 def defer(run: Run, call: CallState, kind: DeferralKind, reason: str, scope: dict[str, Any]) -> None:
     """Lets a call wait, with the arguments as they are now."""
     reason, note = (run.redactor.redact(text) if text else "" for text in (reason, call.note))
@@ -74,9 +71,6 @@ def release_injected(run: Run, waiting: Iterable[WaitingCall]) -> None:
     """Queues what these calls kept, before anything that was injected since."""
     kept = [message for one in waiting for message in decoded_messages(one.pending.injected) or ()]
     run.pending[:0] = [("policy", message) for message in kept]
-
-
-# -- closing -------------------------------------------------------------------------------------------------
 
 
 def close_waiting(run: Run) -> None:

@@ -20,10 +20,8 @@ if TYPE_CHECKING:
     from ..secrets.redaction import Redactor, RedactorStream
     from .state import Run
 
-GAP = "[…]"
-"""Replaces text that an update omits."""
-SHORTEST_SECRET = 6
-"""A redactor masks nothing in a text of fewer characters."""
+GAP = "[…]"  # replaces text that an update omits
+SHORTEST_SECRET = 6  # a redactor masks nothing in a text of fewer characters
 _MOST_UPDATES = 32
 _MOST_CHARACTERS = 64 * 1024
 _LONG = 64 * 1024
@@ -34,17 +32,7 @@ _SURELY_REPEATED = 8
 class Relay:
     """The updates of one call, in order; if there are too many, the last ones are joined."""
 
-    __slots__ = (
-        "_buffer",
-        "_call_id",
-        "_is_closed",
-        "_is_scheduled",
-        "_last_text",
-        "_lock",
-        "_name",
-        "_run",
-        "_text",
-    )
+    __slots__ = ("_buffer", "_call_id", "_is_closed", "_is_scheduled", "_last_text", "_lock", "_name", "_run", "_text")
 
     def __init__(self, call_id: str, name: str, run: Run) -> None:
         self._call_id = call_id

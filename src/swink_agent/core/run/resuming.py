@@ -20,7 +20,7 @@ from ..journal import Recorder
 from ..pending import LOST, Answer, Pending, WaitingCall, decoded_messages, pending_calls, waiting_calls
 from ..tool import AgentToolResult
 from ..types import AssistantMessage, ToolOutcome, ToolResultMessage
-from ..values.value import frozen_json, show
+from ..values.value import frozen_json
 from .approving import act_on, tell_answer
 from .pending import release_injected
 from .state import Run
@@ -129,7 +129,7 @@ class _AnsweredBatch(Batch):
     def _go_on_inside(self, call: CallState, one: WaitingCall, answers: dict[str, Answer]) -> None:
         """Hands the answers to the delegate, which the call runs again from where it stopped."""
         if call.tool is None:
-            self._refuse_unknown(call)
+            self.refuse_unknown(call)
             return
         if getattr(call.tool, "is_delegate", False) is not True:  # a call of this tool was not approved
             self.refuse(call, f"tool call rejected: {_NOT_A_DELEGATE}", _REJECTED, _NOT_A_DELEGATE)
@@ -158,7 +158,7 @@ class _AnsweredBatch(Batch):
         for call, answer in approved:
             pending = self.waited[call].pending
             if call.tool is None:
-                self._refuse_unknown(call)
+                self.refuse_unknown(call)
             elif isinstance(answer, Approve) and pending.is_masked:
                 self.refuse(call, f"tool call rejected: {_MASKED}", _REJECTED, _MASKED)
             elif isinstance(answer, Approve) and snapshot is not None:
@@ -171,11 +171,6 @@ class _AnsweredBatch(Batch):
                 await act_on(self, call, answer, pending.scope)
             if self.run.stopped_by is not None:
                 return
-
-    def _refuse_unknown(self, call: CallState) -> None:
-        names = ", ".join(self.run.toolbox) or "none"
-        problem = f"unknown tool {show(call.name)}"
-        self.refuse(call, f"{problem}; available: {names}", ToolOutcome.UNKNOWN_TOOL, problem)
 
 
 def _own(one: WaitingCall, answers: Mapping[str, Answer]) -> dict[str, Answer]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -27,24 +27,13 @@ from ..types import AgentMessage, AgentResult, AssistantMessage, Cost, PolicySto
 from ..values import hints
 from ..values.value import copy_json
 from .consulting import tell_run_over
-from .event_stream import Channel
+from .event_stream import Channel, unheard
 from .supervisor import Supervisor
 from .transcript import Transcript
 
-if TYPE_CHECKING:
-    from ..agent.delegate import Delegations
-    from ..observer import RunObserver
-    from ..pending import Answer
-    from ..secrets.redaction import Redactor
-    from ..structured import StructuredOutput
-    from .announcing import Announcer
-    from .slots import RunningCall, Slots
-    from .threads import WorkerThreads
-
 EmitFn: TypeAlias = Callable[[AgentEvent], None]
 
-_UNSEEN_TOKENS = 1024
-"""Tokens that a provider may add to a request, such as its instructions for the use of tools."""
+_UNSEEN_TOKENS = 1024  # tokens that a provider may add to a request, such as its instructions for the use of tools
 
 _NO_USAGE, _NO_COST = Usage(), Cost()
 _NO_TOOLS: frozenset[str] = frozenset()
@@ -70,53 +59,12 @@ class Run:
     """One invocation of the loop, from `AgentStart` to `AgentEnd`."""
 
     __slots__ = (
-        "_queues",
-        "_redactor",
-        "_slots",
-        "_threads",
-        "announcing",
-        "answers",
-        "assembler",
-        "audience",
-        "cancel",
-        "channel",
-        "config",
-        "cost",
-        "delegates",
-        "delegations",
-        "deps",
-        "emit",
-        "error",
-        "executing",
-        "has_recovered",
-        "has_reserving_policies",
-        "has_to_poll",
-        "id",
-        "inside",
-        "instructions",
-        "is_waiting",
-        "loop",
-        "model",
-        "needs_preparation",
-        "observers",
-        "pending",
-        "places",
-        "refusal",
-        "request",
-        "start",
-        "state",
-        "steering",
-        "stopped_by",
-        "supervisor",
-        "system_prompt",
-        "toolbox",
-        "transcript",
-        "transforms",
-        "turn_index",
-        "turn_tools",
-        "unasked_tools",
-        "usage",
-        "way",
+        *("_queues", "_redactor", "_slots", "_threads", "announcing", "answers", "assembler", "audience", "cancel"),
+        *("channel", "config", "cost", "delegates", "delegations", "deps", "emit", "error", "executing"),
+        *("has_recovered", "has_reserving_policies", "has_to_poll", "id", "inside", "instructions", "is_waiting"),
+        *("loop", "model", "needs_preparation", "observers", "pending", "places", "refusal", "request", "start"),
+        *("state", "steering", "stopped_by", "supervisor", "system_prompt", "toolbox", "transcript", "transforms"),
+        *("turn_index", "turn_tools", "unasked_tools", "usage", "way"),
     )
 
     def __init__(
@@ -129,44 +77,37 @@ class Run:
         emit: EmitFn,
         loop: RunLoopFn,
         channel: Channel | None = None,
-        request: StructuredOutput | None = None,
+        request: hints.StructuredOutput | None = None,
         audience: Audience | None = None,
         deps: Any = None,
         delegates: tuple[str, ...] = (),
     ) -> None:
         self.config = config
-        self.model = config.model
-        """The model that is being asked: the primary or a fallback."""
+        self.model = config.model  # the model that is being asked: the primary or a fallback
         self.transcript = transcript
-        self.deps = deps
-        """What the application gives to tools and policies, until the end of the run."""
+        self.deps = deps  # what the application gives to tools and policies, until the end of the run
         self.turn_tools = None if isinstance(toolbox, Toolbox) else toolbox
         """The function that gives the tools of each turn, if there is one."""
         self.system_prompt = system_prompt
         self.instructions = system_prompt if isinstance(system_prompt, str) else ""
         """The system prompt of this turn, computed once in it."""
-        self.request = request
-        """The value that the run must give, for `structured_output`."""
+        self.request = request  # the value that the run must give, for `structured_output`
         self.delegates = delegates
         """The tools on the way to this run, the outermost first, if it is the run of a delegate."""
-        self.delegations: Delegations | None = None
-        """What the delegates of this run have used, if it has had any."""
-        self.observers: tuple[RunObserver, ...] = ()
-        """Those who see requests and tool calls, besides the events."""
-        self.unasked_tools = _NO_TOOLS
-        """The library's own tools, which need no approval."""
+        self.delegations: hints.Delegations | None = None  # what the delegates of this run have used, if it has had any
+        self.observers: tuple[hints.RunObserver, ...] = ()  # those who see requests and tool calls, besides the events
+        self.unasked_tools = _NO_TOOLS  # the library's own tools, which need no approval
         self.take_tools(toolbox if isinstance(toolbox, Toolbox) else Toolbox())
         self.cancel = cancel
         self.emit = emit
-        self.announcing: Callable[[], Announcer] | None = None
+        self.announcing: Callable[[], hints.Announcer] | None = None
         """Gives what tools announce to that outlives their calls. Delegates share that of their caller."""
         self.loop = loop
         """The loop that runs it, for requests that a transform makes: those modules cannot import the loop."""
         self.audience = _SOMEBODY if audience is None else audience
         self.channel = channel
         self.start = len(transcript)
-        self.id = os.urandom(12).hex()
-        """The id that policies, tools and records see."""
+        self.id = os.urandom(12).hex()  # the id that policies, tools and records see
         self.supervisor = Supervisor(cancel, is_watched=channel is not None)
         if channel is not None:
             channel.on_demand = self.supervisor.wake
@@ -178,25 +119,19 @@ class Run:
         """The queued steering messages: most turns only check that it is empty."""
         self.has_to_poll = provider is not None and (self._queues is None or self._queues.provider is not None)
         """Whether the application has its own message provider, which must be polled."""
-        self._threads: WorkerThreads | None = None
-        self._slots: Slots | None = None
-        self.way: tuple[RunningCall, ...] = ()
+        self._threads: hints.WorkerThreads | None = None
+        self._slots: hints.Slots | None = None
+        self.way: tuple[hints.RunningCall, ...] = ()
         """The calls that lead to this run, if it is a delegate's, outermost first."""
-        self.answers: dict[str, Answer] | None = None
-        """The answers to calls that wait, if the run brings any."""
-        self.inside: dict[str, tuple[tuple[AgentMessage, ...], dict[str, Answer], dict[str, Any]]] | None = None
+        self.answers: dict[str, hints.Answer] | None = None  # the answers to calls that wait, if the run brings any
+        self.inside: dict[str, tuple[tuple[AgentMessage, ...], dict[str, hints.Answer], dict[str, Any]]] | None = None
         """For calls whose delegates have waiting calls: the delegate's messages, and the answers for it."""
-        self.places: tuple[int, ...] = ()
-        """Where the results stand that took the places of pending ones."""
-        self.is_waiting = False
-        """Whether calls wait for an answer, so that the run must end."""
+        self.places: tuple[int, ...] = ()  # where the results stand that took the places of pending ones
+        self.is_waiting = False  # whether calls wait for an answer, so that the run must end
         self.state: MutableMapping[str, Any] = {} if config.state is None else config.state
-        self.pending: list[tuple[InjectionSource, AgentMessage]] = []
-        """Messages that lead the next turn."""
-        self.executing: dict[str, None] = {}
-        """The ids of the calls that run."""
-        self.assembler: MessageAssembler | None = None
-        """The reply that is being streamed, if one is."""
+        self.pending: list[tuple[InjectionSource, AgentMessage]] = []  # messages that lead the next turn
+        self.executing: dict[str, None] = {}  # the ids of the calls that run
+        self.assembler: MessageAssembler | None = None  # the reply that is being streamed, if one is
         self.turn_index = 0
         self.transforms = config.transform_context is not None or config.async_transform_context is not None
         self.needs_preparation = (
@@ -210,14 +145,12 @@ class Run:
         policies = config.pre_turn_policies
         self.has_reserving_policies = bool(policies) and any(getattr(one, "every_call", False) for one in policies)
         """Whether a policy wants to know the most that a request can hold."""
-        self.has_recovered = False
-        """Whether this turn has already recovered from an overflow."""
+        self.has_recovered = False  # whether this turn has already recovered from an overflow
         self.usage = _NO_USAGE
         self.cost = _NO_COST
         self.stopped_by: PolicyStop | None = None
         self.error: AgentError | None = None
-        self.refusal: AgentError | None = None
-        """Why the journal refused an entry: the model is not asked again."""
+        self.refusal: AgentError | None = None  # why the journal refused an entry: the model is not asked again
         self._redactor = config.redactor
 
     @property
@@ -244,7 +177,7 @@ class Run:
             self._queues.woken = None
         tell_run_over(self.config.pre_turn_policies, self.id)
         if self.channel is not None:
-            self.channel.on_demand = _nothing
+            self.channel.on_demand = unheard
         self.supervisor.close()
 
     # -- messages that arrive during the run ---------------------------------------------------------------------
@@ -324,7 +257,7 @@ class Run:
             deps=self.deps,
         )
 
-    def own_redactor(self) -> Redactor:
+    def own_redactor(self) -> hints.Redactor:
         return self.redactor
 
     def most_request_tokens(self) -> int:
@@ -346,14 +279,14 @@ class Run:
         return tokens + len(self.instructions.encode()) + tools + _UNSEEN_TOKENS
 
     @property
-    def redactor(self) -> Redactor:
+    def redactor(self) -> hints.Redactor:
         """Masks secrets: the redactor that was given, else one that knows those of the environment."""
         if self._redactor is None:
             self._redactor = self.transcript.own_redactor()
         return self._redactor
 
     @property
-    def threads(self) -> WorkerThreads:
+    def threads(self) -> hints.WorkerThreads:
         """The threads of the run's tools, made on first use."""
         if self._threads is None:
             from .threads import WorkerThreads  # on use: most runs need none
@@ -362,7 +295,7 @@ class Run:
         return self._threads
 
     @property
-    def slots(self) -> Slots:
+    def slots(self) -> hints.Slots:
         """The running calls of tools with `max_concurrent`. Delegates share those of their caller."""
         if self._slots is None:
             from .slots import Slots  # on use: few tools limit their calls
@@ -406,7 +339,3 @@ class Run:
 
 
 RunLoopFn: TypeAlias = Callable[[Run, tuple[AgentMessage, ...] | None], Awaitable[AgentResult]]
-
-
-def _nothing() -> None:
-    pass

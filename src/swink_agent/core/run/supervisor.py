@@ -19,20 +19,11 @@ from typing import Any, TypeVar, cast
 from ..cancel import CancellationToken, call_in
 from .threads import WorkerThreads, result_of
 
-LAST_MOMENTS = 0.06
-"""Seconds that all running code together gets to end after an interrupt."""
-
-LAST_WORDS = 0.02
-"""Seconds that policies get at least for an aborted turn."""
-
-_HELD_UP = 0.005
-"""If a deadline is missed by this many seconds, something blocked the event loop."""
-
-_TURNS = 20
-"""Iterations of the event loop that make up for a wait during which it was blocked."""
-
-_NAME = "swink"
-"""The name of the tasks: a number for each would take longer to make than all else about it."""
+LAST_MOMENTS = 0.06  # seconds that all running code together gets to end after an interrupt
+LAST_WORDS = 0.02  # seconds that policies get at least for an aborted turn
+_HELD_UP = 0.005  # if a deadline is missed by this many seconds, something blocked the event loop
+_TURNS = 20  # iterations of the event loop that make up for a wait during which it was blocked
+_NAME = "swink"  # the name of the tasks: a number for each would take longer to make than all else about it
 
 T = TypeVar("T")
 _ENDS_OF_THE_PROGRAM = (KeyboardInterrupt, SystemExit)
@@ -95,17 +86,8 @@ class Supervisor:
     """Parks one run until something happens to it."""
 
     __slots__ = (
-        "_has_extended",
-        "_has_factory",
-        "_is_watched",
-        "_key",
-        "_waiter",
-        "cancel",
-        "cancelled_from_outside",
-        "deadline",
-        "is_eager",
-        "is_interrupted",
-        "loop",
+        *("_has_extended", "_has_factory", "_is_watched", "_key", "_waiter", "cancel", "cancelled_from_outside"),
+        *("deadline", "is_eager", "is_interrupted", "loop"),
     )
 
     def __init__(self, cancel: CancellationToken, *, is_watched: bool = False) -> None:

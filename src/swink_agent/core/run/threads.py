@@ -12,13 +12,12 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar, cast
 
-from ..cancel import call_in
+from ..cancel import call_in, resolve
 
 T = TypeVar("T")
 Outcome: TypeAlias = "tuple[T | None, BaseException | None]"
 """What a function returned, or what it raised."""
-_Job = Callable[[], Callable[[], None]]
-"""Does the work and returns a function that delivers its outcome."""
+_Job = Callable[[], Callable[[], None]]  # does the work and returns a function that delivers its outcome
 
 
 class WorkerThreads:
@@ -116,7 +115,6 @@ def result_of(outcome: Outcome[T]) -> T:
 
 
 def _deliver(future: asyncio.Future[Any], outcome: object, then: Callable[[], None] | None) -> None:
-    if not future.done():
-        future.set_result(outcome)
+    resolve(future, outcome)
     if then is not None:
         then()

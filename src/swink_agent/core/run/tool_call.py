@@ -30,47 +30,32 @@ class CallState(msgspec.Struct, eq=False):
 
     run: Run
     tool: AgentTool | None
-    index: int
-    """Among the calls of its reply."""
+    index: int  # among the calls of its reply
     id: str
     name: str
-    asked: dict[str, Any]
-    """What the model asked for."""
-    arguments: dict[str, Any]
-    """What will run: frozen, so that events, grants and records can share it."""
-    is_checked: bool = False
-    """Whether the arguments are known to be valid."""
+    asked: dict[str, Any]  # what the model asked for
+    arguments: dict[str, Any]  # what will run: frozen, so that events, grants and records can share it
+    is_checked: bool = False  # whether the arguments are known to be valid
     grant: Grant | None = None
-    options: ToolOptions | None = None
-    """The options of the tool, if it has any."""
+    options: ToolOptions | None = None  # the options of the tool, if it has any
     approval: Literal["asked", "approved", "rejected"] | None = None
     """The answer, or `asked` while there is none; `None` if the call needed no approval."""
-    note: str = ""
-    """What the model reads after the result."""
-    began: float | None = None
-    """When the tool started, by the monotonic clock; `None` if it never did."""
+    note: str = ""  # what the model reads after the result
+    began: float | None = None  # when the tool started, by the monotonic clock; `None` if it never did
     ended: float | None = None
-    context: ToolContext | None = None
-    """What the tool is given, while it runs."""
-    task: asyncio.Task[Any] | None = None
-    """`None` before the start."""
-    given: AgentToolResult | None = None
-    """The tool's result."""
-    masked: AgentToolResult | None = None
-    """The same without secrets."""
-    spent: tuple[Usage, Cost] | None = None
-    """What the delegate that the call ran has used, and its delegates."""
-    message: ToolResultMessage | None = None
-    """The result as it enters the history: there when the batch is left."""
+    context: ToolContext | None = None  # what the tool is given, while it runs
+    task: asyncio.Task[Any] | None = None  # `None` before the start
+    given: AgentToolResult | None = None  # the tool's result
+    masked: AgentToolResult | None = None  # the same without secrets
+    spent: tuple[Usage, Cost] | None = None  # what the delegate that the call ran has used, and its delegates
+    message: ToolResultMessage | None = None  # the result as it enters the history: there when the batch is left
     waits_for: Pending | None = None
     """What the call waits for, if its tool has started and found that it must wait: a call of its delegate waits."""
     waiting: ToolResultMessage | None = None
     """The pending result of a deferred call, as it enters the history if nothing cancels the call."""
-    has_slot: bool = False
-    """Whether it counts among the calls of a tool with `max_concurrent`."""
+    has_slot: bool = False  # whether it counts among the calls of a tool with `max_concurrent`
     has_timed_out: bool = False
-    relay: Relay | None = None
-    """Passes its partial results on, if there were any."""
+    relay: Relay | None = None  # passes its partial results on, if there were any
 
     @property
     def is_done(self) -> bool:

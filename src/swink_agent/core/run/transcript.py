@@ -33,19 +33,8 @@ class Transcript:
     """One history, its context, and its conversation."""
 
     __slots__ = (
-        "_answered",
-        "_checked",
-        "_context",
-        "_converted",
-        "_history",
-        "_llm",
-        "_sent",
-        "counted",
-        "covered",
-        "fresh_from",
-        "memory",
-        "recorder",
-        "redactor",
+        *("_answered", "_checked", "_context", "_converted", "_history", "_llm", "_sent", "counted", "covered"),
+        *("fresh_from", "memory", "recorder", "redactor"),
     )
 
     def __init__(self, messages: Iterable[AgentMessage] = ()) -> None:
@@ -53,8 +42,7 @@ class Transcript:
         """What tools store about this conversation. Another history starts with an empty one."""
         self.redactor: Redactor | None = None
         """Masks secrets if the agent has no redactor: it is kept, so placeholders stay the same from run to run."""
-        self.recorder: Recorder | None = None
-        """Records changes of this history, if a journal is attached."""
+        self.recorder: Recorder | None = None  # records changes of this history, if a journal is attached
         self.fresh_from = 0
         """How many messages of the context the transforms made: the usage of a reply among them does not measure it."""
         self.counted: tuple[Callable[[AgentMessage], int], tuple[AgentMessage, ...], tuple[int, ...]] | None = None
@@ -70,10 +58,8 @@ class Transcript:
         self._converted = 0
         self._llm: list[LlmMessage] = []
         self._sent = self._llm  # the same list, until a repair makes it another
-        self._answered = 0
-        """How many of the sent messages came before a reply that failed and is not sent itself."""
-        self._checked = 0
-        """How many of the converted messages are in what was sent, repaired or as they were."""
+        self._answered = 0  # how many of the sent messages came before a reply that failed and is not sent itself
+        self._checked = 0  # how many of the converted messages are in what was sent, repaired or as they were
 
     def own_redactor(self) -> Redactor:
         """Returns the redactor for an agent without one: it knows the secrets of the current environment."""

@@ -6,8 +6,7 @@ Owns what such a reader is given of each event. The stream of events is in `even
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, cast
 
 from ..events import AgentEvent, MessageEnd, MessageRetry, MessageStart, MessageUpdate, ModelFallback
 from ..stream import MessageAssembler, TextDelta, ToolCallDelta
@@ -50,7 +49,7 @@ class _View(AsyncIterator[P], Generic[P, R]):
             raise
 
     async def _check_end(self) -> None:
-        raise NotImplementedError
+        await self.result()
 
     async def result(self) -> R:
         raise NotImplementedError
@@ -59,9 +58,10 @@ class _View(AsyncIterator[P], Generic[P, R]):
         """Cancels the run if it is not over, and waits for its end."""
         await self._events.aclose()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
 
@@ -98,9 +98,6 @@ class TextStream(_View[str, AgentResult]):
         """Waits for the end of the run and returns its result. Discards the text if nothing was read before."""
         return await self._events.result()
 
-    async def __aenter__(self) -> TextStream:
-        return self
-
 
 class ValueStream(_View[Any, "StructuredResult[T]"], Generic[T]):
     """A structured value as it grows, as JSON data, and the result with the whole value.
@@ -115,15 +112,9 @@ class ValueStream(_View[Any, "StructuredResult[T]"], Generic[T]):
         super().__init__(events)
         self._request = request
 
-    async def _check_end(self) -> None:
-        await self.result()
-
     async def result(self) -> StructuredResult[T]:
         """Waits for the end of the run and returns the value. Raises what `structured_output` raises."""
         return self._request.result_of(await self._events.result())
-
-    async def __aenter__(self) -> ValueStream[T]:
-        return self
 
 
 def view_of_text() -> ViewFn:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 from msgspec import UNSET, Meta
@@ -60,7 +60,11 @@ class Constraints:
         pattern = _said(item, "pattern")
         if pattern is not None:
             found = True
-            self._add_pattern(getattr(pattern, "pattern", pattern))
+            text = getattr(pattern, "pattern", pattern)
+            if self.pattern is None:
+                self.pattern = text
+            else:
+                self.tests.append(_matching(text))
         if type(item).__name__ in ("Predicate", "Not") and callable(test := getattr(item, "func", None)):
             found = True
             self.tests.append(_test_of(test, is_negated=type(item).__name__ == "Not"))
@@ -102,14 +106,6 @@ class Constraints:
         known = self.lengths.get(name, length)
         self.lengths[name] = max(known, length) if name == "min_length" else min(known, length)
         return True
-
-    def _add_pattern(self, pattern: str) -> None:
-        if self.pattern is None:
-            self.pattern = pattern
-        else:
-            self.tests.append(_matching(pattern))
-
-    # -- for one kind of value -----------------------------------------------------------------------------------
 
     def split(self, kind: Any) -> tuple[dict[str, Any], list[Check]]:
         """Divides the constraints on a value of this kind into those that msgspec checks and other checks."""
@@ -206,52 +202,35 @@ def _said(item: Any, name: str) -> Any:
     return None if value is UNSET or type(value).__name__ == "PydanticUndefinedType" else value
 
 
-# -- checks --------------------------------------------------------------------------------------------------------
+def _check(holds: Callable[[Any], object], problem: str) -> Check:
+    def check(value: Any) -> str | None:
+        try:
+            return None if holds(value) else problem
+        except TypeError:
+            return None  # a value of another member of a union, to which the constraint does not apply
+
+    return check
 
 
 def _bound(name: str, bound: Any) -> Check:
     holds, sign = _BOUNDS[name]
-
-    def check(value: Any) -> str | None:
-        try:
-            return None if holds(value, bound) else f"it must be {sign} {bound}"
-        except TypeError:
-            return None  # a value of another member of a union, to which the bound does not apply
-
-    return check
+    return _check(lambda value: holds(value, bound), f"it must be {sign} {bound}")
 
 
 def _multiple_of(factor: Any) -> Check:
-    def check(value: Any) -> str | None:
-        try:
-            return None if not value % factor else f"it must be a multiple of {factor}"
-        except TypeError:
-            return None
-
-    return check
+    return _check(lambda value: not value % factor, f"it must be a multiple of {factor}")
 
 
 def _length(name: str, length: int) -> Check:
-    def check(value: Any) -> str | None:
-        if not isinstance(value, Sized):
-            return None
-        if name == "min_length":
-            return None if len(value) >= length else f"its length must be at least {length}"
-        return None if len(value) <= length else f"its length must be at most {length}"
-
-    return check
+    if name == "min_length":
+        return _check(lambda value: len(value) >= length, f"its length must be at least {length}")
+    return _check(lambda value: len(value) <= length, f"its length must be at most {length}")
 
 
 def _matching(pattern: str) -> Check:
     # If Python cannot compile the pattern, the schema's validator may have understood and checked it.
-    compiled = re.compile(pattern) if _compiles(pattern) else None
-
-    def check(value: Any) -> str | None:
-        if compiled is None or not isinstance(value, str) or compiled.search(value):
-            return None
-        return f"it must match {pattern!r}"
-
-    return check
+    compiled = re.compile(pattern if _compiles(pattern) else "")
+    return _check(lambda value: not isinstance(value, str) or compiled.search(value), f"it must match {pattern!r}")
 
 
 def _compiles(pattern: str) -> bool:

@@ -108,10 +108,6 @@ def name_of(kind: Any) -> str:
     """Returns the type as a person writes it."""
     if isinstance(kind, ForwardRef):
         return kind.__forward_arg__
-    return (
-        "None"
-        if kind is _NoneType
-        else kind.__qualname__
-        if isinstance(kind, type) and not get_args(kind)
-        else str(kind)
-    )
+    if kind is _NoneType:
+        return "None"
+    return kind.__qualname__ if isinstance(kind, type) and not get_args(kind) else str(kind)

@@ -38,8 +38,7 @@ class RecordField(NamedTuple):
     key: str
     kind: Any
     is_required: bool
-    default: JsonSchema
-    """The schema's keyword for the default, if JSON can represent it."""
+    default: JsonSchema  # the schema's keyword for the default, if JSON can represent it
 
 
 def hints_of_class(owner: type) -> dict[str, Any] | None:
@@ -56,10 +55,8 @@ def fields_of(kind: Any, owner: type) -> list[RecordField]:
     """The fields of the class; those of a generic class have the types that it was given."""
     if _is_struct(owner):
         return [
-            RecordField(
-                field.name, field.encode_name, field.type, field.required, _shown(field.default, field.default_factory)
-            )
-            for field in msgspec.structs.fields(kind)
+            RecordField(one.name, one.encode_name, one.type, one.required, _shown(one.default, one.default_factory))
+            for one in msgspec.structs.fields(kind)
         ]
     hints = {name: _substituted(hint, kind, owner) for name, hint in (hints_of_class(owner) or {}).items()}
     if _is_typed_dict(owner):

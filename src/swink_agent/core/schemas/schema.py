@@ -55,8 +55,7 @@ class FunctionSchema:
         hints = hints_of(function, names, context_type)
         self.description, notes = parse_docstring(inspect.getdoc(function) or "")
         self.context_parameter: str | None = None
-        self.deps_type: Any = Any
-        """The type of the dependencies that the context's hint names."""
+        self.deps_type: Any = Any  # the type of the dependencies that the context's hint names
         self._shapes = Shapes()
         self._positional: list[str] = []
         self._defaults: dict[str, Any] = {}

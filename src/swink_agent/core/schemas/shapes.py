@@ -105,10 +105,11 @@ class Tested:
 class Record:
     """A class with fields that need translation: decoded as its shadow class, then converted."""
 
+    parts: tuple[Any, ...] = ()
+    make: Callable[[Any], Any]
+
     def __init__(self, shapes: Shapes) -> None:
         self.shapes = shapes
-        self.parts: tuple[Any, ...] = ()
-        self.make: Callable[[Any], Any] = lambda value: value
 
     def schema(self, parts: Sequence[JsonSchema]) -> JsonSchema:
         return parts[0]
@@ -231,10 +232,8 @@ class Shapes:
         _, notes = parse_docstring(inspect.getdoc(owner) or "")
         for name, hint in (hints_of_class(owner) or {}).items():
             self.translate(hint)
-            text = (
-                read_constraints(get_args(hint)[1:]).words.get("description") if get_origin(hint) is Annotated else None
-            )
-            if isinstance(text, str):
+            metadata = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+            if isinstance(text := read_constraints(metadata).words.get("description"), str):
                 notes[name] = text
         if notes:
             self._notes[owner] = notes

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -19,12 +19,10 @@ Found: TypeAlias = tuple[int, int, str]
 """The start, end and name of a secret in a text."""
 
 _SHORTEST = 6
-_LONGEST = 192
-"""A longer secret is searched for in pieces, so that a stream never has to hold back a whole file."""
+_LONGEST = 192  # a longer secret is searched for in pieces, so that a stream never has to hold back a whole file
 _LEAST_PIECE = 16
 _WRAPPED_TAIL = 1200
-_LONGEST_ESCAPE = 8
-"""Characters that the escape of one character usually has at most."""
+_LONGEST_ESCAPE = 8  # characters that the escape of one character usually has at most
 
 _URL_SAFE, _URL_UNSAFE = bytes.maketrans(b"-_", b"+/"), bytes.maketrans(b"+/", b"-_")
 _BLANKS = b" \t\r\n\f\v"
@@ -65,8 +63,7 @@ class _Patterns:
 _patterns = lru_cache(maxsize=1)(_Patterns)
 
 
-_CHARACTERS_APART = "   "
-"""The separator between two characters of `od -c`."""
+_CHARACTERS_APART = "   "  # the separator between two characters of `od -c`
 
 
 class SecretForms:
@@ -236,22 +233,25 @@ class _Flattened:
 
     def __init__(self, text: str, *, is_hex: bool) -> None:
         odd = _patterns().hex_odd if is_hex else _patterns().base64_odd
+        flat = self._flattened(text, odd, lambda gap: "" if is_hex else _of_address(gap))
+        if is_hex:
+            self.flat = flat.replace(TWO_IN_LOWER_CASE, "I").lower()
+        else:
+            self.flat = flat.replace("-", "+").replace("_", "/")
+
+    def _flattened(self, text: str, odd: re.Pattern[str], meant: Callable[[re.Match[str]], str]) -> str:
+        """Replaces what is odd by what it means."""
         pieces: list[str] = []
         self._starts: list[int] = []
         self._places: list[tuple[int, int]] = []
         self._size = end = 0
-        for gap in odd.finditer(text):
-            self._add(pieces, text[end : gap.start()], end)
-            if gap.group()[0] == "%" and not is_hex:
-                self._add(pieces, "+" if gap.group()[-1] in "bB" else "/", gap.start(), 3)
-            end = gap.end()
+        for found in odd.finditer(text):
+            self._add(pieces, text[end : found.start()], end)
+            self._add(pieces, meant(found), found.start(), len(found.group()))
+            end = found.end()
         self._add(pieces, text[end:], end)
         self._length = len(text)
-        flat = "".join(pieces)
-        if is_hex:
-            self._flat = flat.replace(TWO_IN_LOWER_CASE, "I").lower()
-        else:
-            self._flat = flat.replace("-", "+").replace("_", "/")
+        return "".join(pieces)
 
     def _add(self, pieces: list[str], piece: str, start: int, width: int = 0) -> None:
         if piece:
@@ -272,13 +272,13 @@ class _Flattened:
     def find(self, forms: Mapping[bytes, str]) -> Iterator[Found]:
         for encoded, name in forms.items():
             form = encoded.decode()
-            at = self._flat.find(form)
+            at = self.flat.find(form)
             while at >= 0:
                 yield self._start(at), self._end(at + len(form)), name
-                at = self._flat.find(form, at + len(form))
+                at = self.flat.find(form, at + len(form))
 
     def unfinished(self, beginnings: _Beginnings) -> int:
-        longest = beginnings.longest_at_end(self._flat)
+        longest = beginnings.longest_at_end(self.flat)
         return self._length - self._start(self._size - longest) if longest else 0
 
 
@@ -290,21 +290,12 @@ class _Unescaped(_Flattened):
     """
 
     def __init__(self, text: str) -> None:
-        pieces: list[str] = []
-        self._starts: list[int] = []
-        self._places: list[tuple[int, int]] = []
-        self._size = end = 0
-        for escape in _patterns().escape.finditer(text):
-            self._add(pieces, text[end : escape.start()], end)
-            self._add(pieces, _meant(escape), escape.start(), len(escape.group()))
-            end = escape.end()
-        self._add(pieces, text[end:], end)
-        self._length = len(text)
-        self._flat = "".join(pieces).replace(" ", "+")
+        self.flat = self._flattened(text, _patterns().escape, _meant).replace(" ", "+")
 
-    @property
-    def flat(self) -> str:
-        return self._flat
+
+def _of_address(gap: re.Match[str]) -> str:
+    """The base64 character that an address escapes, if the gap is one."""
+    return {"b": "+", "f": "/"}[gap.group()[-1].lower()] if gap.group()[0] == "%" else ""
 
 
 def _meant(escape: re.Match[str]) -> str:
@@ -353,16 +344,10 @@ def _literal_forms(secret: str) -> set[str]:
     from shlex import quote as shell_quoted
     from urllib.parse import quote
 
-    forms = {secret, repr(secret)[1:-1], escape(secret), escape(secret, quote=False)}
-    forms |= {
-        escape(secret).replace("&#x27;", "&#39;").replace("&quot;", "&#34;"),
-        escape(secret).replace("&#x27;", "'"),
-    }
-    forms |= {
-        secret.replace("'", "'\\''"),
-        shell_quoted(secret).strip("'"),
-        re.sub(r"([^\w@%+=:,./-])", r"\\\1", secret),
-    }
+    html = escape(secret)
+    forms = {secret, repr(secret)[1:-1], html, escape(secret, quote=False), html.replace("&#x27;", "'")}
+    forms |= {html.replace("&#x27;", "&#39;").replace("&quot;", "&#34;"), secret.replace("'", "'\\''")}
+    forms |= {shell_quoted(secret).strip("'"), re.sub(r"([^\w@%+=:,./-])", r"\\\1", secret)}
     forms.add(re.sub(r'([\\"$`])', r"\\\1", secret))
     for safe in ("", "/", "!~*'()", ";/?:@&=+$,#!~*'()", "/:", "$&+,/:;=@", "*"):
         quoted = quote(secret, safe=safe, errors="surrogateescape")
@@ -374,17 +359,14 @@ def _literal_forms(secret: str) -> set[str]:
         gson = re.sub("[<>&='\u2028\u2029]", _unicode_escape, plain)
         dotnet = re.sub(r"\\\"|[<>&'+`]", lambda found: _unicode_escape(found, is_upper=True), plain)
         for form in (plain, go, gson, dotnet, plain.replace("/", "\\/"), go.replace("/", "\\/")):
-            forms |= {form, json.dumps(form, ensure_ascii=False)[1:-1], re.sub(r"\\u[0-9a-f]{4}", _upper_escape, form)}
+            upper = re.sub(r"\\u[0-9a-f]{4}", lambda found: f"\\u{found.group()[2:].upper()}", form)
+            forms |= {form, json.dumps(form, ensure_ascii=False)[1:-1], upper}
     return {form for form in forms if len(form) >= _SHORTEST}
 
 
 def _unicode_escape(found: re.Match[str], *, is_upper: bool = False) -> str:
     code = ord(found.group()[-1])
     return f"\\u{code:04X}" if is_upper else f"\\u{code:04x}"
-
-
-def _upper_escape(found: re.Match[str]) -> str:
-    return f"\\u{found.group()[2:].upper()}"
 
 
 def _base64_forms(raw: bytes) -> Iterator[bytes]:

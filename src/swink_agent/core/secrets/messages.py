@@ -26,8 +26,7 @@ from ..types import (
     UserMessage,
 )
 from ..values.nesting import kept_shallow
-from .attached import masked_document, masked_place
-from .redaction import SHORTEST_TEXT, Redactor
+from .redaction import SHORTEST_TEXT, Redactor, masked_document, masked_place
 
 _PENDING = ToolOutcome.PENDING
 _NO_TEXT = frozenset({int, float, bool, type(None)})

@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, takewhile
 from typing import NamedTuple
 
-MASK = "[redacted:"
-"""The beginning of every placeholder."""
+MASK = "[redacted:"  # the beginning of every placeholder
 
 _LABEL = re.compile(r"[^A-Za-z0-9_.-]+")
 _LONGEST_LABEL = 40
@@ -49,12 +48,9 @@ class PutBack(NamedTuple):
     """A changed view with the original values restored."""
 
     text: str
-    kept: int
-    """How many masked values are in it."""
-    removed: int
-    """How many masked values it no longer contains."""
-    places: tuple[tuple[int, int], ...]
-    """The positions of the originals in the text."""
+    kept: int  # how many masked values are in it
+    removed: int  # how many masked values it no longer contains
+    places: tuple[tuple[int, int], ...]  # the positions of the originals in the text
 
 
 def placeholder(original: str, name: str, key: bytes) -> str:
@@ -86,22 +82,6 @@ class MaskedText:
         return f"<MaskedText of {len(self.text)} characters, {len(self.spans)} masked>"
 
     @classmethod
-    def of(cls, text: str, found: Sequence[tuple[int, int, str]], key: bytes) -> MaskedText:
-        """Masks what was found: starts, ends and names, in order and without overlaps."""
-        pieces: list[str] = []
-        spans: list[Span] = []
-        end = size = 0
-        for start, stop, name in found:
-            mask = placeholder(text[start:stop], name, key)
-            size += start - end
-            spans.append(Span(size, size + len(mask), text[start:stop]))
-            pieces += (text[end:start], mask)
-            size += len(mask)
-            end = stop
-        pieces.append(text[end:])
-        return cls("".join(pieces), spans)
-
-    @classmethod
     def joined(cls, parts: Sequence[MaskedText]) -> MaskedText:
         """Joins texts that follow each other."""
         spans: list[Span] = []
@@ -112,7 +92,7 @@ class MaskedText:
         return cls("".join([part.text for part in parts]), spans)
 
     def covering(self, found: Sequence[tuple[int, int, str]], key: bytes) -> MaskedText:
-        """Masks more: what was found in the masked text, which may include whole placeholders."""
+        """Masks what was found: starts, ends and names, in order. It may include whole placeholders."""
         starts, ends = [span.start for span in self.spans], [span.end for span in self.spans]
         wider: list[tuple[int, int, str]] = []
         for start, stop, name in found:
@@ -170,8 +150,6 @@ class MaskedText:
             end = span.end
         return "".join([*pieces, self.text[end:]])
 
-    # -- restoring the originals -------------------------------------------------------------------------------
-
     def put_back(self, view: str, what: str = "the text") -> PutBack:
         """Restores the originals in a changed view. Raises `PlaceholderError` for a placeholder of another text.
 
@@ -200,11 +178,7 @@ class MaskedText:
         return held
 
     def _replaced(
-        self,
-        view: str,
-        found: Sequence[re.Match[str]],
-        held: dict[str, list[tuple[str, bool]]],
-        counts: Counter[str],
+        self, view: str, found: Sequence[re.Match[str]], held: dict[str, list[tuple[str, bool]]], counts: Counter[str]
     ) -> PutBack:
         pieces: list[str] = []
         places: list[tuple[int, int]] = []

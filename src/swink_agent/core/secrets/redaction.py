@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -19,32 +19,24 @@ from msgspec import structs
 
 from ..events import AgentEnd, AgentEvent, DelegateEvent, MessageUpdate
 from ..stream import AssistantMessageDelta
-from ..types import AgentMessage, Base64Source, Document
+from ..types import AgentMessage, Base64Source, Document, FileSource, Source, Text, UrlSource
 from ..values.several import several_texts
 from ..values.value import is_secret_name
-from .attached import masked_document
 from .forms import Found, SecretForms
 from .ordinary import is_ordinary
 from .placeholders import MASK, MaskedText, PlaceholderError, PutBack, covers, placeholder
 from .shapes import LONGEST_HELD, LONGEST_KEY, find_assigned, find_shapes, first_whole_line, unfinished_shape
 
-_SHORTEST = 6
-"""Characters of the shortest secret: a shorter value would match ordinary words."""
-SHORTEST_TEXT = 6
-"""Characters of the shortest text that can hold a secret."""
-_AT_ONCE = 128 * 1024
-"""Characters that are searched at once: no other thread can run during a search."""
-_CONTEXT = 96
-"""Characters before a chunk that may explain its beginning, such as the name of a secret."""
+_SHORTEST = 6  # characters of the shortest secret: a shorter value would match ordinary words
+SHORTEST_TEXT = 6  # characters of the shortest text that can hold a secret
+_AT_ONCE = 128 * 1024  # characters that are searched at once: no other thread can run during a search
+_CONTEXT = 96  # characters before a chunk that may explain its beginning, such as the name of a secret
 _MOST_ROUNDS = 3
-_MOST_REMEMBERED = 256 * 1024
-"""Characters of masked texts that a redactor remembers at most."""
-_PER_TEXT = 100
-"""Characters added to the length of each remembered text, for the memory that an entry takes."""
+_MOST_REMEMBERED = 256 * 1024  # characters of masked texts that a redactor remembers at most
+_PER_TEXT = 100  # characters added to the length of each remembered text, for the memory that an entry takes
 
 M = TypeVar("M")
-_PIECE = 64 * 1024
-"""Characters that are masked at once."""
+_PIECE = 64 * 1024  # characters that are masked at once
 
 
 class Redactor:
@@ -78,10 +70,8 @@ class Redactor:
         self._key = os.urandom(32) if key is None else _digested(key)
         self._unmasked = frozenset(name.lower() for name in several_texts(unmasked, "Redactor(unmasked=…)"))
         self._secrets: dict[str, str] = {}
-        self._words: dict[str, str] = {}
-        """Ordinary words that are masked only where they are used as a credential."""
-        self._spared: set[str] = set()
-        """Values of unmasked names."""
+        self._words: dict[str, str] = {}  # ordinary words that are masked only where they are used as a credential
+        self._spared: set[str] = set()  # values of unmasked names
         self._forms: SecretForms | None = None
         self._remembered = _MaskedBefore()
         self.learn_environment(os.environ if environment is None else environment)
@@ -218,7 +208,7 @@ class Redactor:
         return [(start, end) for start, end, _ in self.mask(text).places()]
 
     def _masked(self, text: str, found: list[Found], before: str) -> MaskedText:
-        masked = MaskedText.of(text, found, self._key)
+        masked = MaskedText(text).covering(found, self._key)
         for _ in range(_MOST_ROUNDS if found else 0):
             # A masked value may have hidden the beginning of another: a key cannot begin directly after a letter.
             more = self._find(masked.text, before)
@@ -315,16 +305,13 @@ class Redactor:
         except RecursionError:
             from ..values.nesting import copied  # on use: hardly anything is nested so deep
 
-            return copied(value, self._redact_leaf, self._redact_key)
+            return copied(value, self._redact_leaf, lambda key: self.redact(key) if isinstance(key, str) else key)
 
     def _redact_leaf(self, value: object, key: object) -> object:
         if isinstance(value, str):
             is_secret = key is not None and value and is_secret_name(str(key))
             return self._redact_named(value, str(key)) if is_secret else self.redact(value)
         return value
-
-    def _redact_key(self, key: object) -> object:
-        return self.redact(key) if isinstance(key, str) else key
 
     def _redact_any(self, value: object) -> object:
         if isinstance(value, str):
@@ -351,8 +338,7 @@ class Redactor:
         """Masks the value of a secret's name whole, unless it is masked already."""
         if not self.enabled or name.lower() in self._unmasked:
             return self.redact(value)
-        is_masked = value.startswith(MASK) and value.endswith("]") and value.count("[") == 1
-        if is_masked:
+        if value.startswith(MASK) and value.endswith("]") and value.count("[") == 1:
             return value
         return placeholder(value, name if self.redact(name) == name else "", self._key)  # a name may hold a secret
 
@@ -550,3 +536,23 @@ def masked_beginning(redactor: Redactor, text: str, size: int) -> tuple[bytes, s
     if place >= len(text):
         data += masking.finish().encode("utf-8", "replace")
     return bytes(data), text[place:]
+
+
+def masked_document(block: Document, redact: Callable[[str], str]) -> Document | Text:
+    """Returns the document with its name masked, or a note if its address holds a secret."""
+    place = masked_place(block.source, redact)
+    if place is not None:
+        return Text(f"[document {place}]")
+    name = redact(block.name)
+    return block if name == block.name else Document(block.source, name)
+
+
+def masked_place(source: Source, redact: Callable[[str], str]) -> str | None:
+    """Returns the masked address if it holds a secret, else `None`: a masked address would not work."""
+    if type(source) is UrlSource and source.url[:5].lower() != "data:":
+        address = redact(source.url)
+        return None if address == source.url else f"at {address}"
+    if type(source) is FileSource:
+        path = redact(str(source.path))
+        return None if path == str(source.path) else f"in the file {path}"
+    return None

@@ -17,8 +17,7 @@ from .forms import TWO_IN_LOWER_CASE, Found
 from .ordinary import is_literal_secret
 from .placeholders import MASK
 
-LONGEST_HELD = 20_000
-"""Characters of the longest block of a private key."""
+LONGEST_HELD = 20_000  # characters of the longest block of a private key
 LONGEST_KEY = 4096
 _LONGEST_NAME = 64
 _LONGEST_VALUE = 512
@@ -258,16 +257,12 @@ def _named(text: str) -> list[re.Match[str]]:
                 if match is not None:
                     found.append(match)
                 at = lower.find(word, at + len(word))
-        found.sort(key=_start)
+        found.sort(key=lambda match: match.start())
     if has_options:
         for mark, option in shapes.options:
             if mark in lower:
                 found += option.finditer(lower)
     return found
-
-
-def _start(match: re.Match[str]) -> int:
-    return match.start()
 
 
 def _name_before(text: str, found: re.Match[str]) -> str:

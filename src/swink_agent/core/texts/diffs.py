@@ -16,8 +16,7 @@ from .likeness import joined_blocks
 DiffKind: TypeAlias = Literal["added", "removed", "context", "hunk"]
 
 _AROUND = 3
-_MOST_DIFFERENCES = 300
-"""Half of the number of differences up to which the smallest diff is searched for."""
+_MOST_DIFFERENCES = 300  # half of the number of differences up to which the smallest diff is searched for
 _STEPS, _STEPS_A_LINE = 250_000, 12
 """The work after which a comparison uses what it has found: a fixed part, and one for each line."""
 
@@ -128,42 +127,29 @@ class LineComparison:
 
     def _middle(self, a1: int, a2: int, b1: int, b2: int) -> tuple[int, int, bool]:
         """Returns the middle of a path with the fewest differences or, if that is too far, the farthest point found."""
-        a, b = self._a, self._b
-        n, m = a2 - a1, b2 - b1
+        a, b = self._a[a1:a2], self._b[b1:b2]
+        n, m = len(a), len(b)
         delta = n - m
-        is_odd = delta % 2 == 1
         forward, backward = {1: 0}, {1: 0}
-        x = y = walked = d = 0
+        ways = ((True, forward, backward, a, b), (False, backward, forward, a[::-1], b[::-1]))
+        walked = 0
         for d in range(_MOST_DIFFERENCES + 1):
             diagonals = range(-(d - 2 * max(0, d - m)), d - 2 * max(0, d - n) + 1, 2)
-            for k in diagonals:
-                if k == -d or (k != d and forward.get(k - 1, -1) < forward.get(k + 1, -1)):
-                    x = forward[k + 1]
-                else:
-                    x = forward[k - 1] + 1
-                y = x - k
-                begin = x
-                while x < n and y < m and a[a1 + x] == b[b1 + y]:
-                    x, y = x + 1, y + 1
-                walked += x - begin + 1
-                forward[k] = x
-                if is_odd and abs(delta - k) < d and x + backward.get(delta - k, -1) >= n:
-                    self.steps += walked
-                    return a1 + x, b1 + y, True
-            for k in diagonals:
-                if k == -d or (k != d and backward.get(k - 1, -1) < backward.get(k + 1, -1)):
-                    x = backward[k + 1]
-                else:
-                    x = backward[k - 1] + 1
-                y = x - k
-                begin = x
-                while x < n and y < m and a[a2 - 1 - x] == b[b2 - 1 - y]:
-                    x, y = x + 1, y + 1
-                walked += x - begin + 1
-                backward[k] = x
-                if not is_odd and abs(delta - k) <= d and x + forward.get(delta - k, -1) >= n:
-                    self.steps += walked
-                    return a2 - x, b2 - y, True
+            for is_forward, mine, other, before, after in ways:
+                may_meet = (delta % 2 == 1) is is_forward
+                for k in diagonals:
+                    if k == -d or (k != d and mine.get(k - 1, -1) < mine.get(k + 1, -1)):
+                        x = mine[k + 1]
+                    else:
+                        x = mine[k - 1] + 1
+                    begin, y = x, x - k
+                    while x < n and y < m and before[x] == after[y]:
+                        x, y = x + 1, y + 1
+                    walked += x - begin + 1
+                    mine[k] = x
+                    if may_meet and abs(delta - k) <= d - is_forward and x + other.get(delta - k, -1) >= n:
+                        self.steps += walked
+                        return (a1 + x, b1 + y, True) if is_forward else (a2 - x, b2 - y, True)
             if self.steps + walked >= self.most_steps:
                 break
         self.steps += walked

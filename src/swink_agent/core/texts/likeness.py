@@ -14,8 +14,7 @@ from typing import Any, TypeAlias
 Block: TypeAlias = tuple[int, int, int]
 """The position of equal items in the first and in the second sequence, and their number."""
 
-MOST_NAMES = 10_000
-"""The most names that are compared."""
+MOST_NAMES = 10_000  # the most names that are compared
 _MOST_COMPARED = 50
 _MOST_BLOCKS = 24
 _HEAD, _TAIL = 40, 24  # the parts of a long name that are compared

@@ -2,6 +2,7 @@
 
 from pathlib import Path as Path
 
+from ..agent.delegate import Delegations as Delegations
 from ..agent.delegate import MakeRunFn as MakeRunFn
 from ..agent.history import History as History
 from ..agent.options import OverrideOptions as OverrideOptions
@@ -14,10 +15,12 @@ from ..events import AgentEvent as AgentEvent
 from ..events import CompactionReport as CompactionReport
 from ..journal import Journal as Journal
 from ..journal import Past as Past
+from ..journal import Recorder as Recorder
 from ..media import DocumentInput as DocumentInput
 from ..media import ImageInput as ImageInput
 from ..observer import RunObserver as RunObserver
 from ..pending import Answer as Answer
+from ..pending import Pending as Pending
 from ..policy import Policy as Policy
 from ..policy import PolicyContext as PolicyContext
 from ..policy import PostLoopPolicy as PostLoopPolicy
@@ -27,6 +30,8 @@ from ..policy import PreTurnPolicy as PreTurnPolicy
 from ..run.announcing import Announcer as Announcer
 from ..run.event_stream import Channel as Channel
 from ..run.event_stream import EventStream as EventStream
+from ..run.slots import RunningCall as RunningCall
+from ..run.slots import Slots as Slots
 from ..run.state import Run as Run
 from ..run.supervisor import Supervisor as Supervisor
 from ..run.threads import WorkerThreads as WorkerThreads

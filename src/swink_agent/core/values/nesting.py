@@ -56,8 +56,7 @@ def kept_shallow(value: T) -> T:
         fields = cast("dict[Any, Any]", value)
         most = DEEPEST - 1
         return cast(
-            "T",
-            {key: as_text(item, most) if is_too_deep(item, most) else item for key, item in fields.items()},
+            "T", {key: as_text(item, most) if is_too_deep(item, most) else item for key, item in fields.items()}
         )
     return cast("T", as_text(value))
 

@@ -20,18 +20,14 @@ class PartialJson:
     def __init__(self) -> None:
         self._pieces: list[str] = []
         self._length = 0
-        self._closers: list[str] = []
-        """What closes the open objects and lists, the outermost first."""
+        self._closers: list[str] = []  # what closes the open objects and lists, the outermost first
         self._has_key: list[bool] = []
         """For each of them, whether a value may begin: always in a list, and in an object behind a key."""
         self._in_string = False
         self._in_key = False
-        self._escape = 0
-        """How many more characters belong to an escape sequence."""
-        self._is_word = False
-        """Whether a number, `true`, `false` or `null` has begun and not ended."""
-        self._cut = (0, "")
-        """The length of the text that can be read, and what must be added to it."""
+        self._escape = 0  # how many more characters belong to an escape sequence
+        self._is_word = False  # whether a number, `true`, `false` or `null` has begun and not ended
+        self._cut = (0, "")  # the length of the text that can be read, and what must be added to it
         self._is_bad = False
 
     def feed(self, piece: str) -> bool:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from msgspec import Struct
 
+from ..checks import is_not
+
 _LONGEST_TEXT = 60
 _LONGEST_REASON = 240
 _MOST_ITEMS = 3
@@ -93,6 +95,18 @@ class WithDeps(Value, frozen=True):
     def __reduce__(self) -> tuple[Any, ...]:
         fields = {name: getattr(self, name) for name in self.__struct_fields__ if name != "deps"}
         return _made_of, (type(self), fields)
+
+
+class WithReason(Value, frozen=True):
+    """A value that gives a reason, in words."""
+
+    whole_fields: ClassVar[frozenset[str]] = frozenset({"reason"})
+
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(cast("object", self.reason), str):
+            raise is_not(f"{type(self).__name__}.reason", self.reason, "a string")
 
 
 class Choice(StrEnum):
@@ -248,8 +262,10 @@ def _show(value: object, depth: int) -> str:
         return "…"
     if isinstance(value, Value):
         # A value with its own repr, which may hide something, uses it inside other values too.
-        shows_itself = type(value).__repr__ is not Value.__repr__
-        return repr(value) if shows_itself else _show_value(value, depth)
+        if type(value).__repr__ is not Value.__repr__:
+            return repr(value)
+        parts = [f"{name}={shown}" for name, shown in _shown_fields(value, depth)]
+        return f"{type(value).__name__}({', '.join(parts)})"
     if isinstance(value, Mapping):
         return _show_dict(cast("Mapping[Any, Any]", value), depth)
     if isinstance(value, (list, tuple)):
@@ -287,11 +303,6 @@ class _Shown:
 
     def __repr__(self) -> str:
         return self._text
-
-
-def _show_value(value: Value, depth: int) -> str:
-    parts = [f"{name}={shown}" for name, shown in _shown_fields(value, depth)]
-    return f"{type(value).__name__}({', '.join(parts)})"
 
 
 def _shown_fields(value: Value, depth: int) -> list[tuple[str, str]]:

@@ -87,9 +87,6 @@ class DenyList:
         return Skip(f"{ctx.name} is not allowed with what is in its argument {denied}; do without it")
 
 
-# -- matching ------------------------------------------------------------------------------------------------------
-
-
 class _Condition(NamedTuple):
     """Patterns for one argument (`*`: any) of the tools whose name matches."""
 

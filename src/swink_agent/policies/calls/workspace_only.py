@@ -31,20 +31,8 @@ TEXT_KEYS = frozenset(
         *("answer", "body", "cmd", "code", "command", "comment", "content", "contents", "css", "data", "description"),
         *("diff", "endpoint", "expression", "html", "input", "instructions", "json", "markdown", "message", "new"),
         *("new_string", "new_text", "note", "old", "old_string", "old_text", "patch", "pattern", "prompt", "query"),
-        *(
-            "question",
-            "reason",
-            "regex",
-            "regexp",
-            "replacement",
-            "reply",
-            "route",
-            "script",
-            "search",
-            "selector",
-            "sql",
-        ),
-        *("summary", "text", "title", "value", "xml", "xpath", "yaml"),
+        *("question", "reason", "regex", "regexp", "replacement", "reply", "route", "script", "search", "selector"),
+        *("sql", "summary", "text", "title", "value", "xml", "xpath", "yaml"),
     )
 )
 """Argument names that mean text: their values are not paths, even if they look like one."""

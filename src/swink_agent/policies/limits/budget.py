@@ -13,11 +13,11 @@ import weakref
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
-from swink_agent.core.cancel import Signal
+from swink_agent.core.cancel import Signal, current_task
 from swink_agent.core.policy import PolicyContext, PreDispatchContext, Stop
 from swink_agent.core.types import AssistantMessage, ModelSpec, StopReason, Usage
 
@@ -31,14 +31,9 @@ GROUP = "swink_agent.prices"
 
 log = logging.getLogger("swink_agent")
 
-_ASSUMED_OUTPUT = 32_768
-"""Tokens of output to reserve if the length of a reply is not limited."""
-
-_CENT_FRACTION = 1e-9
-"""Dollars by which a sum of floats may be wrong."""
-
-_PATIENCE = 0.25
-"""Seconds after which a waiting run checks whether the runs that it waits for still exist."""
+_ASSUMED_OUTPUT = 32_768  # tokens of output to reserve if the length of a reply is not limited
+_CENT_FRACTION = 1e-9  # dollars by which a sum of floats may be wrong
+_PATIENCE = 0.25  # seconds after which a waiting run checks whether the runs that it waits for still exist
 
 _LINEAGE: ContextVar[tuple[_Reservation, ...]] = ContextVar("swink_agent_reservations", default=())
 """The reservations inside which this code runs: an agent in a hook or tool of another agent sees that agent's."""
@@ -242,8 +237,9 @@ class Budget:
         usage = message.usage
         model = ModelSpec(message.provider, message.model_id) if held is None else held.model
         if not _total(usage) and held is not None and _was_probably_billed(message):
-            # The provider did not report usage: count the whole request and the size of the reply.
-            usage = Usage(held.input_tokens, min(_size(message), held.tokens - held.input_tokens))
+            # The provider did not report usage: count the whole request, and a token for each byte of the reply.
+            size = len(msgspec.json.encode(message.content))
+            usage = Usage(held.input_tokens, min(size, held.tokens - held.input_tokens))
         self._tokens += _total(usage)
         if message.cost.amount > 0:
             self._cost += message.cost.amount
@@ -263,9 +259,10 @@ class Budget:
         if self.max_cost is not None:
             held = sum(other.cost for other in others)
             if self._cost + held + wish.cost > self.max_cost + _CENT_FRACTION:
+                budget = f"{self.max_cost:.10f}".rstrip("0").rstrip(".")  # without an exponent, however small
                 return (
                     f"the next call to {wish.model} can cost up to ${wish.cost:.4f} ({wish.input_tokens} tokens in, "
-                    f"{wish.output} out); of the budget of ${_money(self.max_cost)}, ${self._cost:.4f} are spent"
+                    f"{wish.output} out); of the budget of ${budget}, ${self._cost:.4f} are spent"
                     f"{f' and ${held:.4f} reserved by other runs' if held else ''}. Raise max_cost, or allow shorter "
                     "replies (max_tokens)"
                 )
@@ -309,11 +306,10 @@ class _Reservation:
         self.output = output
         self.tokens = input_tokens + output
         self.cost = cost
-        self.is_settled = is_settled
-        """Whether the turn's reply was counted: the reservation then holds nothing."""
+        self.is_settled = is_settled  # whether the turn's reply was counted: the reservation then holds nothing
         self.above: tuple[_Reservation, ...] = ()
         """Reservations that are not released before this call is made or refused: their runs wait for it."""
-        task = _current_task()
+        task = current_task()  # none if the policy is called by hand
         self.task = None if task is None else weakref.ref(task)
 
     def is_abandoned(self, other: _Reservation | None = None) -> bool:
@@ -334,13 +330,6 @@ def _reservations_above(wish: _Reservation, alive: Iterable[_Reservation]) -> tu
     return above
 
 
-def _current_task() -> asyncio.Task[Any] | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:  # no event loop: the policy is called by hand
-        return None
-
-
 def _total(usage: Usage) -> int:
     # A provider that reports a negative number must not increase the budget.
     return max(0, usage.tokens)
@@ -349,11 +338,6 @@ def _total(usage: Usage) -> int:
 def _was_probably_billed(message: AssistantMessage) -> bool:
     """Whether a reply without usage was worked on: it was complete, or interrupted by us or after its beginning."""
     return not message.is_failed or message.stop_reason == StopReason.ABORTED or bool(message.content)
-
-
-def _size(message: AssistantMessage) -> int:
-    """The highest number of tokens in the reply: one per byte."""
-    return len(msgspec.json.encode(message.content))
 
 
 def _installed_worst_case(model: ModelSpec, tokens: int, output: int | None) -> tuple[float | None, int | None]:
@@ -372,8 +356,3 @@ def _tables() -> tuple[WorstCaseFn, ...]:
     from importlib.metadata import entry_points  # on use: this takes milliseconds
 
     return tuple([point.load() for point in entry_points(group=GROUP)])
-
-
-def _money(amount: float) -> str:
-    """An amount without an exponent, however small."""
-    return f"{amount:.10f}".rstrip("0").rstrip(".")

@@ -61,8 +61,6 @@ class AuditLog:
     def __repr__(self) -> str:
         return f"AuditLog({self._file if isinstance(self._file, str) else '<file>'!s})"
 
-    # -- the slots ---------------------------------------------------------------------------------------------
-
     def pre_dispatch(self, ctx: PreDispatchContext) -> None:
         self._record("call", ctx, lambda: {"call_id": ctx.call_id, "tool": ctx.name, "arguments": ctx.arguments})
 
@@ -71,8 +69,6 @@ class AuditLog:
 
     def post_loop(self, ctx: PolicyContext) -> None:
         self._record("end", ctx, lambda: {"usage": ctx.usage, "cost": ctx.cost.amount})
-
-    # -- writing -----------------------------------------------------------------------------------------------
 
     def _record(
         self, event: str, ctx: PolicyContext | PreDispatchContext, fields: Callable[[], dict[str, Any]]

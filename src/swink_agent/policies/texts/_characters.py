@@ -16,8 +16,7 @@ _HIDDEN_TAGS = f"(?<![\U0001f3f4\U000e0000-\U000e007f]){_TAG}+|(?<=\U0001f3f4)(?
 TAGS = re.compile(f"{_HIDDEN_TAGS}|[\U000e0100-\U000e01ef]{{2,}}|[\ufe00-\ufe0f]{{3,}}")
 """Tag characters and runs of variation selectors: text that only a model reads."""
 
-BIDI = re.compile("[\u202a-\u202e\u2066-\u2069]")
-"""Characters that change the order in which a line is shown."""
+BIDI = re.compile("[\u202a-\u202e\u2066-\u2069]")  # characters that change the order in which a line is shown
 
 INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164"

@@ -16,13 +16,11 @@ from typing import NamedTuple
 
 from ._characters import BIDI, TAGS, fold
 
-_REACH = 1000
-"""Characters around an anchor that are searched; the texts that the patterns look for are shorter."""
+_REACH = 1000  # characters around an anchor that are searched; the texts that the patterns look for are shorter
 _MOST_BLOBS = 1000
 _LONGEST_BLOB = 8192
 _SHORTEST_BLOB = 32
-SHORTEST_FIND = 4
-"""Characters of the shortest text that a standard rule can match."""
+SHORTEST_FIND = 4  # characters of the shortest text that a standard rule can match
 
 
 class Rule(NamedTuple):
@@ -31,8 +29,7 @@ class Rule(NamedTuple):
     kind: str
     pattern: re.Pattern[str]
     anchors: tuple[str, ...] = ()
-    is_folded: bool = True
-    """Whether the rule is matched with the folded text, or with the original characters."""
+    is_folded: bool = True  # whether the rule is matched with the folded text, or with the original characters
 
     def is_in(self, text: str) -> bool:
         if not self.anchors:
@@ -101,10 +98,7 @@ class Rules:
 
     def _search(self, text: str, found: dict[str, None]) -> None:
         folded = text.lower() if text.isascii() else fold(text).text
-        for rule in self._own:
-            if rule.kind not in found and rule.is_in(folded if rule.is_folded else text):
-                found[rule.kind] = None
-        for rule in self.worth_asking(text, folded):
+        for rule in (*self._own, *self.worth_asking(text, folded)):
             if rule.kind not in found and rule.is_in(folded if rule.is_folded else text):
                 found[rule.kind] = None
 

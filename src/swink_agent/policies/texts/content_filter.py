@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from swink_agent.core.policy import Inject, PolicyContext, Stop
+from swink_agent.core.policy import Inject, PolicyContext
 from swink_agent.core.types import AssistantMessage
 
-from .._run_memory import DelayedStops
+from .._run_memory import StopsLater as _StopsLater
 from ._characters import Folded, fold
 from ._strings import as_regex, rewrite_turn
 
@@ -21,7 +21,7 @@ _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3
 """Scripts without spaces between words: there, a word is found anywhere."""
 
 
-class ContentFilter:
+class ContentFilter(_StopsLater):
     """Removes words and patterns from replies and tool results, or stops the run if one is found.
 
     `words` are words or phrases, found as whole words (`whole_words=False`: anywhere), without regard to case, accents,
@@ -49,6 +49,7 @@ class ContentFilter:
     ) -> None:
         if action not in ("stop", "redact"):
             raise ValueError(f"ContentFilter: action is {action!r}; it must be 'stop' or 'redact'")
+        super().__init__()
         self.action = action
         self.replacement = replacement
         self.replies = replies
@@ -69,13 +70,10 @@ class ContentFilter:
                 self._phrases.setdefault(tokens[0], []).append(tokens)
         others = sorted(set(folded) - set(spaced), key=len, reverse=True)
         self._others = re.compile("|".join([_escaped(word, whole_words) for word in others])) if others else None
-        self._stops = DelayedStops()
 
     def __repr__(self) -> str:
         phrases = sum(map(len, self._phrases.values()))
         return f"<ContentFilter of {len(self._words) + phrases} words and {len(self._patterns)} patterns>"
-
-    # -- text --------------------------------------------------------------------------------------------------
 
     def finds(self, text: str) -> bool:
         """Whether a word or pattern is in the text."""
@@ -117,8 +115,6 @@ class ContentFilter:
                 if end is not None:
                     yield match.start(), end
 
-    # -- the slots ---------------------------------------------------------------------------------------------
-
     def post_turn(self, ctx: PolicyContext) -> Inject | None:
         rewrite = self.redact if self.action == "redact" else self._withhold
         changed = rewrite_turn(ctx, rewrite, results=self.results, replies=self.replies)
@@ -126,14 +122,8 @@ class ContentFilter:
             return None
         if self.action == "stop":
             where = "the model's reply" if isinstance(changed[0], AssistantMessage) else "a tool's result"
-            self._stops.put(ctx, f"{where} holds what must not pass; it was kept back")
+            self._stop_later(ctx, f"{where} holds what must not pass; it was kept back")
         return Inject(changed)
-
-    def pre_turn(self, ctx: PolicyContext) -> Stop | None:
-        return self._stops.take(ctx)
-
-    def post_loop(self, ctx: PolicyContext) -> Stop | None:
-        return self._stops.take(ctx)
 
     def _withhold(self, text: str) -> str:
         return "[kept back by the policy content_filter]" if self.finds(text) else text

@@ -88,12 +88,8 @@ _BLOCKS = {
     "redacted_thinking": Shape({"type": str, "data": str}, required=("data",)),
 }
 _ROLES = {
-    "image": "user",
-    "document": "user",
-    "tool_result": "user",
-    "tool_use": "assistant",
-    "thinking": "assistant",
-    "redacted_thinking": "assistant",
+    **dict.fromkeys(("image", "document", "tool_result"), "user"),
+    **dict.fromkeys(("tool_use", "thinking", "redacted_thinking"), "assistant"),
 }
 _OF_THE_PROVIDER = re.compile(r"server_tool_use|search_result|container_upload|compaction|.*_tool_result|mcp_.*")
 
@@ -157,9 +153,14 @@ def _check_messages(body: dict[str, Any], found: list[str]) -> None:
     if messages[-1][1].get("role") == "assistant":
         # Claude 4.5 and older accept the beginning of a reply here, without thinking; newer models do not.
         found.append("messages: the conversation must end with a user message, not with the assistant's")
-    check_pairs([_turn(where, message) for where, message in messages], found)
-    _check_last_reply(body, messages, found)
-    if not body.get("tools") and any(_has_tools(message) for _, message in messages):
+    turns = [_turn(where, message) for where, message in messages]
+    check_pairs(turns, found)
+    if len(turns) > 1 and turns[-1].results:  # a reply with tool calls has its thinking, while their results are sent
+        where, message = messages[-2]
+        content = items(message.get("content"))
+        first = string(mapping(content[0]).get("type")) if content else ""
+        check_thinking_first(body.get("thinking"), first, f"{where}.content.0", found)
+    if not body.get("tools") and any(turn.calls or turn.results for turn in turns):
         found.append("tools: requests with tool_use or tool_result blocks must define tools")
 
 
@@ -179,20 +180,6 @@ def _turn(where: str, message: dict[str, Any]) -> Turn:
         tuple([string(block.get("id")) for block in content if block.get("type") == "tool_use"]),
         tuple([string(block.get("tool_use_id")) for block in content if block.get("type") == "tool_result"]),
     )
-
-
-def _has_tools(message: dict[str, Any]) -> bool:
-    turn = _turn("", message)
-    return bool(turn.calls or turn.results)
-
-
-def _check_last_reply(body: dict[str, Any], messages: list[tuple[str, dict[str, Any]]], found: list[str]) -> None:
-    """Checks that a reply with tool calls has its thinking, while their results are sent."""
-    if len(messages) > 1 and _turn("", messages[-1][1]).results:
-        where, message = messages[-2]
-        content = items(message.get("content"))
-        first = string(mapping(content[0]).get("type")) if content else ""
-        check_thinking_first(body.get("thinking"), first, f"{where}.content.0", found)
 
 
 def _check_content(message: dict[str, Any], where: str, found: list[str]) -> None:
@@ -228,13 +215,18 @@ def _check_block(block: dict[str, Any], kind: str, role: str, where: str, found:
         found.append(f"{where}: a {kind} block is not allowed in a message of the {role}")
     match kind:
         case "text":
-            _check_text(block, where, found)
+            if block.get("text") == "":
+                found.append(f"{where}: text content blocks must be non-empty")
         case "image":
-            _check_image(mapping(block.get("source")), where, found)
+            _check_source(mapping(block.get("source")), "image", _MEDIA_TYPES, ("file",), where, found)
         case "document":
-            _check_document(block, where, found)
+            others = ("text", "content", "file")
+            _check_source(mapping(block.get("source")), "document", ("application/pdf",), others, where, found)
+            if block.get("title") is not None and not 1 <= len(string(block["title"])) <= _LONGEST_TITLE:
+                found.append(f"{where}.title: must have 1 to {_LONGEST_TITLE} characters")
         case "tool_use":
-            _check_call(block, where, found)
+            _check_id(block, "id", where, found)
+            check_names([(f"{where}.name", block.get("name"))], _TOOL_NAME, found)
         case "tool_result":
             _check_result(block, where, found)
         case "thinking":
@@ -248,56 +240,33 @@ def _check_block(block: dict[str, Any], kind: str, role: str, where: str, found:
             pass
 
 
-def _check_text(block: dict[str, Any], where: str, found: list[str]) -> None:
-    if block.get("text") == "":
-        found.append(f"{where}: text content blocks must be non-empty")
-
-
-def _check_image(source: dict[str, Any], where: str, found: list[str]) -> None:
+def _check_source(
+    source: dict[str, Any], noun: str, kinds: tuple[str, ...], others: tuple[str, ...], where: str, found: list[str]
+) -> None:
+    """Checks where the data of an image or a document is. `kinds` are its media types, `others` are further places."""
     match source.get("type"):
         case "base64":
-            if source.get("media_type") not in _MEDIA_TYPES:
-                found.append(f"{where}.source.media_type: {source.get('media_type')!r} is not one of {_MEDIA_TYPES}")
+            if source.get("media_type") not in kinds:
+                found.append(f"{where}.source.media_type: {source.get('media_type')!r} is not one of {kinds}")
             if not string(source.get("data")):
-                found.append(f"{where}.source.data: image data is required")
+                found.append(f"{where}.source.data: {noun} data is required")
         case "url":
             if not string(source.get("url")):
                 found.append(f"{where}.source.url: a URL is required")
-        case "file":
+        case other if other not in others:
+            found.append(f"{where}.source.type: {other!r} is not a source for a block of the type {noun}")
+        case _:
             pass
-        case other:
-            found.append(f"{where}.source.type: {other!r} is not a source of an image")
 
 
-def _check_document(block: dict[str, Any], where: str, found: list[str]) -> None:
-    source = mapping(block.get("source"))
-    match source.get("type"):
-        case "base64":
-            if source.get("media_type") != "application/pdf":
-                found.append(f"{where}.source.media_type: {source.get('media_type')!r} is not 'application/pdf'")
-            if not string(source.get("data")):
-                found.append(f"{where}.source.data: document data is required")
-        case "url":
-            if not string(source.get("url")):
-                found.append(f"{where}.source.url: a URL is required")
-        case "text" | "content" | "file":
-            pass
-        case other:
-            found.append(f"{where}.source.type: {other!r} is not a source of a document")
-    if block.get("title") is not None and not 1 <= len(string(block["title"])) <= _LONGEST_TITLE:
-        found.append(f"{where}.title: must have 1 to {_LONGEST_TITLE} characters")
-
-
-def _check_call(block: dict[str, Any], where: str, found: list[str]) -> None:
-    if not _ID.fullmatch(string(block.get("id"))):
-        found.append(f"{where}.id: {block.get('id')!r} must match ^[a-zA-Z0-9_-]+$")
-    check_names([(f"{where}.name", block.get("name"))], _TOOL_NAME, found)
+def _check_id(block: dict[str, Any], name: str, where: str, found: list[str]) -> None:
+    if not _ID.fullmatch(string(block.get(name))):
+        found.append(f"{where}.{name}: {block.get(name)!r} must match ^[a-zA-Z0-9_-]+$")
 
 
 def _check_result(block: dict[str, Any], where: str, found: list[str]) -> None:
     content = block.get("content")
-    if not _ID.fullmatch(string(block.get("tool_use_id"))):
-        found.append(f"{where}.tool_use_id: {block.get('tool_use_id')!r} must match ^[a-zA-Z0-9_-]+$")
+    _check_id(block, "tool_use_id", where, found)
     if block.get("is_error") is True and not content:
         found.append(f"{where}: content cannot be empty if is_error is true")
     for path, part in objects(content, f"{where}.content", found):
@@ -416,24 +385,15 @@ def _stream(reply: FakeReply, model: str) -> Iterator[bytes]:
 
 
 def _start_of(block: Block) -> dict[str, Any]:
-    match block.kind:
-        case "thinking":
-            return {"type": "thinking", "thinking": "", "signature": ""}
-        case "text":
-            return {"type": "text", "text": ""}
-        case "call":
-            return {"type": "tool_use", "id": block.call_id, "name": block.name, "input": {}}
+    if block.kind == "call":
+        return {"type": "tool_use", "id": block.call_id, "name": block.name, "input": {}}
+    return {"type": block.kind, block.kind: ""} | ({"signature": ""} if block.kind == "thinking" else {})
 
 
 def _deltas(block: Block) -> Iterator[dict[str, Any]]:
+    name = "partial_json" if block.kind == "call" else block.kind
     for piece in pieces(block.text):
-        match block.kind:
-            case "thinking":
-                yield {"type": "thinking_delta", "thinking": piece}
-            case "text":
-                yield {"type": "text_delta", "text": piece}
-            case "call":
-                yield {"type": "input_json_delta", "partial_json": piece}
+        yield {"type": "input_json_delta" if block.kind == "call" else f"{block.kind}_delta", name: piece}
     if block.kind == "thinking" and block.is_closed:
         yield {"type": "signature_delta", "signature": signature_of(block.text)}
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from swink_agent.testing.servers import ReceivedRequest
 
-from .kit.api import FakeApi, needs_bearer
-from .kit.chat import ChatChunks
+from .kit.api import needs_bearer
+from .kit.chat import ChatChunks, chat_api
 from .kit.checks import Shape
 from .kit.replies import FakeReply, sse
 from .openai import OpenAiRules, error
@@ -38,14 +38,13 @@ def _refusal(request: ReceivedRequest, key: str) -> str | None:
     return None if request.headers.get("api-key") == key else needs_bearer(request, key)
 
 
-API = FakeApi(
+API = chat_api(
+    _AzureRules(),
+    _AzureChunks(),
+    error,
     path=re.compile(
         r"/openai/v1/chat/completions(?:\?api-version=[a-z0-9-]+)?"
         r"|/openai/deployments/(?P<model>[^/?]+)/chat/completions\?api-version=[a-z0-9-]+"
     ),
-    content_type="text/event-stream; charset=utf-8",
-    problems=lambda body, _: problems(body),
     refusal=_refusal,
-    error=error,
-    stream=_AzureChunks().stream,
 )

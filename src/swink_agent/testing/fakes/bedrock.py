@@ -59,16 +59,11 @@ _MESSAGE = Shape({"role": str, "content": list}, required=("role", "content"))
 _CONTENT = Shape(
     typed(
         (str, "text"),
-        (
-            dict,
-            "image document video audio toolUse toolResult guardContent cachePoint reasoningContent citationsContent "
-            "searchResult",
-        ),
+        (dict, "image document video audio toolUse toolResult guardContent cachePoint reasoningContent"),
+        (dict, "citationsContent searchResult"),
     )
 )
-_RESULT_CONTENT = Shape(
-    {"json": dict, "text": str, "image": dict, "document": dict, "video": dict, "searchResult": dict}
-)
+_RESULT_CONTENT = Shape(typed((str, "text"), (dict, "json image document video searchResult")))
 _TOOL_USE = Shape({"toolUseId": str, "name": str, "input": dict, "type": str}, required=("toolUseId", "name", "input"))
 _TOOL_RESULT = Shape({"toolUseId": str, "content": list, "status": str, "type": str}, required=("toolUseId", "content"))
 _TOOL = Shape({"toolSpec": dict, "systemTool": dict, "cachePoint": dict})
@@ -77,11 +72,8 @@ _TOOL_SPEC = Shape(
 )
 _SYSTEM = Shape({"text": str, "guardContent": dict, "cachePoint": dict})
 _ROLES = {
-    "toolUse": "assistant",
-    "reasoningContent": "assistant",
-    "toolResult": "user",
-    "image": "user",
-    "document": "user",
+    **dict.fromkeys(("toolUse", "reasoningContent"), "assistant"),
+    **dict.fromkeys(("toolResult", "image", "document"), "user"),
 }
 _DOCUMENT = Shape(
     {"format": str, "name": str, "source": dict, "context": str, "citations": dict}, required=("name", "source")
@@ -171,12 +163,6 @@ def _check_content(message: dict[str, Any], model: str, where: str, found: list[
         if _ROLES.get(kind, message.get("role")) != message.get("role"):
             found.append(f"{path}: {kind} is not allowed in a message of the {message.get('role')}")
         match kind:
-            case "text":
-                _check_text(block, path, found)
-            case "image":
-                _check_image(mapping(block["image"]), f"{path}.image", found)
-            case "document":
-                _check_document(mapping(block["document"]), f"{path}.document", found)
             case "toolUse":
                 _check_tool_use(mapping(block["toolUse"]), f"{path}.toolUse", found)
             case "toolResult":
@@ -184,12 +170,17 @@ def _check_content(message: dict[str, Any], model: str, where: str, found: list[
             case "reasoningContent":
                 _check_reasoning(mapping(block["reasoningContent"]), model, f"{path}.reasoningContent", found)
             case _:
-                pass
+                _check_plain(block, kind, path, found)
 
 
-def _check_text(block: dict[str, Any], where: str, found: list[str]) -> None:
-    if not string(block.get("text")).strip():
+def _check_plain(block: dict[str, Any], kind: str, where: str, found: list[str]) -> None:
+    """Checks what messages and results may contain."""
+    if kind == "text" and not string(block.get("text")).strip():
         found.append(f"{where}: the text field is blank; add text to it")
+    elif kind == "image":
+        _check_image(mapping(block["image"]), f"{where}.image", found)
+    elif kind == "document":
+        _check_document(mapping(block["document"]), f"{where}.document", found)
 
 
 def _check_image(image: dict[str, Any], where: str, found: list[str]) -> None:
@@ -240,13 +231,7 @@ def _check_tool_result(result: dict[str, Any], where: str, found: list[str]) -> 
     if result.get("status", "success") not in ("success", "error"):
         found.append(f"{where}.status: {result.get('status')!r} is neither success nor error")
     for path, part in objects(result.get("content"), f"{where}.content", found):
-        kind = _check_one(part, _RESULT_CONTENT, path, found)
-        if kind == "text":
-            _check_text(part, path, found)
-        elif kind == "image":
-            _check_image(mapping(part["image"]), f"{path}.image", found)
-        elif kind == "document":
-            _check_document(mapping(part["document"]), f"{path}.document", found)
+        _check_plain(part, _check_one(part, _RESULT_CONTENT, path, found), path, found)
 
 
 def _check_id(block: dict[str, Any], where: str, found: list[str]) -> None:
@@ -338,13 +323,11 @@ def _stream(reply: FakeReply, model: str) -> Iterator[bytes]:
 
 def _deltas(block: Block, model: str) -> Iterator[dict[str, Any]]:
     for piece in pieces(block.text):
-        match block.kind:
-            case "thinking":
-                yield {"reasoningContent": {"text": piece}}
-            case "text":
-                yield {"text": piece}
-            case "call":
-                yield {"toolUse": {"input": piece}}
+        yield {
+            "thinking": {"reasoningContent": {"text": piece}},
+            "text": {"text": piece},
+            "call": {"toolUse": {"input": piece}},
+        }[block.kind]
     if block.kind == "thinking" and block.is_closed and is_claude(model):
         yield {"reasoningContent": {"signature": signature_of(block.text)}}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from swink_agent.core.types import StopReason, Usage
@@ -15,14 +16,14 @@ from swink_agent.testing.servers import ReceivedRequest
 
 from .kit.api import FakeApi
 from .kit.checks import Shape, check_json_schema, check_names, items, mapping, objects, string, subschemas, typed
-from .kit.replies import Block, FakeReply, blocks, is_signed, new_id, pieces, sign, sse
+from .kit.replies import FakeReply, blocks, is_signed, new_id, pieces, sign, sse
 
 _ISSUER = "gemini"
 _STAND_INS = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
-_UNKNOWN = "invalid JSON payload received: unknown name '{path}', cannot find field"
+_shape = partial(Shape, unknown="invalid JSON payload received: unknown name '{path}', cannot find field")
 
-_BODY = Shape(
+_BODY = _shape(
     typed(
         (list, "contents tools safetySettings"),
         (dict, "toolConfig systemInstruction generationConfig labels"),
@@ -30,9 +31,8 @@ _BODY = Shape(
         (bool, "store"),
     ),
     required=("contents",),
-    unknown=_UNKNOWN,
 )
-_GENERATION = Shape(
+_GENERATION = _shape(
     typed(
         (float, "temperature topP topK presencePenalty frequencyPenalty"),
         (int, "candidateCount maxOutputTokens logprobs seed"),
@@ -40,49 +40,32 @@ _GENERATION = Shape(
         (str, "responseMimeType mediaResolution"),
         (dict, "responseSchema responseJsonSchema speechConfig thinkingConfig imageConfig"),
         (bool, "responseLogprobs audioTimestamp"),
-    ),
-    unknown=_UNKNOWN,
+    )
 )
-_THINKING = Shape({"includeThoughts": bool, "thinkingBudget": int, "thinkingLevel": str}, unknown=_UNKNOWN)
-_CONTENT = Shape({"role": str, "parts": list}, required=("parts",), unknown=_UNKNOWN)
-_DATA = {
-    "text": str,
-    "inlineData": dict,
-    "fileData": dict,
-    "functionCall": dict,
-    "functionResponse": dict,
-    "executableCode": dict,
-    "codeExecutionResult": dict,
-    "toolCall": dict,
-    "toolResponse": dict,
-}
-_PART = Shape(
+_THINKING = _shape({"includeThoughts": bool, "thinkingBudget": int, "thinkingLevel": str})
+_CONTENT = _shape({"role": str, "parts": list}, required=("parts",))
+_DATA = typed(
+    (str, "text"),
+    (dict, "inlineData fileData functionCall functionResponse executableCode codeExecutionResult"),
+    (dict, "toolCall toolResponse"),
+)
+_PART = _shape(
     {
         **_DATA,
-        **typed(
-            (bool, "thought"),
-            (str, "thoughtSignature"),
-            (dict, "videoMetadata mediaResolution partMetadata"),
-        ),
-    },
-    unknown=_UNKNOWN,
+        **typed((bool, "thought"), (str, "thoughtSignature"), (dict, "videoMetadata mediaResolution partMetadata")),
+    }
 )
-_CALL = Shape({"id": str, "name": str, "args": dict}, required=("name",), unknown=_UNKNOWN)
-_RESPONSE = Shape(
+_CALL = _shape({"id": str, "name": str, "args": dict}, required=("name",))
+_RESPONSE = _shape(
     {"id": str, "name": str, "response": dict, "parts": list, "willContinue": bool, "scheduling": str},
     required=("name", "response"),
-    unknown=_UNKNOWN,
 )
-_INLINE = Shape({"mimeType": str, "data": str, "displayName": str}, required=("mimeType", "data"), unknown=_UNKNOWN)
-_DECLARATION = Shape(
-    typed(
-        (str, "name description behavior"),
-        (dict, "parameters parametersJsonSchema response responseJsonSchema"),
-    ),
+_INLINE = _shape({"mimeType": str, "data": str, "displayName": str}, required=("mimeType", "data"))
+_DECLARATION = _shape(
+    typed((str, "name description behavior"), (dict, "parameters parametersJsonSchema response responseJsonSchema")),
     required=("name",),
-    unknown=_UNKNOWN,
 )
-_SCHEMA = Shape(
+_SCHEMA = _shape(
     typed(
         (str, "type format title description pattern"),
         (bool, "nullable"),
@@ -91,8 +74,7 @@ _SCHEMA = Shape(
         ((int, str), "minItems maxItems minProperties maxProperties minLength maxLength"),
         (float, "minimum maximum"),
         (object, "example default"),
-    ),
-    unknown=_UNKNOWN,
+    )
 )
 
 
@@ -309,8 +291,8 @@ def _stream(reply: FakeReply, model: str) -> Iterator[bytes]:
     has_signed = False
     for block in blocks(reply, lambda: new_id("", 8)):
         if block.kind != "call":
-            for part in _speech(block):
-                yield chunk(part)
+            for piece in pieces(block.text):
+                yield chunk({"text": piece, "thought": True} if block.kind == "thinking" else {"text": piece})
         elif block.is_closed:
             part: dict[str, Any] = {"functionCall": {"name": block.name, "args": block.arguments, "id": block.call_id}}
             if not has_signed:
@@ -319,11 +301,6 @@ def _stream(reply: FakeReply, model: str) -> Iterator[bytes]:
             yield chunk(part)
     if reply.is_done:
         yield chunk({"text": ""}, finishReason=_REASONS.get(reply.reason, "STOP"))
-
-
-def _speech(block: Block) -> Iterator[dict[str, Any]]:
-    for piece in pieces(block.text):
-        yield {"text": piece, "thought": True} if block.kind == "thinking" else {"text": piece}
 
 
 def _usage(usage: Usage) -> dict[str, int]:

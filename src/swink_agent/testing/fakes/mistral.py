@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from .kit.api import FakeApi, needs_bearer
-from .kit.chat import ChatChunks, ChatRules
+from .kit.chat import ChatChunks, ChatRules, chat_api
 from .kit.checks import TOOL_NAME, Shape, check_names, mapping, objects, string
 from .kit.replies import Block, FakeReply, new_id, pieces, sse
 
@@ -40,8 +39,7 @@ class _MistralRules(ChatRules):
         required=("model", "messages"),
     )
     roles = {
-        "system": Shape({"role": str, "content": _CONTENT}, required=("content",)),
-        "user": Shape({"role": str, "content": _CONTENT}, required=("content",)),
+        **dict.fromkeys(("system", "user"), Shape({"role": str, "content": _CONTENT}, required=("content",))),
         "assistant": Shape({"role": str, "content": _CONTENT, "tool_calls": list, "prefix": bool}),
         "tool": Shape(
             {"role": str, "content": _CONTENT, "tool_call_id": str, "name": str}, required=("content", "tool_call_id")
@@ -123,11 +121,4 @@ def _error(status: int, message: str) -> dict[str, Any]:
     return {"object": "error", "message": message, "type": "invalid_request_error", "param": None, "code": "3051"}
 
 
-API = FakeApi(
-    path=re.compile(r"/v1/chat/completions"),
-    content_type="text/event-stream; charset=utf-8",
-    problems=lambda body, _: problems(body),
-    refusal=needs_bearer,
-    error=_error,
-    stream=_MistralChunks().stream,
-)
+API = chat_api(_MistralRules(), _MistralChunks(), _error)

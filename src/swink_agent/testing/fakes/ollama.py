@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from swink_agent.core.types import StopReason
-from swink_agent.testing.servers import ReceivedRequest
 
 from .kit.api import FakeApi
 from .kit.checks import Shape, items, mapping, objects, string, typed
@@ -33,11 +32,7 @@ _BODY = Shape(
     unknown=None,
 )
 _MESSAGE = Shape(
-    typed(
-        (str, "role content thinking tool_name tool_call_id"),
-        (list, "images tool_calls"),
-    ),
-    unknown=None,
+    typed((str, "role content thinking tool_name tool_call_id"), (list, "images tool_calls")), unknown=None
 )
 _FUNCTION = Shape({"name": str, "arguments": dict, "index": int}, required=("name",), unknown=None)
 _DECLARATION = Shape({"name": str, "description": str, "parameters": dict}, required=("name",), unknown=None)
@@ -110,10 +105,6 @@ def _check_results(messages: list[tuple[str, dict[str, Any]]], found: list[str])
 # -- the server ----------------------------------------------------------------------------------------------
 
 
-def _refusal(_: ReceivedRequest, __: str) -> str | None:
-    return None  # a local server needs no key
-
-
 def _stream(reply: FakeReply, model: str) -> Iterator[bytes]:
     head = {"model": model, "created_at": "2026-01-01T00:00:00.000000Z"}
     number = 0
@@ -143,7 +134,7 @@ API = FakeApi(
     path=re.compile(r"/api/chat"),
     content_type="application/x-ndjson",
     problems=lambda body, _: problems(body),
-    refusal=_refusal,
+    refusal=lambda request, key: None,  # a local server needs no key
     error=lambda _, message: {"error": message},
     stream=_stream,
     streams_by_default=True,

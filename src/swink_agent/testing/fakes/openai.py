@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from .kit.api import FakeApi, needs_bearer
-from .kit.chat import ChatChunks, ChatRules
+from .kit.chat import ChatChunks, ChatRules, chat_api
 from .kit.checks import string
 
 _REASONING = re.compile(r"(?:^|/)(?:o\d|gpt-5(?!-chat)|gpt-[6-9]|gpt-oss)")
@@ -38,11 +37,4 @@ def error(status: int, message: str) -> dict[str, Any]:
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
-API = FakeApi(
-    path=re.compile(r"/v1/chat/completions"),
-    content_type="text/event-stream; charset=utf-8",
-    problems=lambda body, _: problems(body),
-    refusal=needs_bearer,
-    error=error,
-    stream=ChatChunks().stream,
-)
+API = chat_api(OpenAiRules(), ChatChunks(), error)

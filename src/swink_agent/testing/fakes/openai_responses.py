@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -35,15 +36,12 @@ _ITEM_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _LONGEST_CALL_ID = 64
 _FEWEST_OUTPUT_TOKENS = 16
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
-_UNKNOWN = "unknown parameter: '{path}'"
+_shape = partial(Shape, unknown="unknown parameter: '{path}'")
 
-_BODY = Shape(
+_BODY = _shape(
     typed(
-        (
-            str,
-            "model instructions truncation prompt_cache_key prompt_cache_retention safety_identifier service_tier "
-            "previous_response_id user",
-        ),
+        (str, "model instructions truncation prompt_cache_key prompt_cache_retention safety_identifier service_tier"),
+        (str, "previous_response_id user"),
         ((str, list), "input"),
         (bool, "stream store parallel_tool_calls background"),
         (dict, "stream_options reasoning text metadata prompt"),
@@ -53,47 +51,33 @@ _BODY = Shape(
         (float, "temperature top_p"),
     ),
     required=("model", "input"),
-    unknown=_UNKNOWN,
 )
-_REASONING = Shape({"effort": str, "summary": str, "generate_summary": str, "context": str}, unknown=_UNKNOWN)
-_FORMAT = Shape(
-    {"type": str, "name": str, "description": str, "schema": dict, "strict": bool},
-    required=("name", "schema"),
-    unknown=_UNKNOWN,
+_REASONING = _shape({"effort": str, "summary": str, "generate_summary": str, "context": str})
+_FORMAT = _shape(
+    {"type": str, "name": str, "description": str, "schema": dict, "strict": bool}, required=("name", "schema")
 )
-_TOOL = Shape(
+_TOOL = _shape(
     {"type": str, "name": str, "description": str, "parameters": dict, "strict": bool, "defer_loading": bool},
     required=("name", "parameters"),
-    unknown=_UNKNOWN,
 )
 _BASE = {"type": str, "id": str, "status": str}
 _ITEMS = {
-    "message": Shape(
-        {**_BASE, "role": str, "content": (str, list), "phase": str}, required=("role", "content"), unknown=_UNKNOWN
-    ),
-    "function_call": Shape(
+    "message": _shape({**_BASE, "role": str, "content": (str, list), "phase": str}, required=("role", "content")),
+    "function_call": _shape(
         {**_BASE, "call_id": str, "name": str, "arguments": str, "namespace": str},
         required=("call_id", "name", "arguments"),
-        unknown=_UNKNOWN,
     ),
-    "function_call_output": Shape(
-        {**_BASE, "call_id": str, "output": (str, list)}, required=("call_id", "output"), unknown=_UNKNOWN
-    ),
+    "function_call_output": _shape({**_BASE, "call_id": str, "output": (str, list)}, required=("call_id", "output")),
     # Unlike other items, reasoning may not be sent back with its status.
-    "reasoning": Shape(
-        {"type": str, "id": str, "summary": list, "content": list, "encrypted_content": str},
-        required=("summary",),
-        unknown=_UNKNOWN,
+    "reasoning": _shape(
+        {"type": str, "id": str, "summary": list, "content": list, "encrypted_content": str}, required=("summary",)
     ),
 }
 _ID_PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output": "fc", "reasoning": "rs"}
 _OTHER_ITEMS = re.compile(
     r"custom_tool_call(?:_output)?|compaction|[a-z_]+_call(?:_output)?|mcp_[a-z_]+|tool_search_output"
 )
-_PARTS = {
-    "assistant": ("output_text", "refusal"),
-    "user": ("input_text", "input_image", "input_file", "input_audio"),
-}
+_PARTS = {"assistant": ("output_text", "refusal"), "user": ("input_text", "input_image", "input_file", "input_audio")}
 
 
 def problems(body: dict[str, Any]) -> list[str]:
@@ -280,17 +264,9 @@ class _Events:
 
     def __init__(self, reply: FakeReply, model: str) -> None:
         self.reply = reply
-        self.response: dict[str, Any] = {
-            "id": new_id("resp_", 48),
-            "object": "response",
-            "created_at": 1_700_000_000,
-            "status": "in_progress",
-            "error": None,
-            "incomplete_details": None,
-            "model": model,
-            "output": [],
-            "usage": None,
-        }
+        self.response: dict[str, Any] = {"id": new_id("resp_", 48), "object": "response", "created_at": 1_700_000_000}
+        self.response |= {"status": "in_progress", "error": None, "incomplete_details": None, "model": model}
+        self.response |= {"output": [], "usage": None}
         self._numbers = count()
 
     def event(self, kind: str, **fields: Any) -> bytes:
@@ -310,56 +286,44 @@ class _Events:
             yield self.event(f"response.{status}", response={**self.response, **end})
 
     def item(self, block: Block, index: int, output: list[dict[str, Any]]) -> Iterator[bytes]:
+        item_id = new_id({"thinking": "rs_", "text": "msg_", "call": "fc_"}[block.kind], 48)
+        place: dict[str, Any] = {"item_id": item_id, "output_index": index}
         match block.kind:
             case "thinking":
-                item_id = new_id("rs_", 48)
                 start: dict[str, Any] = {"id": item_id, "type": "reasoning", "summary": []}
-                encrypted = f"{item_id}.{sign(_ISSUER, item_id)}"
-                summary = [{"type": "summary_text", "text": block.text}]
-                end: dict[str, Any] = {**start, "summary": summary, "encrypted_content": encrypted}
-                deltas = self.thinking(block, item_id, index)
+                part: dict[str, Any] = {"type": "summary_text", "text": ""}
+                summary = [{**part, "text": block.text}]
+                end = {**start, "summary": summary, "encrypted_content": f"{item_id}.{sign(_ISSUER, item_id)}"}
+                place["summary_index"] = 0
+                deltas = self.speech(block, place, "reasoning_summary_part", part, "reasoning_summary_text")
             case "text":
-                item_id = new_id("msg_", 48)
                 start = {"id": item_id, "type": "message", "role": "assistant", "status": "in_progress", "content": []}
-                content: list[dict[str, Any]] = [
-                    {"type": "output_text", "text": block.text, "annotations": [], "logprobs": []}
-                ]
-                end = {**start, "status": "completed", "content": content}
-                deltas = self.text(block, item_id, index)
+                part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+                end = {**start, "status": "completed", "content": [{**part, "text": block.text}]}
+                place["content_index"] = 0
+                deltas = self.speech(block, place, "content_part", part, "output_text", logprobs=[])
             case "call":
-                item_id = new_id("fc_", 48)
                 start = {"id": item_id, "type": "function_call", "status": "in_progress", "call_id": block.call_id}
                 start |= {"name": block.name, "arguments": ""}
                 end = {**start, "status": "completed", "arguments": block.text}
-                deltas = self.arguments(block, item_id, index)
+                deltas = self.arguments(block, place)
         yield self.event("response.output_item.added", output_index=index, item=start)
         yield from deltas
         if block.is_closed:
             output.append(end)
             yield self.event("response.output_item.done", output_index=index, item=end)
 
-    def thinking(self, block: Block, item_id: str, index: int) -> Iterator[bytes]:
-        place = {"item_id": item_id, "output_index": index, "summary_index": 0}
-        part = {"type": "summary_text", "text": ""}
-        yield self.event("response.reasoning_summary_part.added", **place, part=part)
+    def speech(
+        self, block: Block, place: dict[str, Any], kind: str, part: dict[str, Any], text: str, **more: Any
+    ) -> Iterator[bytes]:
+        yield self.event(f"response.{kind}.added", **place, part=part)
         for piece in pieces(block.text):
-            yield self.event("response.reasoning_summary_text.delta", **place, delta=piece)
+            yield self.event(f"response.{text}.delta", **place, delta=piece, **more)
         if block.is_closed:
-            yield self.event("response.reasoning_summary_text.done", **place, text=block.text)
-            yield self.event("response.reasoning_summary_part.done", **place, part={**part, "text": block.text})
+            yield self.event(f"response.{text}.done", **place, text=block.text, **more)
+            yield self.event(f"response.{kind}.done", **place, part={**part, "text": block.text})
 
-    def text(self, block: Block, item_id: str, index: int) -> Iterator[bytes]:
-        place = {"item_id": item_id, "output_index": index, "content_index": 0}
-        part: dict[str, Any] = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
-        yield self.event("response.content_part.added", **place, part=part)
-        for piece in pieces(block.text):
-            yield self.event("response.output_text.delta", **place, delta=piece, logprobs=[])
-        if block.is_closed:
-            yield self.event("response.output_text.done", **place, text=block.text, logprobs=[])
-            yield self.event("response.content_part.done", **place, part={**part, "text": block.text})
-
-    def arguments(self, block: Block, item_id: str, index: int) -> Iterator[bytes]:
-        place = {"item_id": item_id, "output_index": index}
+    def arguments(self, block: Block, place: dict[str, Any]) -> Iterator[bytes]:
         for piece in pieces(block.text):
             yield self.event("response.function_call_arguments.delta", **place, delta=piece)
         if block.is_closed:
@@ -377,15 +341,11 @@ def _usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def _stream(reply: FakeReply, model: str) -> Iterator[bytes]:
-    return _Events(reply, model).stream()
-
-
 API = FakeApi(
     path=re.compile(r"/v1/responses"),
     content_type="text/event-stream; charset=utf-8",
     problems=lambda body, _: problems(body),
     refusal=needs_bearer,
     error=error,
-    stream=_stream,
+    stream=lambda reply, model: _Events(reply, model).stream(),
 )

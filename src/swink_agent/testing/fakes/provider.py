@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
 
@@ -20,19 +20,8 @@ from .kit.api import FakeApi
 from .kit.checks import mapping, string
 from .kit.replies import FakeFailure, FakeReply, json_bytes
 
-_APIS = MappingProxyType(
-    {
-        "anthropic": anthropic.API,
-        "openai": openai.API,
-        "openai-responses": openai_responses.API,
-        "azure": azure.API,
-        "xai": xai.API,
-        "mistral": mistral.API,
-        "gemini": gemini.API,
-        "ollama": ollama.API,
-        "bedrock": bedrock.API,
-    }
-)
+_MODULES = (anthropic, openai, openai_responses, azure, xai, mistral, gemini, ollama, bedrock)
+_APIS = MappingProxyType({api.__name__.rpartition(".")[2].replace("_", "-"): api.API for api in _MODULES})
 APIS = tuple(_APIS)
 """The names of the providers that can be faked, as in `ModelSpec.provider`."""
 
@@ -86,10 +75,8 @@ class FakeProvider:
         await self._server.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._server.__aexit__(kind, error, traceback)
+    async def __aexit__(self, *failure: object) -> None:
+        await self._server.__aexit__(*failure)
 
     async def _answer(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         reply = self._reply_to(request)

@@ -7,8 +7,7 @@ from typing import Any
 
 from swink_agent.core.types import Usage
 
-from .kit.api import FakeApi, needs_bearer
-from .kit.chat import ChatChunks, ChatRules
+from .kit.chat import ChatChunks, ChatRules, chat_api
 from .kit.checks import SCHEMA_KEYWORDS, Shape, check_json_schema, check_keywords, string
 from .kit.replies import new_id
 
@@ -68,12 +67,4 @@ def _error(status: int, message: str) -> dict[str, Any]:
     return {"code": code, "error": message}
 
 
-API = FakeApi(
-    path=re.compile(r"/v1/chat/completions"),
-    content_type="text/event-stream",
-    problems=lambda body, _: problems(body),
-    refusal=needs_bearer,
-    refusal_status=400,
-    error=_error,
-    stream=_XaiChunks().stream,
-)
+API = chat_api(_XaiRules(), _XaiChunks(), _error, content_type="text/event-stream", refusal_status=400)

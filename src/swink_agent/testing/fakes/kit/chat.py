@@ -6,11 +6,13 @@ It has the rules of OpenAI; providers that differ have a subclass in their own f
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, ClassVar
 
 from swink_agent.core.types import StopReason, Usage
 
+from .api import FakeApi, needs_bearer
 from .checks import (
     STRICT_KEYWORDS,
     TOOL_NAME,
@@ -30,30 +32,23 @@ from .checks import (
 )
 from .replies import Block, FakeReply, blocks, new_id, pieces, sse
 
-_UNKNOWN = "unrecognized request argument supplied: {path}"
-_CALL = Shape({"id": str, "type": str, "function": dict, "index": int}, required=("id", "function"), unknown=_UNKNOWN)
-_FUNCTION = Shape({"name": str, "arguments": str}, required=("name", "arguments"), unknown=_UNKNOWN)
-_TOOL = Shape({"type": str, "function": dict}, required=("type", "function"), unknown=_UNKNOWN)
-_DECLARATION = Shape(
-    {"name": str, "description": str, "parameters": dict, "strict": bool}, required=("name",), unknown=_UNKNOWN
-)
-_FORMAT = Shape({"type": str, "json_schema": dict}, required=("type",), unknown=_UNKNOWN)
-_JSON_SCHEMA = Shape(
-    {"name": str, "description": str, "schema": dict, "strict": bool}, required=("name", "schema"), unknown=_UNKNOWN
-)
+_shape = partial(Shape, unknown="unrecognized request argument supplied: {path}")
+_CALL = _shape({"id": str, "type": str, "function": dict, "index": int}, required=("id", "function"))
+_FUNCTION = _shape({"name": str, "arguments": str}, required=("name", "arguments"))
+_TOOL = _shape({"type": str, "function": dict}, required=("type", "function"))
+_DECLARATION = _shape({"name": str, "description": str, "parameters": dict, "strict": bool}, required=("name",))
+_FORMAT = _shape({"type": str, "json_schema": dict}, required=("type",))
+_JSON_SCHEMA = _shape({"name": str, "description": str, "schema": dict, "strict": bool}, required=("name", "schema"))
 _CONTENT = (str, list)
 
 
 class ChatRules:
     """The rules of chat completions."""
 
-    body: ClassVar[Shape] = Shape(
+    body: ClassVar[Shape] = _shape(
         typed(
-            (
-                str,
-                "model reasoning_effort service_tier user verbosity prompt_cache_key prompt_cache_retention "
-                "safety_identifier",
-            ),
+            (str, "model reasoning_effort service_tier user verbosity prompt_cache_key prompt_cache_retention"),
+            (str, "safety_identifier"),
             (list, "messages tools modalities"),
             (bool, "stream parallel_tool_calls logprobs store"),
             (dict, "stream_options response_format logit_bias metadata audio prediction moderation web_search_options"),
@@ -63,33 +58,23 @@ class ChatRules:
             ((str, list), "stop"),
         ),
         required=("model", "messages"),
-        unknown=_UNKNOWN,
     )
     roles: ClassVar[dict[str, Shape]] = {
-        "system": Shape({"role": str, "content": _CONTENT, "name": str}, required=("content",), unknown=_UNKNOWN),
-        "developer": Shape({"role": str, "content": _CONTENT, "name": str}, required=("content",), unknown=_UNKNOWN),
-        "user": Shape({"role": str, "content": _CONTENT, "name": str}, required=("content",), unknown=_UNKNOWN),
-        "assistant": Shape(
+        **dict.fromkeys(
+            ("system", "developer", "user"),
+            _shape({"role": str, "content": _CONTENT, "name": str}, required=("content",)),
+        ),
+        "assistant": _shape(
             typed(
-                (str, "role name refusal"),
-                (_CONTENT, "content"),
-                (dict, "audio function_call"),
-                (list, "tool_calls"),
-            ),
-            unknown=_UNKNOWN,
+                (str, "role name refusal"), (_CONTENT, "content"), (dict, "audio function_call"), (list, "tool_calls")
+            )
         ),
-        "tool": Shape(
-            {"role": str, "content": _CONTENT, "tool_call_id": str},
-            required=("content", "tool_call_id"),
-            unknown=_UNKNOWN,
-        ),
+        "tool": _shape({"role": str, "content": _CONTENT, "tool_call_id": str}, required=("content", "tool_call_id")),
     }
     parts: ClassVar[dict[str, tuple[str, ...]]] = {
-        "system": ("text",),
-        "developer": ("text",),
+        **dict.fromkeys(("system", "developer", "tool"), ("text",)),
         "user": ("text", "image_url", "input_audio", "file"),
         "assistant": ("text", "refusal"),
-        "tool": ("text",),
     }
     call_id: ClassVar[re.Pattern[str]] = re.compile(r".{1,40}", re.DOTALL)
     call_id_form: ClassVar[str] = "must be a string of at most 40 characters"
@@ -266,12 +251,8 @@ class ChatChunks:
         return new_id("call_", 24)
 
     def stream(self, reply: FakeReply, model: str) -> Iterator[bytes]:
-        head: dict[str, Any] = {
-            "id": new_id("chatcmpl-", 29),
-            "object": "chat.completion.chunk",
-            "created": 1_700_000_000,
-        }
-        head["model"] = model
+        head: dict[str, Any] = {"id": new_id("chatcmpl-", 29), "object": "chat.completion.chunk"}
+        head |= {"created": 1_700_000_000, "model": model}
         number = 0
         yield self.chunk(head, self.first_delta())
         for block in blocks(reply, self.make_id):
@@ -321,3 +302,16 @@ class ChatChunks:
             "prompt_tokens_details": {"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write},
             "completion_tokens_details": {"reasoning_tokens": usage.extra.get("reasoning", 0)},
         }
+
+
+def chat_api(
+    rules: ChatRules, chunks: ChatChunks, error: Callable[[int, str], dict[str, Any]], **differences: Any
+) -> FakeApi:
+    """Makes the description of an API of chat completions: OpenAI's, with other values for fields of `FakeApi`."""
+    fields: dict[str, Any] = {
+        "path": re.compile(r"/v1/chat/completions"),
+        "content_type": "text/event-stream; charset=utf-8",
+        "refusal": needs_bearer,
+        **differences,
+    }
+    return FakeApi(problems=lambda body, _: rules.problems(body), error=error, stream=chunks.stream, **fields)

@@ -97,9 +97,6 @@ def _noun(value: object) -> str:
     return "null" if value is None else _NOUNS.get(type(value), type(value).__name__)
 
 
-# -- pairs ---------------------------------------------------------------------------------------------------
-
-
 class Turn(Value, frozen=True):
     """The calls and results of one message, or of consecutive tool messages."""
 
@@ -134,9 +131,6 @@ def _check_answered(open_calls: list[str], asker: str, found: list[str]) -> None
     if open_calls:
         names = ", ".join(open_calls)
         found.append(f"{asker}: calls without a result directly after them: {names}")
-
-
-# -- tools ---------------------------------------------------------------------------------------------------
 
 
 def check_names(names: Iterable[tuple[str, object]], pattern: re.Pattern[str], found: list[str]) -> None:

@@ -92,8 +92,6 @@ def pieces(text: str, number: int = 3) -> Iterator[str]:
         yield text[start : start + size]
 
 
-# -- ids -----------------------------------------------------------------------------------------------------
-
 _numbers = count(1)
 _LETTERS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -106,9 +104,6 @@ def new_id(prefix: str, length: int) -> str:
         number, position = divmod(number, len(_LETTERS))
         letters.append(_LETTERS[position])
     return prefix + "".join(letters)
-
-
-# -- signatures ----------------------------------------------------------------------------------------------
 
 
 def sign(issuer: str, text: str) -> str:
