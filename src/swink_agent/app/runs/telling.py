@@ -80,6 +80,11 @@ def dollars(amount: float) -> str:
     return f"${amount:.2f}" if amount >= 0.1 or amount == 0 else f"${amount:.4f}"
 
 
+def number_of(count: int, noun: str) -> str:
+    """A number of things, such as `1 run` and `2 runs`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def age(moment: int, now: int | None = None) -> str:
     """How long ago it was, in a few characters."""
     if not moment:

@@ -17,7 +17,7 @@ from swink_agent.app.errors import ApplicationError, ExitCode, NoModel, UsagePro
 from swink_agent.app.settings.mcp_servers import ServerSettings
 from swink_agent.approvals.display import safe_display
 
-from ..process.groups import offered
+from ..process.groups import offered, picks
 from ..prompt.reporter import Reporter
 from ..root import options_of_prompt
 from ..screen.screen import Screen, say_json, table
@@ -118,10 +118,10 @@ async def _tried(chosen: ServerSettings, opening: Opening) -> tuple[list[dict[st
 
 @options_of_prompt("allow", "deny", "tools", "cwd")
 @mcp.command("serve")
-@click.option(
+@picks(
     "--approve",
-    type=click.Choice(["none", "ask", "smart", "all"]),
-    help="Which calls may run. Nobody is asked: what would need a question is refused.",
+    "none ask smart all",
+    "Which calls may run. Nobody is asked: what would need a question is refused.",
 )
 def serve(
     approve: str | None, allow: tuple[str, ...], deny: tuple[str, ...], tools: str | None, cwd: str | None

@@ -7,7 +7,6 @@ shown, is in `app.trust`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -16,7 +15,6 @@ from swink_agent.app.errors import SettingsError
 from swink_agent.app.trust.trust import (
     NOTES_FILE,
     PROJECT_FILE,
-    ChangedFile,
     FolderToTrust,
     Project,
     TrustStore,
@@ -42,7 +40,9 @@ def trust_folder(folder: Path, *, is_sure: bool) -> bool:
     wanted = next((item for item in chain if item.can_be_trusted), found)
     offer = store.offer(folder if wanted is None else Path(wanted.folder))
     _show(offer, screen)
-    _show_changes(store.changes(offer), screen)
+    for change in store.changes(offer):  # last, next to the question
+        screen.say("", f"{change.path}, what has changed since you trusted it:")
+        screen.change(diff_lines(as_text(change.old), as_text(change.new)), context=_MARK)
     if not is_sure and not _says_yes(f"Trust {safe_display(offer.folder)}?"):
         screen.line("Nothing was changed.")
         return False
@@ -60,13 +60,6 @@ def _show(offer: FolderToTrust, screen: Screen) -> None:
             screen.rows(_MARK, part.text)
     if not parts:
         screen.say("", f"{offer.folder} has neither {PROJECT_FILE} nor {NOTES_FILE}, skills or commands.")
-
-
-def _show_changes(changes: Sequence[ChangedFile], screen: Screen) -> None:
-    """Shows what changed since it was trusted, last, next to the question."""
-    for change in changes:
-        screen.say("", f"{change.path}, what has changed since you trusted it:")
-        screen.change(diff_lines(as_text(change.old), as_text(change.new)), context=_MARK)
 
 
 def what_changed(project: Project, store: TrustStore) -> list[str]:

@@ -22,6 +22,7 @@ from swink_agent.app.doctor import WEB_PORT
 from swink_agent.app.errors import ExitCode, UsageProblem
 from swink_agent.app.runs.sessions import newest, open_store, session_problems
 
+from ..process.groups import takes
 from ..prompt.reporter import Reporter
 from ..root import options_of_prompt
 from ..screen.screen import Screen
@@ -50,19 +51,12 @@ Examples:
     "--port", default=WEB_PORT, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."
 )
 @click.option("--no-open", is_flag=True, help="Do not open the browser.")
-@click.option("--host", metavar="ADDRESS", help="Listen at this address instead of this machine alone.")
-@click.option("--tls-cert", metavar="FILE", help="The certificate, for encrypted connections.")
-@click.option("--tls-key", metavar="FILE", help="The key of the certificate.")
+@takes("--host ADDRESS", "Listen at this address instead of this machine alone.")
+@takes("--tls-cert FILE", "The certificate, for encrypted connections.")
+@takes("--tls-key FILE", "The key of the certificate.")
 @click.option("--insecure", is_flag=True, help="Listen beyond this machine although nothing is encrypted.")
-@click.option(
-    "--allow-host",
-    multiple=True,
-    metavar="NAME",
-    help="Also answer under this name, with or without a port. Repeatable.",
-)
-@click.option(
-    "--allow-origin", multiple=True, metavar="URL", help="Pages of this site may send requests too. Repeatable."
-)
+@takes("--allow-host NAME", "Also answer under this name, with or without a port. Repeatable.", multiple=True)
+@takes("--allow-origin URL", "Pages of this site may send requests too. Repeatable.", multiple=True)
 def web(**options: Any) -> int:
     """Open the agent in a browser, and serve its API.
 
@@ -130,7 +124,9 @@ async def _serve(opening: Opening, options: dict[str, Any], token: str, tls: Any
             click.echo(line, err=True)
         click.echo("Serving. Ctrl+C ends it.", err=True)
         if not options["no_open"]:
-            await asyncio.to_thread(_open_browser, url, opening)
+            is_open = await asyncio.to_thread(open_in_browser, url, os.environ, opening.writable)
+            if not is_open:
+                click.echo("no browser could be opened: open the address above yourself", err=True)
         await ended.wait()
     finally:
         try:
@@ -163,8 +159,3 @@ def _first_page(opening: Opening, options: dict[str, Any]) -> str:
         store = open_store(opening.settings)
         found = newest(store, opening.folder.resolve()).id if options["continue"] else store.load(wanted).id
     return f"/sessions/{found}"
-
-
-def _open_browser(url: str, opening: Opening) -> None:
-    if not open_in_browser(url, os.environ, opening.writable):
-        click.echo("no browser could be opened: open the address above yourself", err=True)

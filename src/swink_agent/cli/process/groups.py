@@ -24,6 +24,22 @@ def offered(name: str) -> Callable[[click.Context, click.Parameter, str], list[A
     return offer
 
 
+def takes(written: str, help: str, offers: str = "", **options: Any) -> Callable[[Any], Any]:  # noqa: A002 - as click's
+    """An option with a value: its names as `click.option` has them, and what the help calls the value.
+
+    `offers` is what a shell completes it with.
+    """
+    *names, metavar = written.split()
+    if offers:
+        options["shell_complete"] = offered(offers)
+    return click.option(*names, metavar=metavar, help=help, **options)
+
+
+def picks(name: str, choices: str, help: str) -> Callable[[Any], Any]:  # noqa: A002 - as click's
+    """An option whose value is one of several words."""
+    return click.option(name, type=click.Choice(choices.split()), help=help)
+
+
 def also_called(group: click.Group, command: click.Command, name: str) -> None:
     """Gives a command a second name. The help lists only the first."""
     other = copy(command)
