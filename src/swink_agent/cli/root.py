@@ -140,7 +140,6 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     "--unmask NAME",
     "Do not mask the secret of this name, such as DB_PASSWORD. Can be given again.",
     multiple=True,
-    callback=lambda ctx, option, names: list(names) or None,
 )
 @takes("--max-turns N", "At most so many replies. Default: 50.", type=int)
 @takes("--max-cost USD", "At most so many dollars; never overshot.", type=float)

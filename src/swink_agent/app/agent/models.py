@@ -8,16 +8,18 @@ an error that says what to do. Owns that choice, and passing keys and addresses 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
 
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import AgentError, AuthError
 from swink_agent.core.extras import install
 from swink_agent.core.providers import ProviderStreamFn, entry_point_of
-from swink_agent.core.stream import StreamFn, StreamOptions
+from swink_agent.core.stream import AssistantMessageEvent, StreamFn, StreamOptions
 from swink_agent.core.types import AgentContext, ModelSpec, ThinkingLevel, UserMessage
 
 from ..errors import NoModel, UsageProblem
@@ -193,6 +195,20 @@ def stream_fn_of(
     except (AgentError, ValueError) as error:
         raise NoModel(f"{model} cannot be asked: {error}") from error
     return stream_fn
+
+
+def with_stored_keys(stream_fn: StreamFn, credentials: Credentials) -> StreamFn:
+    """The stream function with the keys that are stored here, as the standard agent uses them."""
+
+    def asked(
+        model: ModelSpec, context: AgentContext, options: StreamOptions, cancel: CancellationToken, /
+    ) -> AsyncIterator[AssistantMessageEvent]:
+        key = credentials.find(model.provider)
+        if key is not None and options.api_key is None:
+            options = structs.replace(options, api_key=key.value)
+        return stream_fn(model, context, options, cancel)
+
+    return asked
 
 
 def _made(provider: Provider, model: ModelSpec, address: str | None) -> StreamFn:

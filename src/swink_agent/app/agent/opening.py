@@ -78,7 +78,7 @@ class OpeningOptions(Value, frozen=True, kw_only=True):
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> OpeningOptions:
         """The options of `swink`, by their names on the command line."""
-        several = ("allow", "deny", "allow_hosts")
+        several = ("allow", "deny", "allow_hosts", "unmask")
         return cls(
             flags={name: options[name] or None if name in several else options[name] for name in SETTING_FLAGS},
             cwd=options["cwd"],

@@ -6,18 +6,16 @@ user: the case's folder and the sandbox limit what the tools may do.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from msgspec import structs
-
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.cancel import CancellationToken
-from swink_agent.core.stream import AssistantMessageEvent, StreamFn, StreamOptions
-from swink_agent.core.types import AgentContext, ModelSpec
+from swink_agent.core.stream import StreamFn
+from swink_agent.core.types import ModelSpec
 
-from ..agent.models import choose_model, local_fetch, model_of_settings, named_model, stream_fn_of
+from ..agent.models import choose_model, local_fetch, model_of_settings, named_model, stream_fn_of, with_stored_keys
 from ..agent.standard import AgentOptions, StandardAgent, standard_agent
 from ..errors import UsageProblem
 from ..keys.credentials import Credentials
@@ -121,22 +119,6 @@ def scripted_judge_model(script: Script) -> StreamFn:
     return ScriptedModel([ScriptedReply(script.judge).message(1)], is_endless=True)
 
 
-class StoredKeysStreamFn:
-    """A stream function that uses stored keys, as the standard agent does."""
-
-    def __init__(self, stream_fn: StreamFn, credentials: Credentials) -> None:
-        self._stream_fn = stream_fn
-        self._credentials = credentials
-
-    def __call__(
-        self, model: ModelSpec, context: AgentContext, options: StreamOptions, cancel: CancellationToken, /
-    ) -> AsyncIterator[AssistantMessageEvent]:
-        key = self._credentials.find(model.provider)
-        if key is not None and options.api_key is None:
-            options = structs.replace(options, api_key=key.value)
-        return self._stream_fn(model, context, options, cancel)
-
-
 def judge_of(model: str, credentials: Credentials) -> JudgeEvaluator:
     """The evaluator that asks this model. Raises `NoModel` or `UsageProblem` if it cannot be asked."""
     from swink_agent.evals import JudgeEvaluator
@@ -147,7 +129,7 @@ def judge_of(model: str, credentials: Credentials) -> JudgeEvaluator:
 
 def judge_stream_fn(spec: ModelSpec, credentials: Credentials) -> StreamFn:
     """The stream function for a judge's model."""
-    return StoredKeysStreamFn(stream_fn_of(spec, load_settings(), credentials), credentials)
+    return with_stored_keys(stream_fn_of(spec, load_settings(), credentials), credentials)
 
 
 # -- the standard agent --------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import click
 
-from swink_agent.app.agent.models import stream_fn_of
+from swink_agent.app.agent.models import stream_fn_of, with_stored_keys
 from swink_agent.app.errors import ApplicationError, UsageProblem
 from swink_agent.app.keys.credentials import Credentials
 from swink_agent.app.settings.settings import Settings, load_settings
@@ -93,18 +93,9 @@ def _upstream(settings: Settings, credentials: Credentials) -> Callable[[ModelSp
         place = str(model) if model.provider == "local" else model.provider
         if place not in made:
             try:
-                made[place] = stream_fn_of(model, settings, credentials)
+                made[place] = with_stored_keys(stream_fn_of(model, settings, credentials), credentials)
             except ApplicationError as error:  # the client gets it as an error of the provider
                 raise AuthError(str(error)) from error
-        key = credentials.find(model.provider)
-        return made[place] if key is None else _with_key(made[place], key.value)
+        return made[place]
 
     return stream_fn
-
-
-def _with_key(stream_fn: StreamFn, key: str) -> StreamFn:
-    from msgspec import structs
-
-    return lambda model, context, options, cancel: stream_fn(
-        model, context, structs.replace(options, api_key=key), cancel
-    )

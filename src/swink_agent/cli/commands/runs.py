@@ -42,8 +42,9 @@ class _Store:
     def __init__(self, before: _Store | None, url: str | None, app: str | None, as_json: bool) -> None:
         if before is not None and not url and not app:
             url, app = before.url, before.app
-        self.url, self.app = url, app
-        self.wants_json = as_json or (before is not None and before.wants_json)
+        self.url: str | None = url
+        self.app: str | None = app
+        self.wants_json: bool = as_json or (before is not None and before.wants_json)
 
     def use(self, work: Callable[[Durable], Awaitable[T]]) -> T:
         """Does some work with the store, open meanwhile."""

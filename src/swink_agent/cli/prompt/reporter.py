@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 from swink_agent.app.runs.answers import OUTSIDE, named
 from swink_agent.app.runs.headless import Outcome
-from swink_agent.app.runs.telling import FetchProgress, seconds, shortening_of, summary_of
+from swink_agent.app.runs.telling import FetchProgress, number_of, seconds, shortening_of, summary_of
 from swink_agent.approvals.display import safe_display
 from swink_agent.core.approval import PendingCall
 from swink_agent.core.events import (
@@ -117,11 +117,6 @@ class Reporter:
         fitting = next((command for command in commands if cell_width(command) + 2 <= width), commands[-1])
         self._screen.line(f"  {safe_display(self._redactor.redact(fitting), None)}")
 
-    def _tell_mode(self) -> None:
-        note, self.mode_note = self.mode_note, ""
-        if note:
-            self.note(note)
-
     def log_handler(self) -> logging.Handler:
         """A handler that shows warnings of the library's log as our warnings."""
         return _LogHandler(self)
@@ -168,7 +163,9 @@ class Reporter:
                 self._live.hear(call_id, extract_text(update.content))
             case ToolApprovalRequested():
                 self._live.stop()
-                self._tell_mode()
+                if self.mode_note:
+                    self.note(self.mode_note)
+                    self.mode_note = ""
             case TurnResumed(pending=pending):
                 self._decided |= frozenset([call.call_id for call in pending])
             case ToolApprovalResolved(call_id=call_id) if call_id in self._decided:
@@ -325,7 +322,7 @@ class Reporter:
             cost = f", ${outcome.cost.amount:.4f}" if outcome.cost.amount else ""
             cached = f" ({usage.cache_read} cached)" if usage.cache_read else ""
             told = (
-                f"{outcome.model}: {_count(outcome.turns, 'turn')}, {_count(outcome.tool_calls, 'call')}, "
+                f"{outcome.model}: {number_of(outcome.turns, 'turn')}, {number_of(outcome.tool_calls, 'call')}, "
                 f"{usage.input + usage.cache_read + usage.cache_write} tokens in{cached}, {usage.output} out{cost}, "
                 f"{seconds(outcome.seconds)}"
             )
@@ -353,10 +350,6 @@ def _how_it_ended(details: dict[str, Any]) -> str:
     if code is None:
         return "timed out" if details.get("timed_out") else "cancelled" if details.get("cancelled") else "ended"
     return f"exit code {code}: killed by {name}" if name else f"exit code {code}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 class _LogHandler(logging.Handler):

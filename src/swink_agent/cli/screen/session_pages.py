@@ -181,22 +181,16 @@ def _parts(message: AgentMessage, redactor: Redactor) -> tuple[str, list[tuple[s
             return f"assistant {message.provider}:{message.model_id}{ended}", blocks
         case ToolResultMessage():
             how = message.outcome.value if message.is_error else "done"
-            return f"result of {redactor.redact(message.tool_name)}, {how}", [
-                _block(block) for block in message.content
-            ]
+            head = f"result of {redactor.redact(message.tool_name)}, {how}"
+            return head, [_block(block) for block in message.content]
         case _:
-            fields = _fields_of(message)
+            from swink_agent.memory import UnknownMessage  # an application's own message, whose type is not known here
+
+            is_known = not isinstance(message, UnknownMessage)
+            fields = msgspec.to_builtins(message, enc_hook=str) if is_known else dict(message.data)
             tag = redactor.redact(str(fields.pop("role", "") or type(message).__name__))
-            return f"{tag}, a message of an application", [
-                (_TEXT, f"{name}: {_plain(value)}") for name, value in fields.items()
-            ]
-
-
-def _fields_of(message: Any) -> dict[str, Any]:
-    """The fields of an application's own message, including its tag, whether or not its type is known here."""
-    from swink_agent.memory import UnknownMessage
-
-    return dict(message.data) if isinstance(message, UnknownMessage) else msgspec.to_builtins(message, enc_hook=str)
+            said = [(_TEXT, f"{name}: {_plain(value)}") for name, value in fields.items()]
+            return f"{tag}, a message of an application", said
 
 
 def _plain(value: Any) -> str:
