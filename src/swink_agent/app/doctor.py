@@ -5,14 +5,17 @@ Owns the checks and the advice. A check never raises: its failure is a finding.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import shutil
+import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from swink_agent.core.extras import MissingExtra
 from swink_agent.core.values.value import Value
 
 from .agent.approval_modes import mode_here
@@ -21,9 +24,10 @@ from .agent.providers import PROVIDERS, all_providers, unusable_providers
 from .errors import ApplicationError
 from .keys.credentials import Credentials, usable_keyring
 from .runs.sessions import session_ids, sessions_folder
+from .runs.telling import number_of
 from .settings.definitions import all_definitions
 from .settings.settings import Settings, load_settings, settings_file
-from .trust.extras import Extra, ExtraKind, extra_policies, extra_tools, installed_extras
+from .trust.extras import ExtraKind, extra_policies, extra_tools, installed_extras
 from .trust.trust import TrustStore, find_project
 
 if TYPE_CHECKING:
@@ -199,7 +203,11 @@ def _packages(settings: Settings, folder: Path | None) -> list[Finding]:
     for kind, setting, use in kinds:
         wanted: tuple[str, ...] = settings.value(setting)
         installed = installed_extras(kind)
-        findings += [_switch(extra, setting, wanted) for extra in installed if extra.name not in wanted]
+        for extra in installed:
+            if extra.name not in wanted:  # as it should be until the user wants it
+                text = f"the {kind} {extra.name} of {extra.package} is installed, and off"
+                remedy = f"swink config set {setting} {','.join((*wanted, extra.name))}"
+                findings.append(Finding("packages", "note", text, remedy))
         for name in wanted:
             try:
                 use([name], folder or Path.cwd())
@@ -208,12 +216,6 @@ def _packages(settings: Settings, folder: Path | None) -> list[Finding]:
             except ApplicationError as error:
                 findings.append(Finding("packages", "problem", str(error)))
     return findings
-
-
-def _switch(extra: Extra, setting: str, on: Sequence[str]) -> Finding:
-    """One that is installed and not used, as it should be until the user wants it."""
-    text = f"the {extra.kind} {extra.name} of {extra.package} is installed, and off"
-    return Finding("packages", "note", text, f"swink config set {setting} {','.join((*on, extra.name))}")
 
 
 def _hooks(settings: Settings, folder: Path | None, environ: Mapping[str, str]) -> list[Finding]:
@@ -279,7 +281,7 @@ def _sessions(settings: Settings) -> list[Finding]:
         count = len(session_ids(folder))
     except ApplicationError as error:
         return [Finding("sessions", "problem", str(error), remedy)]
-    there = f"{count} session{'s' * (count != 1)} in {folder}"
+    there = f"{number_of(count, 'session')} in {folder}"
     if not settings.value("sessions"):
         return [Finding("sessions", "note", f"runs are not recorded (setting sessions); {there}")]
     if not os.access(_existing(folder), os.W_OK | os.X_OK):
@@ -290,9 +292,6 @@ def _sessions(settings: Settings) -> list[Finding]:
 
 def _durable(settings: Settings) -> list[Finding]:
     """The store of durable runs, if one is set or there is the usual file. Nothing is made here."""
-    import asyncio
-
-    from swink_agent.core.extras import MissingExtra
     from swink_agent.durable import DurableError
 
     from .runs.durable import durable_at, unserved
@@ -353,8 +352,6 @@ def _terminal(environ: Mapping[str, str]) -> list[Finding]:
 
 def _browser(folder: Path | None, environ: Mapping[str, str]) -> list[Finding]:
     """What `swink web` needs: its port, and a program that opens a browser."""
-    import socket
-
     from .browser import browser_program
 
     words = browser_program(environ, [] if folder is None else [str(folder)])

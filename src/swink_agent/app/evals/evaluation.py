@@ -7,6 +7,7 @@ user: the case's folder and the sandbox limit what the tools may do.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from inspect import isawaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -25,7 +26,6 @@ from ..settings.settings import Settings, load_settings
 from .recorded_cases import SESSION_FIELD, recorded_replies
 
 if TYPE_CHECKING:
-    from swink_agent.core.policy import Policy
     from swink_agent.evals import EvalCase, EvalRun, EvalStore, EvaluatorRegistry, JudgeEvaluator, RunInfo, Script
     from swink_agent.evals.runs.executor import MakeAgentFn, Subject
 
@@ -173,13 +173,15 @@ class StandardAgents:
         self._open: set[_Attempt] = set()
 
     def __call__(self, case: EvalCase, folder: Path) -> Subject:
+        from swink_agent.evals import BudgetGuard
+
         options = AgentOptions(
             settings=self._settings_for(case),
             credentials=self._credentials,
             folder=folder,
             stream_fn=self._stream_fn if self._stand_in is None else self._stand_in(case),
             model=self.model,
-            policies=_limits(case),
+            policies=() if case.budget is None else (BudgetGuard.of(case.budget),),
         )
         made = standard_agent(options)
         self.warnings |= dict.fromkeys(made.warnings)
@@ -227,13 +229,6 @@ class _Attempt:
         self._on_close(self)
 
 
-def _limits(case: EvalCase) -> tuple[Policy, ...]:
-    """The policies that stop a case that exceeds its budget."""
-    from swink_agent.evals import BudgetGuard
-
-    return () if case.budget is None else (BudgetGuard.of(case.budget),)
-
-
 # -- a project's own agents ----------------------------------------------------------------------------------
 
 
@@ -248,8 +243,6 @@ class OwnAgents:
         self._stand_in = stand_in
 
     async def __call__(self, case: EvalCase, folder: Path) -> Agent | Subject:
-        from inspect import isawaitable
-
         made: Any = self._make_agent(case, folder)
         if isawaitable(made):
             made = await made

@@ -82,9 +82,6 @@ class Credentials:
         self._environ = environ
         self._keyring = keyring
 
-    def __repr__(self) -> str:
-        return f"<Credentials, {self.path}>"
-
     def find(self, provider: str) -> Key | None:
         """The key for a provider, or `None`."""
         known = _known(provider)

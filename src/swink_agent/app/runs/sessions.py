@@ -10,10 +10,10 @@ import os
 import re
 from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from swink_agent.core.stream import AssistantMessageEvent, StreamFailed
 from swink_agent.core.values.value import Value
 
 from ..errors import ApplicationError, UsageProblem
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from swink_agent.core.agent.agent import Agent
     from swink_agent.core.approval import PendingCall
     from swink_agent.core.secrets.redaction import Redactor
-    from swink_agent.core.stream import AssistantMessageEvent
     from swink_agent.core.types import AgentMessage, ModelSpec
     from swink_agent.memory import JsonlSessionStore, Session, SessionInfo
     from swink_agent.memory.sessions.store import SessionStore
@@ -172,8 +171,8 @@ def short_ids(wanted: Sequence[str], all_ids: Sequence[str]) -> dict[str, str]:
 
 def _shared(one: str, other: str) -> int:
     """How many characters two ids have in common at their beginning."""
-    same = takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
-    return sum(1 for _ in same)
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
 
 
 def age_of(text: str) -> int:
@@ -401,6 +400,4 @@ def import_atif(data: bytes, name: str, store: SessionStore, redactor: Redactor)
 
 async def _never_asked(*_: Any) -> AsyncIterator[AssistantMessageEvent]:
     """Answers nothing: the agent exists only to be recorded."""
-    from swink_agent.core.stream import StreamFailed
-
     yield StreamFailed("this agent cannot be asked")

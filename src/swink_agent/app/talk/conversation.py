@@ -32,7 +32,7 @@ from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, AssistantMessage, Cost, Usage, UserMessage, extract_text
 from swink_agent.rendering.checklist import TodoItem, masked_items, todo_items, todo_of
 
-from ..agent.open_agent import OpenAgent, SharedArguments
+from ..agent.open_agent import OpenAgent
 from .approving import Modes
 from .commands import command_in, is_command, run_command
 from .delegates import is_streamed
@@ -48,7 +48,7 @@ from .tasks import Beside, SendGate
 from .usage import UsageTotals
 
 if TYPE_CHECKING:
-    from swink_agent.app.agent.opening import Opening
+    from swink_agent.app.agent.opening import GivenToAgent, Opening
     from swink_agent.app.runs.answers import Answers
     from swink_agent.app.runs.sessions import WantedSession
     from swink_agent.core.pending import Answer
@@ -102,7 +102,7 @@ class Conversation:
         """The Git branch of the folder, as it was when the last run ended."""
         self.todo: tuple[TodoItem, ...] = ()
         """The list of things to do that the model keeps, masked."""
-        self.around: SharedArguments = {
+        self.around: GivenToAgent = {
             "ask": front.ask,
             "is_attended": True,
             "on_local_state": self._local.hear,

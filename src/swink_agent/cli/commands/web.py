@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import click
 
-from swink_agent.app.agent.opening import Opening, OpeningOptions
+from swink_agent.app.agent.opening import SETTING_FLAGS, Opening, OpeningOptions
 from swink_agent.app.browser import open_in_browser
 from swink_agent.app.doctor import WEB_PORT
 from swink_agent.app.errors import ExitCode, UsageProblem
@@ -32,9 +32,8 @@ _LEAST_TOKEN = 22
 """Characters that 128 bits take in base 64."""
 _ENDING = 4.5
 _SHARED = (
-    *("model", "thinking", "temperature", "max_tokens", "system", "append_system", "tools", "approve", "allow", "deny"),
-    *("sandbox", "network", "otel", "masking", "unmask", "max_turns", "max_cost", "timeout", "no_mcp", "cwd"),
-    *("no_hooks", "web_search", "add_dir", "continue", "resume"),
+    *[name for name in SETTING_FLAGS if name not in ("output", "allow_hosts")],
+    *("no_mcp", "no_hooks", "cwd", "add_dir", "continue", "resume"),
 )
 """The flags of the terminal UI."""
 
