@@ -21,7 +21,7 @@ from swink_agent.app.runs.sessions import (
     sessions_folder,
     short_ids,
 )
-from swink_agent.app.runs.telling import age
+from swink_agent.app.runs.telling import age, number_of
 from swink_agent.app.settings.paths import beneath_home, write_whole
 from swink_agent.core.types import AssistantMessage, UserMessage, extract_text
 from swink_agent.rendering.cells import cut
@@ -99,11 +99,7 @@ def _title(conversation: Conversation, info: SessionInfo) -> str:
 def _detail(info: SessionInfo) -> str:
     """Its age, how many messages it has, and how many calls wait for an answer."""
     waiting = f", {info.pending} waiting" if info.pending else ""
-    return f"{age(info.updated)}, {_counted(info.messages)}{waiting}"
-
-
-def _counted(messages: int) -> str:
-    return f"{messages} message{'s' * (messages != 1)}"
+    return f"{age(info.updated)}, {number_of(info.messages, 'message')}{waiting}"
 
 
 async def list_sessions(conversation: Conversation, rest: str) -> None:
