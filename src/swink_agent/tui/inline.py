@@ -58,13 +58,10 @@ _KEYS = (
 
 
 def run_inline(options: TalkOptions, *, environ: Mapping[str, str] = os.environ) -> int:
-    """Runs the program and returns its exit code."""
     return asyncio.run(InlineFront(options, environ).run())
 
 
 class InlineFront:
-    """The `Front` of the program that writes lines."""
-
     def __init__(self, options: TalkOptions, environ: Mapping[str, str]) -> None:
         name = options.theme if options.theme in THEMES else "plain"  # `auto` leaves colours to the terminal
         self._environ = environ

@@ -92,7 +92,6 @@ class OwnStatus:
         return self.text
 
     def close(self) -> None:
-        """Ends the program, if it runs."""
         self._is_closed = True
         if self._task is not None:
             self._task.cancel()

@@ -133,7 +133,6 @@ class Hooks:
             task.add_done_callback(lambda done: observing.pop(done, None))
 
     def pending(self, event: HookEvent) -> list[asyncio.Task[None]]:
-        """The hooks for an event that still run."""
         return [task for task, which in self._observing.items() if which == event]
 
     def give_up(self) -> None:

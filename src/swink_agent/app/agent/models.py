@@ -40,7 +40,6 @@ _NO_MODEL = f"""there is no model to ask. One of these gives you one:
 
 
 def has_local_extra() -> bool:
-    """Whether the extra for local models is installed."""
     return find_spec("xllamacpp") is not None
 
 
@@ -379,7 +378,6 @@ def _is_provider(name: str) -> bool:
 
 
 def unknown_provider(name: str) -> str:
-    """The message about a name that no provider has."""
     from swink_agent.core.texts.likeness import close_names
 
     names = sorted({*declared_names(), LOCAL})

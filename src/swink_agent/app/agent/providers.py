@@ -42,7 +42,6 @@ def all_providers() -> Iterator[Provider]:
 
 
 def unusable_providers() -> dict[str, str]:
-    """The installed providers that cannot be loaded, and why."""
     problems: dict[str, str] = {}
     for name in _other_names():
         try:

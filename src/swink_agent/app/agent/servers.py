@@ -88,7 +88,6 @@ class McpServers:
         return list(found.values())
 
     def tools_beside(self, own: Sequence[AgentTool], is_denied: Callable[[str], bool]) -> ToolsWithServers:
-        """The tools of an agent that has these servers."""
         return ToolsWithServers(own, self, is_denied)
 
     def begin(self) -> asyncio.Task[None]:

@@ -119,7 +119,6 @@ class StandardAgent(Struct, kw_only=True, eq=False):
 
     @property
     def tasks(self) -> BackgroundTasks | None:
-        """The background commands of bash; `None` if the agent has no bash."""
         return None if self.shell is None else self.shell.tasks
 
     def close(self) -> None:
@@ -342,7 +341,6 @@ def _tools(
 
 
 def _shell_among(tools: Sequence[AgentTool]) -> BashTool | None:
-    """The built-in bash, if the agent has it."""
     found = [tool for tool in tools if tool.name == "bash"]
     if not found:
         return None

@@ -92,7 +92,6 @@ class StandInModel:
 
     @property
     def judge(self) -> JudgeEvaluator | None:
-        """The script's judge, or `None`."""
         return None if self._script is None or self._script.judge is None else scripted_judge(self._script)
 
 
@@ -128,7 +127,6 @@ def judge_of(model: str, credentials: Credentials) -> JudgeEvaluator:
 
 
 def judge_stream_fn(spec: ModelSpec, credentials: Credentials) -> StreamFn:
-    """The stream function for a judge's model."""
     return with_stored_keys(stream_fn_of(spec, load_settings(), credentials), credentials)
 
 

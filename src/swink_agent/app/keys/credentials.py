@@ -83,7 +83,6 @@ class Credentials:
         self._keyring = keyring
 
     def find(self, provider: str) -> Key | None:
-        """The key for a provider, or `None`."""
         known = _known(provider)
         for variable in known.key_variables:
             if value := self._environ.get(variable, "").strip():

@@ -177,7 +177,6 @@ class HeadlessRun:
         return await self._tried(preparing)
 
     async def _tried(self, work: asyncio.Future[Any]) -> Outcome | None:
-        """Awaits the work. Returns the outcome if it failed."""
         try:
             await work
         except ApplicationError as error:

@@ -119,7 +119,6 @@ class StreamJsonOutput:
 
 
 def output_for(format_name: str, write: WriteFn, redactor: Redactor, on_closed: Callable[[], None]) -> Output:
-    """The output of that name: text, json or stream-json."""
     match format_name:
         case "json":
             return JsonOutput(write, redactor)

@@ -170,7 +170,6 @@ def short_ids(wanted: Sequence[str], all_ids: Sequence[str]) -> dict[str, str]:
 
 
 def _shared(one: str, other: str) -> int:
-    """How many characters two ids have in common at their beginning."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
 
@@ -269,7 +268,6 @@ class RunSession:
 
     @property
     def info(self) -> SessionInfo | None:
-        """What is known about the session, or `None`."""
         return None if self._session is None else self._session.info
 
     @property
@@ -279,7 +277,6 @@ class RunSession:
 
     @property
     def pending(self) -> tuple[PendingCall, ...]:
-        """The calls of the session that wait for an answer."""
         from swink_agent.core.pending import pending_calls  # on use: few sessions have any
 
         return () if self._session is None else pending_calls(self._session.messages)

@@ -42,7 +42,6 @@ class ChangedRun(NamedTuple):
 
 
 def open_checkpoints() -> CheckpointStore:
-    """The user's checkpoints."""
     from swink_agent.tools import CheckpointStore
 
     return CheckpointStore(data_folder() / "checkpoints")

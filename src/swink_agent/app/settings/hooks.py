@@ -50,7 +50,6 @@ class HookSettings(Value, frozen=True, kw_only=True):
 
     @property
     def summary(self) -> str:
-        """The hook in one line."""
         tools = f" of {', '.join(self.tools)}" if self.tools else ""
         return f"{self.event}{tools}: {' '.join(self.command)}{'' if self.enabled else ' (off)'}"
 

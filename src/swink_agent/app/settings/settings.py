@@ -127,7 +127,6 @@ class Settings:
         return [server for server, _ in found], [secret for _, secrets in found for secret in secrets]
 
     def items(self) -> Iterable[tuple[str, SourcedValue]]:
-        """In the order of the definitions."""
         return self._values.items()
 
 
@@ -347,7 +346,6 @@ def only_stricter(file: SettingsFile) -> SettingsFile:
 
 
 def _stricter(name: str, mine: Any, theirs: Any) -> Any:
-    """The stricter of two values."""
     if name == "approve":
         return min(mine, theirs, key=APPROVALS.index)
     if name == "tools":

@@ -166,7 +166,6 @@ class Conversation:
 
     @property
     def tasks(self) -> Sequence[BackgroundTask]:
-        """The background commands that run."""
         tasks = None if self.opened is None else self.opened.made.tasks
         return () if tasks is None else tasks.running
 
@@ -463,7 +462,6 @@ class Conversation:
         self.begin(self._run(AgentRun(self.opened, prompts, notice=self.notice, stop=self.stop), images))
 
     def resume(self, answers: Mapping[str, Answer]) -> None:
-        """Starts a run with answers to calls that wait."""
         assert self.opened is not None
         self.begin(self._run(AgentRun(self.opened, None, answers=answers, notice=self.notice, stop=self.stop), ()))
 

@@ -103,7 +103,6 @@ class LocalProgress:
             self._call(self._take, event)
 
     def clear(self) -> None:
-        """Clears the line."""
         if self.text:
             self.text = ""
             self._on_change()

@@ -39,7 +39,6 @@ class PlanMode:
 
     @property
     def label(self) -> str:
-        """The label of replies and calls in this mode."""
         return LABEL if self.mode == "Plan" else ""
 
     def adopt(self, agent: Agent) -> None:
@@ -69,5 +68,4 @@ def _that_changes_nothing(tool: AgentTool) -> AgentTool | None:
 
 
 def carrying_out(plan: str) -> str:
-    """Returns the prompt that tells the model to carry out the plan."""
     return f"Carry out this plan now, step by step; all tools are available again.\n\n{plan}"

@@ -48,7 +48,6 @@ class Runner:
 
     @property
     def elapsed(self) -> float:
-        """Seconds of the current work, or of the last one."""
         return self._took if self._since is None else self._clock() - self._since
 
     def begin(self, work: Work) -> None:

@@ -148,7 +148,6 @@ def offered_parts(offer: FolderToTrust) -> Iterator[OfferedPart]:
 
 
 def as_text(data: bytes) -> str:
-    """The content of a file as it is shown."""
     return data.decode("utf-8", "replace").removesuffix("\n")
 
 

@@ -94,7 +94,6 @@ def _refuse_two_judges(judge: str | None, judge_script: str | None) -> None:
 
 
 def _given_judge(options: dict[str, Any]) -> JudgeEvaluator | None:
-    """The judge that the command line names, or `None`."""
     from swink_agent.evals import load_script
 
     named, script = options["judge"], options["judge_script"]

@@ -16,7 +16,6 @@ _LONGEST = 60
 
 
 def text_of(error: BaseException) -> tuple[str, int]:
-    """The text and the exit code for an exception."""
     from swink_agent.app.errors import ApplicationError
     from swink_agent.core.extras import MissingExtra
 

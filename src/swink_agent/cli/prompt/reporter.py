@@ -307,7 +307,6 @@ class Reporter:
             self._screen.line("")
 
     def finish(self, outcome: Outcome) -> None:
-        """Reports what is left when the run has ended."""
         self._live.stop()
         if not outcome.is_answer and not outcome.has_value:
             self._tell_words()  # not an answer, but the user may want to read it

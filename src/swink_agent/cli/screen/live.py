@@ -52,21 +52,18 @@ class LiveLine:
             self._draw()
 
     def start(self, call_id: str, shown: str) -> None:
-        """A call starts."""
         if self._is_on:
             self._waiting = ""
             self._running[call_id] = _Running(shown, self._clock())
             self._draw(at_once=True)
 
     def hear(self, call_id: str, text: str) -> None:
-        """A running call has printed something."""
         running = self._running.get(call_id)
         if running is not None:
             running.hear(text)
             self._draw()
 
     def end(self, call_id: str) -> None:
-        """A call has ended."""
         if self._running.pop(call_id, None) is not None and self._running:
             self._draw(at_once=True)
         elif not self._running and not self._waiting:

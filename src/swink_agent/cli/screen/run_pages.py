@@ -23,7 +23,6 @@ _LONGEST_ARGUMENTS = 300
 
 
 def runs_table(runs: Sequence[RunInfo]) -> str:
-    """One row for each run."""
     rows = [["ID", "AGENT", "STATUS", "KEY", "AGE", "TOKENS", "COST", "WORKER", ""]]
     for info in runs:
         said = ", ".join(call.name for call in info.pending) if info.status == "waiting" else info.error
@@ -71,7 +70,6 @@ def pending_rows(info: RunInfo, store: str = "") -> list[str]:
 
 
 def fleet_rows(stats: FleetStats) -> list[str]:
-    """How many runs there are, and who runs them."""
     counts = [
         f"{getattr(stats, status):,} {status}"
         for status in ("queued", "running", "waiting", "done", "failed", "cancelled")

@@ -78,7 +78,6 @@ class Completer:
 
     @property
     def folder(self) -> Path:
-        """Where files are looked for."""
         return self._folder
 
     def close(self) -> None:

@@ -133,7 +133,6 @@ class Draft:
         self._replace(*(self.selection or (self.cursor, self.cursor)), plain_text(text), is_typed=is_typed)
 
     def replace(self, start: int, end: int, text: str) -> None:
-        """Replaces a part of the text."""
         self._replace(start, end, plain_text(text))
 
     def insert_token(self, kind: Literal["paste", "image"], label: str, content: str) -> None:
@@ -300,7 +299,6 @@ class Draft:
     # -- taking back -------------------------------------------------------------------------------------------
 
     def undo(self) -> bool:
-        """Takes the last change back, if there is one."""
         return self._step(self._done, self._undone)
 
     def redo(self) -> bool:

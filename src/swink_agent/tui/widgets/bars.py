@@ -20,8 +20,6 @@ from .strips import ThemeStyles
 
 
 class StatusBar(Widget, can_focus=False):
-    """Draws a `Status`."""
-
     DEFAULT_CSS = "StatusBar { height: 1; width: 1fr; dock: bottom; }"
     ALLOW_SELECT: ClassVar[bool] = False
 
@@ -174,7 +172,6 @@ class WaitingMessages(Widget, can_focus=False):
 
     @property
     def count(self) -> int:
-        """How many messages wait."""
         return len(self._waiting)
 
     def show(self, waiting: Sequence[tuple[str, str]]) -> None:

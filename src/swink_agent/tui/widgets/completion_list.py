@@ -43,8 +43,6 @@ class CompletionList(Widget, can_focus=False):
     """
 
     class Picked(Message):
-        """The user clicked a row."""
-
         def __init__(self, completion: Completion) -> None:
             super().__init__()
             self.completion = completion
@@ -90,7 +88,6 @@ class CompletionList(Widget, can_focus=False):
         return self._seen() + self._has_note()
 
     def _seen(self) -> int:
-        """Returns the number of visible items."""
         return min(len(self._items), max(min(self._room() - bool(self._note), _MOST_ROWS), 1))
 
     def _has_note(self) -> bool:

@@ -140,7 +140,6 @@ class Composer(Vertical):
 
     @property
     def images(self) -> tuple[str, ...]:
-        """The paths of the attached pictures."""
         return self._view.draft.sent().images
 
     @property
@@ -205,7 +204,6 @@ class Composer(Vertical):
         self._view.placeholder = text
 
     def set_text(self, text: str) -> None:
-        """Replaces the whole draft."""
         self._end_search()
         self._walk = None
         self._view.draft.set(text)
@@ -231,7 +229,6 @@ class Composer(Vertical):
         self._view.changed()
 
     def insert(self, text: str) -> None:
-        """Inserts text at the cursor."""
         self._end_search()
         self._view.draft.insert(text)
         self._view.changed()

@@ -102,7 +102,6 @@ class DraftView(Widget, can_focus=True):
 
     @property
     def seen_rows(self) -> int:
-        """The number of visible rows."""
         room = self.screen.size.height - _ROWS_AROUND if self.is_attached else self._most_rows
         return max(1, min(self.rows, self._most_rows, room))
 

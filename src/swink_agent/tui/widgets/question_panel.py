@@ -369,7 +369,6 @@ class QuestionPanel(Widget, can_focus=True):
 
     @property
     def is_early(self) -> bool:
-        """Whether keys are still ignored."""
         return self._drawn_at is None or self._clock() - self._drawn_at < GRACE
 
     async def on_key(self, event: events.Key) -> None:

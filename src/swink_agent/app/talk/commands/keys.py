@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 
 async def list_keys(conversation: Conversation, rest: str) -> None:
-    """`#keys`: lists each key, masked, with its source."""
     rows = await asyncio.to_thread(conversation.opening.credentials.listing)
     if not rows:
         conversation.notice("no key is set: #key adds one")

@@ -49,7 +49,6 @@ async def work(conversation: Conversation, rest: str) -> None:
 
 
 async def answer(conversation: Conversation, rest: str) -> None:
-    """`#answer`: asks again about the calls that wait."""
     if conversation.opened is None or not conversation.opened.agent.pending:
         conversation.notice("no call waits for an answer")
     else:
@@ -78,5 +77,4 @@ async def queue(conversation: Conversation, rest: str) -> None:
 
 
 async def leave(conversation: Conversation, rest: str) -> None:
-    """`/quit`: ends the program."""
     conversation.front.leave(0)

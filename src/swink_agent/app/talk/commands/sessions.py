@@ -103,7 +103,6 @@ def _detail(info: SessionInfo) -> str:
 
 
 async def list_sessions(conversation: Conversation, rest: str) -> None:
-    """`#sessions`: lists the sessions of this folder."""
     found = await _listed(conversation)
     if not found:
         conversation.notice("this folder has no session yet")
@@ -121,7 +120,6 @@ async def list_sessions(conversation: Conversation, rest: str) -> None:
 
 
 async def save(conversation: Conversation, rest: str) -> None:
-    """`#save [title]`: names the session."""
     opened = conversation.opened
     info = None if opened is None else opened.session.info
     if opened is None or info is None:
@@ -218,7 +216,6 @@ async def reset(conversation: Conversation, rest: str) -> None:
 
 
 async def fork(conversation: Conversation, rest: str) -> None:
-    """`/fork`: continues in a copy of this session."""
     opened = conversation.opened
     if opened is None or not len(opened.agent.messages):
         raise UsageProblem("there is nothing to fork yet: nothing has been said")
