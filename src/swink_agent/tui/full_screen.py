@@ -27,6 +27,7 @@ _PATIENCE = 2.0
 
 
 def run_full_screen(options: TalkOptions) -> int:
+    """Runs the program and returns its exit code."""
     app = SwinkApp(options)
     farewell, code = asyncio.run(_run(app))
     _take_leave(farewell)

@@ -136,15 +136,12 @@ class InlineFront:
                 continue
             if text.strip():
                 self._printer.expect(text)
-                self._later(text)
+                self._begin(self._submit(text))
             else:
                 self._offer_prompt()
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(None)
         self.leave(0)
-
-    def _later(self, text: str) -> None:
-        self._begin(self._submit(text))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)

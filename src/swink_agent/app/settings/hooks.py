@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 from swink_agent.core.values.value import Value
 
 from ..errors import SettingsError
-from .tables import Kinds, are_texts, checked_table, is_number
+from .tables import SWITCH, Kinds, are_texts, checked_table, is_number
 
 HookEvent: TypeAlias = Literal["run_start", "waits", "run_end", "before_tool", "after_tool"]
 _EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
@@ -94,5 +94,5 @@ _KINDS: Kinds = {
     ),
     "tools": (lambda value: are_texts(value) and bool(value), 'a list of tools, such as ["bash", "mcp__git__*"]'),
     "timeout": (lambda value: is_number(value) and 0 < value <= 3600, "a number of seconds, above 0, at most 3600"),
-    "enabled": (lambda value: isinstance(value, bool), "true or false"),
+    "enabled": SWITCH,
 }

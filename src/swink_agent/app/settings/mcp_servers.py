@@ -18,7 +18,7 @@ from swink_agent.core.values.value import Value
 from swink_agent.mcp.naming import check_env, check_headers, check_server_name
 
 from ..errors import SettingsError
-from .tables import Kinds, are_texts, checked_table, is_number
+from .tables import SWITCH, Kind, Kinds, are_texts, checked_table, is_number
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", re.ASCII)
 _BEGIN = "${"
@@ -150,21 +150,18 @@ def expanded(server: ServerSettings, environ: Mapping[str, str]) -> tuple[Server
 
 def _of_a_project(server: ServerSettings, folder: Path) -> ServerSettings:
     others = [key for key in server.keys if key not in _OF_A_PROJECT]
+    texts = [server.command, server.url, server.cwd or "", *server.args, *(server.tools or ())]
+    texts += [*server.env.values(), *server.headers.values()]
     problem = ""
     if others:
         problem = f"a project may not set {' and '.join(others)}: that belongs into your own settings"
-    elif any(_BEGIN in value for value in _texts(server)):
+    elif any(_BEGIN in value for value in texts):
         problem = "a project may not take values from the environment (${…}): that belongs into your own settings"
     cwd = str(folder) if server.cwd is None else os.path.realpath(folder / server.cwd)
     real = os.path.realpath(folder)
     if not problem and server.cwd is not None and cwd != real and not cwd.startswith(real.rstrip(os.sep) + os.sep):
         problem = "its cwd is not in the project's folder"
     return structs.replace(server, cwd=cwd if server.command else None, problem=problem)
-
-
-def _texts(server: ServerSettings) -> list[str]:
-    tables = (*server.env.values(), *server.headers.values())
-    return [server.command, server.url, server.cwd or "", *server.args, *(server.tools or ()), *tables]
 
 
 # -- values ----------------------------------------------------------------------------------------------------------
@@ -181,16 +178,13 @@ def _is_table_of_texts(value: object) -> bool:
     return all(isinstance(item, str) and _BEGIN not in _VARIABLE.sub("", item) for item in texts)
 
 
-def _is_seconds(value: object) -> bool:
-    return is_number(value) and 0 < cast("float", value) < 86_400 * 365
-
-
 def _is_address(value: object) -> bool:
     from swink_agent.adapters.addresses import address_problem  # on use: most settings have no server
 
     return isinstance(value, str) and not address_problem(value)
 
 
+_SECONDS: Kind = (lambda value: is_number(value) and 0 < value < 86_400 * 365), "a number of seconds, above 0"
 _KINDS: Kinds = {
     "command": (_is_text, "the program to start"),
     "args": (are_texts, "a list of texts"),
@@ -199,13 +193,13 @@ _KINDS: Kinds = {
     "url": (_is_address, "an http:// or https:// address"),
     "headers": (_is_table_of_texts, "a table of texts, with ${NAME} for a variable"),
     "tools": (are_texts, "a list of the server's own names of tools"),
-    "network": (lambda value: isinstance(value, bool), "true or false"),
+    "network": SWITCH,
     "write": (are_texts, "a list of folders"),
     "sandbox": (lambda value: value in _BACK_ENDS, f"one of {', '.join(_BACK_ENDS)}"),
-    "timeout": (_is_seconds, "a number of seconds, above 0"),
-    "start_timeout": (_is_seconds, "a number of seconds, above 0"),
-    "trust_annotations": (lambda value: isinstance(value, bool), "true or false"),
-    "enabled": (lambda value: isinstance(value, bool), "true or false"),
+    "timeout": _SECONDS,
+    "start_timeout": _SECONDS,
+    "trust_annotations": SWITCH,
+    "enabled": SWITCH,
 }
 
 

@@ -10,8 +10,10 @@ from typing import Any, TypeAlias, cast
 
 from ..errors import SettingsError
 
-Kinds: TypeAlias = Mapping[str, tuple[Callable[[Any], bool], str]]
-"""By the name of a value: whether it can be that, and what it can be, in words."""
+Kind: TypeAlias = tuple[Callable[[Any], bool], str]
+"""Whether a value can be that, and what it can be, in words."""
+Kinds: TypeAlias = Mapping[str, Kind]
+SWITCH: Kind = (lambda value: isinstance(value, bool)), "true or false"
 RefuseFn: TypeAlias = Callable[[str, str], SettingsError]
 """Makes the error for a key, with the file and the line, from what follows the key's name."""
 

@@ -56,7 +56,8 @@ def read_project_file(folder: Path, name: str, most: int) -> ProjectFile:
 
 def read_project_files(folder: Path, names: Iterable[str], most: int) -> dict[str, ProjectFile]:
     """The files of these names, each as `read_project_file` has it; the folder is looked at once."""
-    from swink_agent.tools.workspace.wall import Workspace  # on use: `swink --help` needs none of it
+    from swink_agent.sandbox.profile import SandboxProfile  # on use: `swink --help` needs none of it
+    from swink_agent.tools.workspace.wall import Workspace
 
     found: dict[str, ProjectFile] = {}
     workspace: Workspace | None = None
@@ -66,7 +67,7 @@ def read_project_files(folder: Path, names: Iterable[str], most: int) -> dict[st
                 if not _is_there(folder, name):
                     found[name] = ProjectFile()
                     continue
-                workspace = workspace or Workspace(folder, hidden=_hidden())
+                workspace = workspace or Workspace(folder, hidden=(*SandboxProfile().hidden, str(config_folder())))
             except OSError as error:
                 found[name] = ProjectFile(problem=f"{folder / name} cannot be read: {error.strerror or error}")
                 continue
@@ -104,12 +105,6 @@ def _is_there(folder: Path, name: str) -> bool:
     finally:
         os.close(root.fd)
     return True
-
-
-def _hidden() -> tuple[str, ...]:
-    from swink_agent.sandbox.profile import SandboxProfile
-
-    return (*SandboxProfile().hidden, str(config_folder()))
 
 
 def _refused(path: Path, error: Exception) -> ProjectFile:

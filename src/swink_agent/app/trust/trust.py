@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import structs
 
@@ -278,6 +278,8 @@ def _project(place: Path, record: str | None, above: Project | None) -> Project 
     parsed = None
     if is_trusted and settings.data is not None:
         parsed = parse_file(str(place / PROJECT_FILE), settings.data)
+    prompts = {path: file.data for path, file in skills.items() if file.data is not None}
+    trusted = [path for path in prompts if is_trusted and skills[path].digest == known.get(path)]
     return Project(
         str(place),
         is_trusted,
@@ -287,18 +289,8 @@ def _project(place: Path, record: str | None, above: Project | None) -> Project 
         has_notes=notes.is_there,
         notes=notes.data if is_trusted and are_same_notes else None,
         notes_were_changed=is_trusted and notes.data is not None and not are_same_notes,
-        prompts={
-            path: file.data
-            for path, file in skills.items()
-            if is_trusted and file.data is not None and file.digest == known.get(path)
-        },
-        unused_prompts=tuple(
-            [
-                path
-                for path, file in skills.items()
-                if file.data is not None and (not is_trusted or file.digest != known.get(path))
-            ]
-        ),
+        prompts={path: prompts[path] for path in trusted},
+        unused_prompts=tuple([path for path in prompts if path not in trusted]),
         prompt_problems={path: file.problem for path, file in skills.items() if file.problem},
         problems=tuple([file.problem for file in (settings, notes) if file.problem]),
         above=above,
@@ -311,16 +303,8 @@ def _guard(project: Project | None, above: Project | None) -> Project | None:
     if project is None or not (project.settings or project.was_changed):
         return above
     settings = None if project.settings is None else only_stricter(project.settings)
-    return structs.replace(
-        project,
-        settings=settings,
-        has_notes=False,
-        notes=None,
-        prompts={},
-        unused_prompts=(),
-        prompt_problems={},
-        above=above,
-    )
+    nothing: dict[str, Any] = {"has_notes": False, "notes": None, "prompts": {}, "unused_prompts": ()}
+    return structs.replace(project, settings=settings, prompt_problems={}, above=above, **nothing)
 
 
 def _words(record: str | None) -> tuple[str, str, dict[str, str]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import sys
 from typing import Any
 
@@ -18,6 +17,7 @@ from swink_agent.app.settings.mcp_servers import ServerSettings
 from swink_agent.approvals.display import safe_display
 
 from ..process.groups import offered, picks
+from ..process.interrupts import ended_by_signal
 from ..prompt.reporter import Reporter
 from ..root import options_of_prompt
 from ..screen.screen import Screen, say_json, table
@@ -154,15 +154,13 @@ async def _serve(opening: Opening) -> int:
         made = opening.agent(session, redactor, model=ModelSpec("none", "none"), stream_fn=_no_model)
     for warning in made.warnings:
         reporter.warn(warning)
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, ended.set)
+    ended = ended_by_signal()
     with made:
         tools = [tool for tool in made.agent.tools if tool.name != "task" or has_model]
         served = made.agent.replaced(tools=[*tools, ServedAgent(opening)])
         watch = None if made.hooks is None else made.hooks.watch_call
-        serving = loop.create_task(serve_stdio(served, redactor=redactor, watch=watch))
-        stopping = loop.create_task(ended.wait())
+        serving = asyncio.create_task(serve_stdio(served, redactor=redactor, watch=watch))
+        stopping = asyncio.create_task(ended.wait())
         await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
         await made.finish(_CLOSING)
     if not serving.done():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import signal
 import sys
 from collections.abc import Callable
 
@@ -19,6 +18,7 @@ from swink_agent.core.errors import AuthError
 from swink_agent.core.stream import StreamFn
 from swink_agent.core.types import ModelSpec
 
+from ..process.interrupts import ended_by_signal
 from ..prompt.reporter import Reporter
 from ..screen.screen import Screen
 
@@ -64,10 +64,7 @@ def proxy(host: str, port: int, streams: int, insecure: bool) -> int:
 async def _serve(host: str, port: int, token: str, is_new: bool, streams: int) -> int:
     from swink_agent.adapters.proxy_server import ProxyServer
 
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, ended.set)
+    ended = ended_by_signal()
     settings, credentials = load_settings(), Credentials()
     server = ProxyServer({token: streams}, _upstream(settings, credentials))
     Reporter(Screen(sys.stderr), credentials.redactor()).hear_log()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -23,6 +22,7 @@ from swink_agent.app.errors import ExitCode, UsageProblem
 from swink_agent.app.runs.sessions import newest, open_store, session_problems
 
 from ..process.groups import takes
+from ..process.interrupts import ended_by_signal
 from ..prompt.reporter import Reporter
 from ..root import options_of_prompt
 from ..screen.screen import Screen
@@ -108,10 +108,7 @@ async def _serve(opening: Opening, options: dict[str, Any], token: str, tls: Any
     port = listening.getsockname()[1]
     hosts = hosts_of(host, options["allow_host"], port)
     access = Access(token=token, hosts=hosts, origins=options["allow_origin"], port=port)
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, ended.set)
+    ended = ended_by_signal()
     name = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     url = f"{'https' if tls else 'http'}://{name}:{port}{page}?token={quote(token, safe='')}"
     Reporter(Screen(sys.stderr), opening.credentials.redactor()).hear_log()

@@ -77,6 +77,14 @@ def interruptible(
                 signal.signal(number, handler)
 
 
+def ended_by_signal() -> asyncio.Event:
+    """An event of the running event loop that SIGINT and SIGTERM set."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    return ended
+
+
 async def wakeable(work: Awaitable[T]) -> T:
     """Awaits the work so that a signal wakes the event loop.
 

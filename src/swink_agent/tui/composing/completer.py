@@ -12,13 +12,14 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from swink_agent.core.run.threads import in_own_thread
 
 from .matching import fitting
 
 if TYPE_CHECKING:
+    from swink_agent.app.talk.commands import Command
     from swink_agent.tools.files.listing import VisiblePaths
 
 T = TypeVar("T")
@@ -33,15 +34,6 @@ _SOON = 0.15
 _FEW = 2000
 """Most names that are compared without a thread."""
 _ELSEWHERE = ("/", "~", "./", "../")
-
-
-class KnownCommand(Protocol):
-    """A command as it is completed: its name with the sign before it (`/model`, `#help`), and a few words about it."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def help(self) -> str: ...
 
 
 class TypedWord(NamedTuple):
@@ -64,7 +56,7 @@ class Completion(NamedTuple):
 class Completer:
     """Completes commands by their names, and files beneath a folder by parts of theirs."""
 
-    def __init__(self, *, commands: Sequence[KnownCommand] = (), folder: Path | str = ".") -> None:
+    def __init__(self, *, commands: Sequence[Command] = (), folder: Path | str = ".") -> None:
         self._commands = tuple(commands)
         self._folder = Path(folder)
         self._index: list[str] = []

@@ -39,12 +39,7 @@ class DraftView(Widget, can_focus=True):
 
     ALLOW_SELECT: ClassVar[bool] = False
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "draft--sign",
-        "draft--placeholder",
-        "draft--token",
-        "draft--selection",
-        "draft--match",
-        "draft--cursor",
+        f"draft--{name}" for name in ("sign", "placeholder", "token", "selection", "match", "cursor")
     }
     DEFAULT_CSS = """
     DraftView {
@@ -104,18 +99,6 @@ class DraftView(Widget, can_focus=True):
     def seen_rows(self) -> int:
         room = self.screen.size.height - _ROWS_AROUND if self.is_attached else self._most_rows
         return max(1, min(self.rows, self._most_rows, room))
-
-    @property
-    def placeholder(self) -> str:
-        """The text that is shown while the draft is empty."""
-        return self._placeholder
-
-    @placeholder.setter
-    def placeholder(self, text: str) -> None:
-        if text != self._placeholder:
-            self._placeholder = text
-            if self.draft.is_empty:
-                self.refresh()
 
     def highlight(self, match: tuple[int, int] | None) -> None:
         """Highlights a range of the text, such as a search hit; `None` removes the highlight."""
@@ -218,13 +201,12 @@ class DraftView(Widget, can_focus=True):
     # -- keys --------------------------------------------------------------------------------------------------
 
     async def on_key(self, event: events.Key) -> None:
-        if self._on_key_first is not None and self._on_key_first(event):
+        is_taken = self._on_key_first is not None and self._on_key_first(event)
+        if is_taken or self.edit(event):
             event.stop()
             event.prevent_default()
-        elif self.edit(event):
-            event.stop()
-            event.prevent_default()
-            self.changed()
+            if not is_taken:
+                self.changed()
 
     async def on_paste(self, event: events.Paste) -> None:
         # Handled here and not in the parent, so that a key after the paste cannot overtake it.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -24,6 +24,7 @@ from swink_agent.rendering.cells import cell_width, cut
 from swink_agent.rendering.escaping import safe_display
 
 from ..composing.matching import PickItem, matching
+from ..transcript.line import Line
 from .dialog import DIALOG_CSS, LOW, Dialog
 from .draft_view import DraftView
 
@@ -33,19 +34,7 @@ _PREVIEW_DELAY = 0.08
 """Seconds that an item must stay chosen before its preview is made, so that moving through the list makes none."""
 
 
-class _Span(Protocol):
-    @property
-    def text(self) -> str: ...
-    @property
-    def role(self) -> str: ...
-
-
-class _Line(Protocol):
-    @property
-    def spans(self) -> Sequence[_Span]: ...
-
-
-PreviewFn = Callable[[str], Awaitable[Sequence[_Line]]]
+PreviewFn = Callable[[str], Awaitable[Sequence[Line]]]
 StyleFn = Callable[[str], Style]
 
 
@@ -123,9 +112,9 @@ class _Preview(Widget, can_focus=False):
     def __init__(self, style_of: StyleFn | None) -> None:
         super().__init__()
         self._style_of = style_of
-        self._lines: Sequence[_Line] = ()
+        self._lines: Sequence[Line] = ()
 
-    def show(self, lines: Sequence[_Line]) -> None:
+    def show(self, lines: Sequence[Line]) -> None:
         self._lines = lines
         self.refresh()
 

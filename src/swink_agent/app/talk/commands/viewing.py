@@ -105,12 +105,10 @@ async def copy_answer(conversation: Conversation, rest: str) -> None:
 
 async def theme(conversation: Conversation, rest: str) -> None:
     """`/theme [name]`: sets the theme now and stores it in the user's settings."""
-    wanted: str | None = rest.lower()
-    if not wanted:
-        items = [PickItem(name, name, "now" if name == conversation.front.theme else "") for name in _THEMES]
-        wanted = await conversation.front.pick("Theme", items)
-        if wanted is None:
-            return
+    items = [PickItem(name, name, "now" if name == conversation.front.theme else "") for name in _THEMES]
+    wanted = rest.lower() or await conversation.front.pick("Theme", items)
+    if wanted is None:
+        return
     if wanted not in _THEMES:
         raise UsageProblem(f"there is no theme {rest[:40]!r}: {', '.join(_THEMES)}")
     conversation.front.set_theme(wanted)
