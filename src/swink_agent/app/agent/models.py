@@ -136,7 +136,10 @@ def _known_model(text: str, aliases: Mapping[str, SourcedValue]) -> ModelSpec:
             return found
         raise UsageProblem(unknown_provider(provider))
     if not name.strip():
-        raise UsageProblem(f"{text!r} names no model behind the colon; {_hint_for(provider)}")
+        known = provider_named(provider)
+        model = default_local_model() if provider == LOCAL else known.default_model if known is not None else ""
+        hint = f"did you mean {provider}:{model}?" if model else f"write {provider}:MODEL"
+        raise UsageProblem(f"{text!r} names no model behind the colon; {hint}")
     if provider == LOCAL:
         _refuse_unknown_local(name.strip())
     return ModelSpec(provider, name.strip())
@@ -153,12 +156,6 @@ def _refuse_unknown_local(name: str) -> None:
             preset_named(name)
     except LocalModelError as error:
         raise UsageProblem(str(error)) from error
-
-
-def _hint_for(provider: str) -> str:
-    known = provider_named(provider)
-    model = default_local_model() if provider == LOCAL else known.default_model if known is not None else ""
-    return f"did you mean {provider}:{model}?" if model else f"write {provider}:MODEL"
 
 
 def stream_fn_of(

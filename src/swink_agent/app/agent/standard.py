@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
@@ -33,7 +34,7 @@ from ..settings.settings import Settings, add_hosts, settings_file
 from ..trust.extras import extra_policies, extra_tools
 from ..trust.trust import Project
 from .approval_modes import ChosenMode, choose_mode
-from .confinement import open_confined, opener_of, sandbox_profile
+from .confinement import open_confined, sandbox_profile
 from .context import compaction, provider_options
 from .models import choose_model, is_small, local_fetch, stream_fn_of
 from .skills import usable_skills
@@ -236,7 +237,7 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
         approval_mode=chosen,
         prepare=None if options.stream_fn else local_fetch(model, settings, options.on_local_state),
         sandbox=sandbox,
-        shell=_shell_among(tools),
+        shell=cast("BashTool | None", next((tool for tool in tools if tool.name == "bash"), None)),
         warnings=tuple(warnings),
         servers=servers,
         hooks=hooks,
@@ -312,6 +313,7 @@ def _tools(
     wanted = [name for name in settings.value("tools") if name not in rules.denied_tools]
     if not wanted:
         return [], None, ""
+    from swink_agent.sandbox import open_sandbox
     from swink_agent.tools import standard_tools
 
     network, hosts = settings.value("network"), settings.value("allow_hosts")
@@ -331,22 +333,14 @@ def _tools(
             profile if opened is None else opened,
             checkpoints=checkpoints,
             also=added,
-            open_sandbox=opener_of(choice) if opened is None else None,
+            # Later, with the chosen back end and no other: the user may have mended it.
+            open_sandbox=partial(open_sandbox, backend=choice) if opened is None else None,
         )
     except OSError as error:
         raise UsageProblem(f"{error.filename or root} cannot be opened: {error.strerror or error}") from error
     if "bash" in wanted:
         wanted += [name for name in TOOLS_OF_BASH if name not in rules.denied_tools]
     return [tool for tool in tools if tool.name in wanted], opened, unkept
-
-
-def _shell_among(tools: Sequence[AgentTool]) -> BashTool | None:
-    found = [tool for tool in tools if tool.name == "bash"]
-    if not found:
-        return None
-    from swink_agent.tools import BashTool
-
-    return found[0] if isinstance(found[0], BashTool) else None
 
 
 def _servers(options: AgentOptions, root: Path, redactor: Redactor, warnings: list[str]) -> McpServers | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from inspect import isawaitable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from swink_agent.core.agent.agent import Agent
@@ -272,16 +273,9 @@ def _with_agent(subject: Any, agent: Agent) -> Subject:
                 f"no stand-in can replace the model of {type(subject).__name__}: its `ask` needs an `agent` that can "
                 "be assigned"
             ) from None
-        return _OtherAgent(subject, agent)
+        close: Callable[[], Any] = getattr(subject, "close", lambda: None)
+        return cast("Subject", SimpleNamespace(agent=agent, close=close))
     return subject
-
-
-class _OtherAgent:
-    """A subject whose `agent` cannot be assigned, with another agent."""
-
-    def __init__(self, subject: Any, agent: Agent) -> None:
-        self.agent = agent
-        self.close: Callable[[], Any] = getattr(subject, "close", lambda: None)
 
 
 def factory_named(name: str, folder: Path) -> MakeAgentFn:

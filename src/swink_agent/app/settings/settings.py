@@ -182,18 +182,14 @@ def _in_environment(definition: Definition, environ: Mapping[str, str]) -> Sourc
     """The value from the environment, from the first of the setting's variables that is set."""
     for variable in (definition.variable, *definition.other_variables):
         if text := environ.get(variable):
-            return _from_environment(definition, text, variable)
+            source = f"environment {variable}"
+            try:
+                return SourcedValue(parse_value(definition, text, variable), source)
+            except SettingsError as error:
+                if definition.kind != "address":
+                    raise
+                return SourcedValue(None, source, str(error))
     return None
-
-
-def _from_environment(definition: Definition, text: str, variable: str) -> SourcedValue:
-    source = f"environment {variable}"
-    try:
-        return SourcedValue(parse_value(definition, text, variable), source)
-    except SettingsError as error:
-        if definition.kind != "address":
-            raise
-        return SourcedValue(None, source, str(error))
 
 
 def _joined(definition: Definition, before: SourcedValue, given: SourcedValue) -> SourcedValue:
@@ -250,14 +246,11 @@ def parse_file(path: str, data: bytes) -> SettingsFile:
                 raise
             problems[name] = str(error)
     _refuse_circles(path, values, lines)
-    if conflict := conflict_in(_bindings(values)):
+    bound = {action: value for name, value in values.items() if (action := bound_action(name)) is not None}
+    if conflict := conflict_in(bound):
         name = f"{KEYS}{conflict[0]}"
         raise SettingsError(f"{path}, line {lines.get(name, 1)}: {name}: {conflict[1]}")
     return SettingsFile(path, values, lines, problems, servers, hooks)
-
-
-def _bindings(values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    return {action: value for name, value in values.items() if (action := bound_action(name)) is not None}
 
 
 def _refuse_circles(path: str, values: Mapping[str, Any], lines: Mapping[str, int]) -> None:

@@ -18,6 +18,7 @@ Mode: TypeAlias = Literal["Plan", "Execute"]
 LABEL = "PLAN"
 ENTERED = "plan mode: nothing is changed until you leave it ({ways})"
 LEFT = "execute mode: all tools are back"
+CARRYING_OUT = "Carry out this plan now, step by step; all tools are available again.\n\n"
 OFFER = (("yes", "carry the plan out"), ("no", "not now"))
 
 _NOTE = """
@@ -65,7 +66,3 @@ class PlanMode:
 
 def _that_changes_nothing(tool: AgentTool) -> AgentTool | None:
     return None if tool.requires_approval or tool.name in TOOLS_OF_BASH else tool
-
-
-def carrying_out(plan: str) -> str:
-    return f"Carry out this plan now, step by step; all tools are available again.\n\n{plan}"
