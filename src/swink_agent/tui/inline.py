@@ -250,12 +250,12 @@ class InlineFront:
 
     def _standing(self) -> str:
         talk = self.talk
-        cost = "" if talk.cost is None else f" · ${talk.cost:.4f}"
+        cost = "" if talk.usage.dollars is None else f" · ${talk.usage.dollars:.4f}"
         beside = "".join([f" · {part}" for part in beside_parts(talk.branch, len(talk.hosts), len(talk.tasks))])
         return (
             f"[{talk.mode} · {talk.state} · {approve_word(talk.approve)} · {safe_line(talk.model)}"
-            f" · {talk.fill:.0%} of the window · {talk.tokens:,} tokens{cost} · {seconds(round(talk.elapsed, 1))}"
-            f" · {safe_line(talk.folder)}{beside}]"
+            f" · {talk.usage.fill:.0%} of the window · {talk.usage.tokens:,} tokens{cost}"
+            f" · {seconds(round(talk.elapsed, 1))} · {safe_line(talk.folder)}{beside}]"
         )
 
     def _tell_progress(self) -> None:

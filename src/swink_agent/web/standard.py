@@ -234,15 +234,15 @@ class StandardTalk:
 
     @property
     def fill(self) -> float:
-        return self._talk.fill
+        return self._talk.usage.fill
 
     @property
     def tokens(self) -> int:
-        return self._talk.tokens
+        return self._talk.usage.tokens
 
     @property
     def cost(self) -> float | None:
-        return self._talk.cost
+        return self._talk.usage.dollars
 
     @property
     def progress(self) -> str:

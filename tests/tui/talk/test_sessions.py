@@ -284,21 +284,22 @@ async def test_a_compaction_sums_up_and_counts_what_it_used(talk: Talk) -> None:
     stream = scripted(*replies, usage=Usage(90, 10, total=100), cost=Cost(total=0.25))
     conversation = await talk.open(stream, context_window=30000)
     await say(conversation, "tell me", "and more")
-    fill = conversation.fill
-    assert (conversation.tokens, conversation.cost) == (200, 0.5)
+    fill = conversation.usage.fill
+    assert (conversation.usage.tokens, conversation.usage.dollars) == (200, 0.5)
     await conversation.submit("/compact keep the names")
     await conversation.settled()
     assert "tokens became" in told(conversation)[-1]
-    assert conversation.fill < fill
+    assert conversation.usage.fill < fill
     assert conversation.state == "idle"
-    assert (conversation.tokens, conversation.cost) == (300, 0.75)
+    assert (conversation.usage.tokens, conversation.usage.dollars) == (300, 0.75)
     compacted = session_id(conversation)
     await say(conversation, "/fork")
-    assert (conversation.tokens, conversation.cost) == (0, 0.0), "what a fork shares with its original is paid for"
+    paid = "what a fork shares with its original is paid for"
+    assert (conversation.usage.tokens, conversation.usage.dollars) == (0, 0.0), paid
     await say(conversation, f"/resume {compacted}")
-    assert (conversation.tokens, conversation.cost) == (300, 0.75)
+    assert (conversation.usage.tokens, conversation.usage.dollars) == (300, 0.75)
     await say(conversation, "and now?")
-    assert (conversation.tokens, conversation.cost) == (400, 1.0)
+    assert (conversation.usage.tokens, conversation.usage.dollars) == (400, 1.0)
     await conversation.close()
 
 

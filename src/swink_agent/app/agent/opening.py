@@ -130,7 +130,8 @@ class Opening:
 
     def model_of(self, session: RunSession) -> ModelSpec | None:
         """The model that a session continues with, unless the command line names another."""
-        model = None if self.options.flags.get("model") is not None else session.model
+        is_named = self.options.flags.get("model") is not None
+        model = None if is_named or session.info is None else session.info.model
         if model is None or self.options.flags.get("thinking") is None:
             return model
         return structs.replace(model, thinking_level=ThinkingLevel(self.settings.value("thinking")))

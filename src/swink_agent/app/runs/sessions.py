@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from swink_agent.core.agent.agent import Agent
     from swink_agent.core.approval import PendingCall
     from swink_agent.core.secrets.redaction import Redactor
-    from swink_agent.core.types import AgentMessage, ModelSpec
+    from swink_agent.core.types import AgentMessage
     from swink_agent.memory import JsonlSessionStore, Session, SessionInfo
     from swink_agent.memory.sessions.store import SessionStore
 
@@ -81,13 +81,11 @@ def session_problems() -> Generator[None]:
         raise SessionProblem(str(error)) from error
 
 
-def newest(store: JsonlSessionStore, folder: Path) -> SessionInfo:
-    """The last used session of the folder that is not empty. Raises `UsageProblem`."""
-    return newest_and_unknown(store, folder)[0]
-
-
 def newest_and_unknown(store: JsonlSessionStore, folder: Path) -> tuple[SessionInfo, list[SessionInfo]]:
-    """The same, and sessions used since that do not name a folder. Raises `UsageProblem`."""
+    """The last used session of the folder that is not empty, and those used since that do not name a folder.
+
+    Raises `UsageProblem`.
+    """
     from swink_agent.memory.sessions.info import folder_name
 
     unknown: list[SessionInfo] = []
@@ -262,11 +260,6 @@ class RunSession:
             return whole
 
     @property
-    def model(self) -> ModelSpec | None:
-        """The model that the session continues with, if it has a history."""
-        return None if self._session is None else self._session.info.model
-
-    @property
     def info(self) -> SessionInfo | None:
         return None if self._session is None else self._session.info
 
@@ -281,13 +274,11 @@ class RunSession:
 
         return () if self._session is None else pending_calls(self._session.messages)
 
-    def rename(self, title: str) -> bool:
-        """Sets the session's title. Returns whether there is a session. Raises `SessionProblem`."""
-        if self._session is None:
-            return False
-        with session_problems():
-            self._session.rename(title)
-        return True
+    def rename(self, title: str) -> None:
+        """Sets the session's title, if there is a session. Raises `SessionProblem`."""
+        if self._session is not None:
+            with session_problems():
+                self._session.rename(title)
 
     def flush(self) -> str | None:
         """Writes everything to disk for a reader. Returns the id if something is recorded. Call it in a thread."""

@@ -120,18 +120,6 @@ class Conversation:
         return "" if self.opened is None else str(self.opened.agent.model)
 
     @property
-    def tokens(self) -> int:
-        return self.usage.tokens
-
-    @property
-    def cost(self) -> float | None:
-        return self.usage.dollars
-
-    @property
-    def fill(self) -> float:
-        return self.usage.fill
-
-    @property
     def elapsed(self) -> float:
         """Seconds of the current run, or of the last one."""
         return self._runner.elapsed

@@ -12,16 +12,8 @@ from pathlib import Path
 import click
 
 from swink_agent.app.errors import SettingsError
-from swink_agent.app.trust.trust import (
-    NOTES_FILE,
-    PROJECT_FILE,
-    FolderToTrust,
-    Project,
-    TrustStore,
-    as_text,
-    find_project,
-    offered_parts,
-)
+from swink_agent.app.trust import trust
+from swink_agent.app.trust.trust import FolderToTrust, Project, TrustStore, as_text, find_project
 from swink_agent.approvals.display import safe_display
 from swink_agent.core.texts.diffs import diff_lines
 
@@ -53,13 +45,13 @@ def trust_folder(folder: Path, *, is_sure: bool) -> bool:
 
 def _show(offer: FolderToTrust, screen: Screen) -> None:
     """Shows all of it, each line of a file behind a mark, so that none of their lines looks like one of ours."""
-    parts = list(offered_parts(offer))
+    parts = list(trust.offered_parts(offer))
     for part in parts:
         screen.say("not counted: " * part.is_uncounted, part.words, *["yellow"] * part.is_uncounted)
         if part.text is not None:
             screen.rows(_MARK, part.text)
     if not parts:
-        screen.say("", f"{offer.folder} has neither {PROJECT_FILE} nor {NOTES_FILE}, skills or commands.")
+        screen.say("", f"{offer.folder} has neither {trust.PROJECT_FILE} nor {trust.NOTES_FILE}, skills or commands.")
 
 
 def what_changed(project: Project, store: TrustStore) -> list[str]:

@@ -19,7 +19,7 @@ from swink_agent.app.agent.opening import SETTING_FLAGS, Opening, OpeningOptions
 from swink_agent.app.browser import open_in_browser
 from swink_agent.app.doctor import WEB_PORT
 from swink_agent.app.errors import ExitCode, UsageProblem
-from swink_agent.app.runs.sessions import newest, open_store, session_problems
+from swink_agent.app.runs.sessions import newest_and_unknown, open_store, session_problems
 
 from ..process.groups import takes
 from ..process.interrupts import ended_by_signal
@@ -153,5 +153,6 @@ def _first_page(opening: Opening, options: dict[str, Any]) -> str:
         return "/"
     with session_problems():
         store = open_store(opening.settings)
-        found = newest(store, opening.folder.resolve()).id if options["continue"] else store.load(wanted).id
-    return f"/sessions/{found}"
+        is_newest = options["continue"]
+        found = newest_and_unknown(store, opening.folder.resolve())[0] if is_newest else store.load(wanted)
+    return f"/sessions/{found.id}"

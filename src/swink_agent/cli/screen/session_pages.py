@@ -15,19 +15,10 @@ import msgspec
 from swink_agent.app.runs.answers import how_to_answer, named
 from swink_agent.app.runs.telling import age, summary_of
 from swink_agent.approvals.display import safe_display
+from swink_agent.core import types
 from swink_agent.core.pending import pending_calls
 from swink_agent.core.secrets.redaction import Redactor
-from swink_agent.core.types import (
-    AgentMessage,
-    AssistantMessage,
-    Document,
-    Image,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResultMessage,
-    UserMessage,
-)
+from swink_agent.core.types import AgentMessage, AssistantMessage, ToolResultMessage, UserMessage
 from swink_agent.rendering.cells import cut, laid_out
 from swink_agent.rendering.escaping import safe_text
 from swink_agent.rendering.turns import local_moment
@@ -199,15 +190,15 @@ def _plain(value: Any) -> str:
 
 def _block(block: Any) -> tuple[str, str]:
     match block:
-        case Text():
+        case types.Text():
             return _TEXT, block.text
-        case Thinking():
+        case types.Thinking():
             return _THOUGHT, block.thinking
-        case ToolCall():
+        case types.ToolCall():
             return _CALL, f"{block.name} {summary_of(block.name, block.arguments)}".rstrip()
-        case Image():
+        case types.Image():
             return _TEXT, "(a picture)"
-        case Document():
+        case types.Document():
             return _TEXT, f"(the document {block.shown_name})"
         case _:
             return _TEXT, msgspec.json.encode(block).decode()

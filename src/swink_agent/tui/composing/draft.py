@@ -210,12 +210,12 @@ class Draft:
         """Deletes the selection, or up to the end of the word."""
         self._delete(self.word_right(), is_kept=True)
 
-    def delete_to_line_start(self) -> None:
+    def delete_line_start(self) -> None:
         """Deletes the selection, or back to the line's beginning; at the beginning, the line end before it."""
         start = self.line_start()
         self._delete(start if start < self.cursor else max(self.cursor - 1, 0), is_kept=True)
 
-    def delete_to_line_end(self) -> None:
+    def delete_line_end(self) -> None:
         """Deletes the selection, or up to the line's end; at the end, the line end."""
         end = self.line_end()
         self._delete(end if end > self.cursor else min(self.cursor + 1, len(self.text)), is_kept=True)

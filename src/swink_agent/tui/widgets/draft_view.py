@@ -17,6 +17,7 @@ from textual.geometry import Offset, Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
+from swink_agent.app.settings.key_bindings import ACTIONS
 from swink_agent.rendering.cells import cell_width, cut
 
 from ..composing.draft import Draft
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 KeyFn = Callable[[events.Key], bool]
 PasteFn = Callable[[str], Awaitable[None]]
+_DELETING = {key: action.name for action in ACTIONS if action.name.startswith("delete_") for key in action.keys}
+"""The methods of a draft by their keys."""
 _GUTTER = 2
 _ROWS_AROUND = 6
 """Rows of the window that a draft leaves free for its frame, the status bar and the list of completions."""
@@ -246,24 +249,10 @@ class DraftView(Widget, can_focus=True):
         return self._delete(key) or self._move(key) or self._undo_or_yank(key)
 
     def _delete(self, key: str) -> bool:
-        draft = self.draft
-        match key:
-            case "backspace" | "ctrl+h" | "shift+backspace":
-                draft.delete_left()
-            case "delete" | "shift+delete":
-                draft.delete_right()
-            case "ctrl+d" if not draft.is_empty:
-                draft.delete_right()
-            case "ctrl+w" | "alt+backspace" | "ctrl+backspace":
-                draft.delete_word_left()
-            case "alt+d" | "ctrl+delete" | "alt+delete":
-                draft.delete_word_right()
-            case "ctrl+u":
-                draft.delete_to_line_start()
-            case "ctrl+k":
-                draft.delete_to_line_end()
-            case _:
-                return False
+        name = _DELETING.get(key)
+        if name is None or (key == "ctrl+d" and self.draft.is_empty):
+            return False
+        getattr(self.draft, name)()
         return True
 
     def _move(self, key: str) -> bool:

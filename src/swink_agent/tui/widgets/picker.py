@@ -109,7 +109,7 @@ class _Preview(Widget, can_focus=False):
     _Preview { height: 1fr; width: 1fr; border-left: solid $accent 30%; padding: 0 1; display: none; }
     """
 
-    def __init__(self, style_of: StyleFn | None) -> None:
+    def __init__(self, style_of: StyleFn) -> None:
         super().__init__()
         self._style_of = style_of
         self._lines: Sequence[Line] = ()
@@ -123,11 +123,7 @@ class _Preview(Widget, can_focus=False):
         if y >= len(self._lines):
             return Strip.blank(width, self.rich_style)
         base = self.rich_style
-        style_of = self._style_of
-        segments = [
-            Segment(span.text, base if style_of is None else base + style_of(span.role))
-            for span in self._lines[y].spans
-        ]
+        segments = [Segment(span.text, base + self._style_of(span.role)) for span in self._lines[y].spans]
         return Strip(segments).adjust_cell_length(width, base)
 
 
@@ -152,7 +148,7 @@ class Picker(Dialog["str | None"]):
         items: Sequence[PickItem],
         preview: PreviewFn | None = None,
         *,
-        style_of: StyleFn | None = None,
+        style_of: StyleFn = lambda role: Style.null(),
     ) -> None:
         super().__init__()
         self._heading = title

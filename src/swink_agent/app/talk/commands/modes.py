@@ -11,14 +11,8 @@ if TYPE_CHECKING:
 
     from ..conversation import Conversation
 
-_MODES: dict[str, ApprovalsMode] = {
-    "auto": "auto",
-    "smart": "smart",
-    "on": "ask",
-    "off": "all",
-    "ask": "ask",
-    "all": "all",  # as in the settings
-}
+_AS_IN_SETTINGS: dict[str, ApprovalsMode] = {"auto": "auto", "smart": "smart", "ask": "ask", "all": "all"}
+_MODES: dict[str, ApprovalsMode] = {**_AS_IN_SETTINGS, "on": "ask", "off": "all"}
 
 
 async def approve(conversation: Conversation, rest: str) -> None:

@@ -39,15 +39,8 @@ if TYPE_CHECKING:
 _MOST_LISTED = 20
 _LONGEST_TITLE = 100
 _PREVIEWED = 12
-_FORMATS: dict[str, ExportFormat] = {
-    "atif": "atif",
-    "html": "html",
-    "htm": "html",
-    "json": "json",
-    "markdown": "markdown",
-    "md": "markdown",
-}
 _ENDINGS: dict[ExportFormat, str] = {"html": ".html", "markdown": ".md", "json": ".json", "atif": ".atif.json"}
+_FORMATS: dict[str, ExportFormat] = {**{name: name for name in _ENDINGS}, "htm": "html", "md": "markdown"}
 
 
 async def _listed(conversation: Conversation) -> list[SessionInfo]:
