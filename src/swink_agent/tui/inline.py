@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from base64 import b64encode
 from collections.abc import Coroutine, Mapping, Sequence
 from types import FrameType
 from typing import Any
@@ -391,8 +392,6 @@ class InlineFront:
         if self._is_dumb:
             self._say("this terminal has no clipboard; the answer is above")
             return
-        from base64 import b64encode
-
         self._leave_prompt()
         self._writer.write(f"\x1b]52;c;{b64encode(text.encode()).decode()}\x07")
 

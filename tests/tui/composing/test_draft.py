@@ -165,7 +165,7 @@ def test_many_large_steps_do_not_keep_everything() -> None:
     assert 1 <= count < 10
 
 
-DELETIONS = ["left", "right", "word_left", "word_right", "to_line_start", "to_line_end"]
+DELETIONS = ["left", "right", "word_left", "word_right", "line_start", "line_end"]
 STEPS = st.sampled_from([*[f"delete_{where}" for where in DELETIONS], "undo", "redo", "clear", "open_token"])
 
 

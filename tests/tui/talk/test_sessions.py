@@ -485,16 +485,16 @@ async def test_totals_go_on_when_a_session_is_resumed_and_turns_are_counted_by_r
     first = await talk.open(scripted(text("One."), usage=spent, cost=Cost(total=0.5)))
     await first.submit("go")
     await first.settled()
-    assert (first.tokens, first.cost, first.usage.turns) == (120, 0.5, 1)
+    assert (first.usage.tokens, first.usage.dollars, first.usage.turns) == (120, 0.5, 1)
     assert first.opened is not None
     info = first.opened.session.info
     assert info is not None
     await first.close()
     again = await talk.open(scripted(text("Two."), usage=spent, cost=Cost(total=0.25)), resume=info.id)
-    assert (again.tokens, again.cost, again.usage.turns) == (120, 0.5, 0)
+    assert (again.usage.tokens, again.usage.dollars, again.usage.turns) == (120, 0.5, 0)
     await again.submit("more")
     await again.settled()
-    assert (again.tokens, again.cost, again.usage.turns) == (240, 0.75, 1)
+    assert (again.usage.tokens, again.usage.dollars, again.usage.turns) == (240, 0.75, 1)
     await again.close()
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from ..errors import UsageProblem
 from ..runs.sessions import sessions_folder
 from ..settings.paths import config_folder, data_folder
@@ -30,8 +32,6 @@ def sandbox_profile(
     Commands that may reach `hosts` do not read the home folder, which they could send there. With `network` there is
     nothing left to limit.
     """
-    from msgspec import structs
-
     from swink_agent.sandbox import SandboxProfile, profile_with_access, repository_folders
 
     try:

@@ -11,6 +11,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from msgspec import structs
@@ -272,8 +273,6 @@ async def prepare_local(
 
     Raises `NoModel` if the model cannot run here, `Aborted` when cancelled.
     """
-    from tempfile import TemporaryDirectory
-
     from swink_agent.local import LocalModelError, LocalStreamFn
     from swink_agent.tools import standard_tools
 

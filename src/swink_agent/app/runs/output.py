@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -22,14 +22,26 @@ from .headless import Outcome
 WriteFn: TypeAlias = Callable[[str], None]
 
 
-class Output(Protocol):
-    """Where the events and the outcome of a run go."""
+class Output:
+    """Where the events and the outcome of a run go. Writes nothing before the run is over, unless it says otherwise."""
 
-    error: OSError | None
+    def __init__(self, write: WriteFn, redactor: Redactor) -> None:
+        self._write = write
+        self._redactor = redactor
+        self.error: OSError | None = None
 
-    def on_event(self, event: AgentEvent, /) -> None: ...
+    def on_event(self, event: AgentEvent) -> None:
+        pass
 
-    def finish(self, outcome: Outcome, /) -> None: ...
+    def finish(self, outcome: Outcome) -> None:
+        raise NotImplementedError
+
+    def _put(self, text: str) -> None:
+        try:
+            if text:
+                self._write(text)
+        except OSError as error:
+            self.error = error
 
 
 class OneOutcome:
@@ -55,26 +67,7 @@ class OneOutcome:
                 self.error = self._output.error
 
 
-class _Written:
-    """An output that writes. It writes nothing before the run is over, unless it says otherwise."""
-
-    def __init__(self, write: WriteFn, redactor: Redactor) -> None:
-        self._write = write
-        self._redactor = redactor
-        self.error: OSError | None = None
-
-    def on_event(self, event: AgentEvent) -> None:
-        pass
-
-    def _put(self, text: str) -> None:
-        try:
-            if text:
-                self._write(text)
-        except OSError as error:
-            self.error = error
-
-
-class TextOutput(_Written):
+class TextOutput(Output):
     """The answer, or nothing if there is none; with a schema, its value as JSON."""
 
     def finish(self, outcome: Outcome) -> None:
@@ -87,14 +80,14 @@ class TextOutput(_Written):
         self._put(text if text.endswith("\n") else text + "\n" * bool(text))
 
 
-class JsonOutput(_Written):
+class JsonOutput(Output):
     """One object at the end, however the run ended."""
 
     def finish(self, outcome: Outcome) -> None:
         self._put(_pretty(self._redactor.redact_value(summary(outcome))) + "\n")
 
 
-class StreamJsonOutput(_Written):
+class StreamJsonOutput(Output):
     """Each event when it happens, as the library encodes it: `decode_event` reads it back. At the end, the outcome.
 
     The last line is the object of `JsonOutput` with the type `result`.

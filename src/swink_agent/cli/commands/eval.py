@@ -6,6 +6,7 @@ Owns the commands and their words. What they do is in `swink_agent.evals` and `a
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -426,8 +427,6 @@ def add_command(session: str, path: str | None, case_id: str | None, recording: 
         else:
             add_case(case, Path(path))
     if recording is not None:
-        import shutil
-
         Path(recording).mkdir(parents=True, exist_ok=True)
         shutil.copyfile(loaded.path, Path(recording) / loaded.path.name)
     if path is not None:

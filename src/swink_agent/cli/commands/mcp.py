@@ -13,8 +13,11 @@ import click
 from swink_agent.app.agent.opening import Opening, OpeningOptions
 from swink_agent.app.agent.servers import server_of
 from swink_agent.app.errors import ApplicationError, ExitCode, NoModel, UsageProblem
+from swink_agent.app.runs.sessions import WantedSession
 from swink_agent.app.settings.mcp_servers import ServerSettings
 from swink_agent.approvals.display import safe_display
+from swink_agent.core.types import ModelSpec
+from swink_agent.mcp import McpError
 
 from ..process.groups import offered, picks
 from ..process.interrupts import ended_by_signal
@@ -106,8 +109,6 @@ def test_server(name: str, as_json: bool, cwd: str | None) -> int:
 
 
 async def _tried(chosen: ServerSettings, opening: Opening) -> tuple[list[dict[str, str]], list[str]]:
-    from swink_agent.mcp import McpError
-
     try:
         async with server_of(chosen, folder=opening.folder) as server:
             offered = [tool for tool in server.tools() if chosen.tools is None or tool.true_name in chosen.tools]
@@ -137,8 +138,6 @@ def serve(
 
 async def _serve(opening: Opening) -> int:
     from swink_agent.app.agent.served import ServedAgent
-    from swink_agent.app.runs.sessions import WantedSession
-    from swink_agent.core.types import ModelSpec
     from swink_agent.mcp import serve_stdio
 
     session = opening.session(WantedSession(is_kept=False))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import copy
+from importlib import import_module
 from typing import Any
 
 import click
@@ -63,8 +64,6 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.commands_by_name:
             return None
-        from importlib import import_module
-
         module, _, attribute = self.commands_by_name[cmd_name][0].partition(":")
         return getattr(import_module(f"swink_agent.cli.{module}"), attribute)
 

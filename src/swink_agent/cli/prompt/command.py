@@ -24,7 +24,7 @@ from swink_agent.app.agent.standard import StandardAgent
 from swink_agent.app.errors import ExitCode
 from swink_agent.app.runs.answers import Answers, answers_for, check_approved, how_to_answer, missing_tool
 from swink_agent.app.runs.headless import HeadlessRun, Outcome, PromptFn
-from swink_agent.app.runs.output import OneOutcome, Output, output_for
+from swink_agent.app.runs.output import OneOutcome, output_for
 from swink_agent.app.runs.sessions import RunSession
 from swink_agent.app.trust.trust import Project, TrustStore
 from swink_agent.approvals.display import safe_display
@@ -180,7 +180,7 @@ class _Prompt:
 
     @staticmethod
     def _drive(
-        made: StandardAgent, run: HeadlessRun, prompt: PromptFn | None, output: Output, reporter: Reporter
+        made: StandardAgent, run: HeadlessRun, prompt: PromptFn | None, output: OneOutcome, reporter: Reporter
     ) -> Outcome:
         async def run_all() -> Outcome:
             try:

@@ -58,7 +58,7 @@ class Completer:
 
     def __init__(self, *, commands: Sequence[Command] = (), folder: Path | str = ".") -> None:
         self._commands = tuple(commands)
-        self._folder = Path(folder)
+        self.folder = Path(folder)
         self._index: list[str] = []
         self._read_at: float | None = None
         self._reading: asyncio.Future[VisiblePaths] | None = None
@@ -67,10 +67,6 @@ class Completer:
         self._asked = 0
         self._took = 0.0
         self._is_open = True
-
-    @property
-    def folder(self) -> Path:
-        return self._folder
 
     def close(self) -> None:
         """Ends a scan of the folder that is still running."""
@@ -112,7 +108,7 @@ class Completer:
         self._asked += 1
         asked = self._asked
         if typed.startswith(_ELSEWHERE):
-            found = await in_own_thread(lambda: _entries_of(typed, self._folder))
+            found = await in_own_thread(lambda: _entries_of(typed, self.folder))
         else:
             paths = await self._paths()
 
@@ -165,7 +161,7 @@ class Completer:
 
         start = time.monotonic()
         found = visible_paths(
-            self._folder,
+            self.folder,
             most=_MOST_PATHS,
             seconds=_LONGEST_LOOK,
             goes_on=lambda: self._is_open,

@@ -127,12 +127,6 @@ class NoticeBlock(Block):
         self._text = text
         self.is_compact = kind != "welcome"
 
-    def set_text(self, text: str) -> None:
-        """Replaces the text, for a notice about something that is still in progress."""
-        if text != self._text:
-            self._text = text
-            self._changed()
-
     def _plain(self) -> str:
         return self._text
 

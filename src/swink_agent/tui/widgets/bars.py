@@ -154,10 +154,6 @@ class WaitingMessages(Widget, can_focus=False):
         super().__init__()
         self._waiting: tuple[tuple[str, str], ...] = ()
 
-    @property
-    def count(self) -> int:
-        return len(self._waiting)
-
     def show(self, waiting: Sequence[tuple[str, str]]) -> None:
         """Other messages, as pairs of "steer" or "follow_up" and the text, the next one first."""
         now = tuple([(kind, text) for kind, text in waiting])

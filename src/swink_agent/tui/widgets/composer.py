@@ -168,27 +168,11 @@ class Composer(Vertical):
         self._view.update()
         self._list.fit()
 
-    @property
-    def is_running(self) -> bool:
-        """Whether an agent run is in progress, so that Tab queues the draft."""
-        return self._is_running
-
-    @is_running.setter
-    def is_running(self, value: bool) -> None:
-        if value != self._is_running:
-            self._is_running = value
-            self._update_border()
-
-    @property
-    def mode(self) -> str:
-        """The mode, "Plan" or "Execute", which the colour of the border shows."""
-        return self._mode
-
-    @mode.setter
-    def mode(self, value: str) -> None:
-        if value != self._mode:
-            self._mode = value
-            self.set_class(value == "Plan", "-plan")
+    def show_run(self, is_running: bool, mode: str) -> None:
+        """Shows in the border whether a run is in progress, so that Tab queues the draft, and the mode."""
+        if (is_running, mode) != (self._is_running, self._mode):
+            self._is_running, self._mode = is_running, mode
+            self.set_class(mode == "Plan", "-plan")
             self._update_border()
 
     def set_text(self, text: str) -> None:
@@ -210,11 +194,6 @@ class Composer(Vertical):
         self._end_search()
         self._walk = None
         self._view.draft.put_before(text, [(image_label(path), path) for path in images])
-        self._view.changed()
-
-    def insert(self, text: str) -> None:
-        self._end_search()
-        self._view.draft.insert(text)
         self._view.changed()
 
     def attach(self, path: str) -> None:

@@ -12,15 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from swink_agent.app.errors import UsageProblem
-from swink_agent.app.runs.sessions import (
-    SessionProblem,
-    WantedSession,
-    open_store,
-    session_ids,
-    session_problems,
-    sessions_folder,
-    short_ids,
-)
+from swink_agent.app.runs import sessions
+from swink_agent.app.runs.sessions import SessionProblem, WantedSession, open_store, session_problems
 from swink_agent.app.runs.telling import age, number_of
 from swink_agent.app.settings.paths import beneath_home, write_whole
 from swink_agent.core.types import AssistantMessage, UserMessage, extract_text
@@ -100,8 +93,8 @@ async def list_sessions(conversation: Conversation, rest: str) -> None:
     if not found:
         conversation.notice("this folder has no session yet")
         return
-    everywhere = await asyncio.to_thread(session_ids, sessions_folder(conversation.opening.settings))
-    short = short_ids([info.id for info in found], everywhere)
+    everywhere = await asyncio.to_thread(sessions.session_ids, sessions.sessions_folder(conversation.opening.settings))
+    short = sessions.short_ids([info.id for info in found], everywhere)
     here = _open_id(conversation)
     rows = [
         f"{'▸' if info.id == here else ' '} {short[info.id]}  {age(info.updated):>6}  {info.messages:>4}  "
@@ -189,8 +182,8 @@ def _previewer(conversation: Conversation):
 
 
 async def _continue(conversation: Conversation, session_id: str) -> None:
-    folder = sessions_folder(conversation.opening.settings)
-    (wanted,) = await asyncio.to_thread(session_ids, folder, [session_id])
+    folder = sessions.sessions_folder(conversation.opening.settings)
+    (wanted,) = await asyncio.to_thread(sessions.session_ids, folder, [session_id])
     if wanted == _open_id(conversation):
         conversation.notice("this is that session")
         return
