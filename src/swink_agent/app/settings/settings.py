@@ -88,10 +88,6 @@ class Settings:
         self._environ: Mapping[str, str] = {} if environ is None else environ
         self.notes = tuple(notes)
 
-    def __repr__(self) -> str:
-        changed = [name for name, item in self._values.items() if item.source != "default"]
-        return f"<Settings, set: {', '.join(changed) or 'none'}>"
-
     def __getitem__(self, name: str) -> SourcedValue:
         """Raises `SettingsError` for an unknown name. Installed providers are looked up now."""
         if name not in self._values:

@@ -198,23 +198,13 @@ def stats(store: _Store) -> None:
 @click.option("--at", type=click.IntRange(min=1), metavar="NUMBER", help="The record that asks, if ids recur.")
 @click.option("--by", default="", metavar="NAME", help="Who answers; it is on record.")
 @_with_store
-def answer(
-    store: _Store,
-    run_id: str,
-    call_id: str,
-    approve: bool,
-    reject: str | None,
-    changed: str | None,
-    result: str | None,
-    at: int | None,
-    by: str,
-) -> int:
+def answer(store: _Store, run_id: str, call_id: str, at: int | None, by: str, **answers: Any) -> int:
     """Answer a call that waits. Of two answers the first counts; exit code 1 if another came first.
 
     `swink runs show ID` names the calls that wait, with what to type. Some models give several calls the same id: then
     --at says which one is meant.
     """
-    given = _answer(approve, reject, changed, result)
+    given = _answer(**answers)
     call = call_id if at is None else PendingCall(call_id, "", {}, position=at)
 
     async def worked(durable: Durable) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from swink_agent.app.runs.telling import seconds
 from swink_agent.approvals.display import safe_display
@@ -90,7 +91,8 @@ class LiveLine:
             self._shown_at = now
             self._screen.status(self._line(now))
         if self._timer is None:
-            self._tick_later()
+            with suppress(RuntimeError):  # without a loop nothing takes long
+                self._timer = asyncio.get_running_loop().call_later(_TICK, self._tick)
 
     def _line(self, now: float) -> str:
         if self._running:
@@ -111,12 +113,6 @@ class LiveLine:
         shown = cut_middle(running.shown, max(room // 2 if newest else room, _LEAST_ROOM))
         line = f"▸ {shown} …{time}{others}"
         return f"{line} │ {safe_display(newest, self._screen.columns)}" if newest else line
-
-    def _tick_later(self) -> None:
-        try:
-            self._timer = asyncio.get_running_loop().call_later(_TICK, self._tick)
-        except RuntimeError:
-            pass  # without a loop nothing takes long
 
     def _tick(self) -> None:
         self._timer = None

@@ -134,13 +134,11 @@ def _short_lines(text: str) -> str:
     """The text without the middle of its longest lines, which would otherwise be unlimited if rows are not wrapped."""
     if len(text) <= _LONGEST_LINE:
         return text
-    return "\n".join([line if len(line) <= _LONGEST_LINE else _without_middle(line) for line in text.split("\n")])
-
-
-def _without_middle(line: str) -> str:
-    tail = _LONGEST_LINE * 2 // 5
-    head = _LONGEST_LINE - tail
-    return f"{line[:head]} … [{len(line) - _LONGEST_LINE:,} characters more] … {line[-tail:]}"
+    lines, tail = text.split("\n"), _LONGEST_LINE * 2 // 5
+    for number, line in enumerate(lines):
+        if (more := len(line) - _LONGEST_LINE) > 0:
+            lines[number] = f"{line[: _LONGEST_LINE - tail]} … [{more:,} characters more] … {line[-tail:]}"
+    return "\n".join(lines)
 
 
 def remarks(loaded: LoadedSession, redactor: Redactor, *, width: int | None, full: bool) -> dict[int, list[str]]:

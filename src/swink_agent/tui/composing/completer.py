@@ -120,7 +120,8 @@ class Completer:
             if was_reading and not self.is_reading:  # all have been found meanwhile
                 paths = self._index
                 found = await in_own_thread(fit)
-        return [Completion(_written(path), path) for path in found]
+        # As written in a prompt: in quotes where a path has spaces.
+        return [Completion(f'@"{path}"' if any(map(str.isspace, path)) else f"@{path}", path) for path in found]
 
     @property
     def is_reading(self) -> bool:
@@ -141,7 +142,8 @@ class Completer:
 
     async def _paths(self) -> list[str]:
         """The paths beneath the folder, as they were a few seconds ago at most; of a first look, those that it has."""
-        if self._read_at is None or time.monotonic() - self._read_at > self._fresh:
+        fresh = _FRESH + 10 * self._took  # a folder that takes long is not read all the time
+        if self._read_at is None or time.monotonic() - self._read_at > fresh:
             if self._reading is None:
                 self._growing = []
                 self._reading = asyncio.ensure_future(in_own_thread(self._look))
@@ -151,10 +153,6 @@ class Completer:
                 await asyncio.wait([reading], timeout=_SOON)
                 return reading.result().paths if reading.done() else self._growing[:]
         return self._index  # the last look serves until the next one is done
-
-    @property
-    def _fresh(self) -> float:
-        return _FRESH + 10 * self._took  # a folder that takes long is not read all the time
 
     def _look(self) -> VisiblePaths:
         from swink_agent.tools.files.listing import visible_paths
@@ -190,8 +188,3 @@ def _entries_of(typed: str, folder: Path) -> list[str]:
     begun = beginning.casefold()
     fit = [(name, is_folder) for name, is_folder in entries if name.casefold().startswith(begun) and name.isprintable()]
     return [f"{above}/{name}{'/' * is_folder}" for name, is_folder in fit[:_MOST]]
-
-
-def _written(path: str) -> str:
-    """Returns the path as written in a prompt: in quotes where it has spaces."""
-    return f'@"{path}"' if any(part.isspace() for part in path) else f"@{path}"

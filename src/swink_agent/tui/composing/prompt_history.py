@@ -46,9 +46,6 @@ class PromptHistory:
         self._seen: tuple[int, int, int] | None = None
         self.problem = ""
 
-    def __repr__(self) -> str:
-        return f"<PromptHistory {self._path or 'in memory'}>"
-
     def add(self, text: str) -> None:
         """Keeps a prompt, masked. One with a `#key` line is not kept at all; one like the last is not kept twice."""
         if not text.strip() or _SECRET_LINE.search(text):

@@ -129,7 +129,6 @@ class Rows:
         return self._heights[index]
 
     def start(self, index: int) -> int:
-        """Returns the first row of a block."""
         if index >= self._known:
             at = self._starts[self._known - 1] + self._heights[self._known - 1] if self._known else 0
             for number in range(self._known, index + 1):
@@ -169,7 +168,6 @@ class Rows:
         return self.blocks[index].drawn_lines(self.width)
 
     def gap(self, index: int) -> int:
-        """Returns the number of empty rows above a block."""
         return self._gaps[index]
 
     def line_number(self, place: Place) -> int:

@@ -103,12 +103,10 @@ class ToolBlock(Block):
         self._changed()
 
     def begin(self) -> None:
-        """Notes that the call runs now."""
         self.status, self.began, self.is_pending = "running", time.monotonic(), False
         self._changed()
 
     def hear(self, text: str) -> None:
-        """Adds output of the running call."""
         if text:
             self._tail.hear(text)
             self._changed()
@@ -171,7 +169,6 @@ class ToolBlock(Block):
 
     @property
     def newest(self) -> str:
-        """The newest output line of the running call."""
         last, _ = self._tail.last(1)
         return safe(last[0].strip()) if last else ""
 

@@ -136,13 +136,9 @@ class DraftView(Widget, can_focus=True):
                 if number >= len(before) or number >= len(after) or before[number].pieces != after[number].pieces
             }
             self.refresh(*[Region(0, number - top, width + _GUTTER, 1) for number in changed if number >= top])
-        self._put_cursor(column, at - top)
-
-    def _put_cursor(self, column: int, row: int) -> None:
-        """Moves the terminal's own cursor, because input methods open their windows there."""
-        if self.has_focus:
+        if self.has_focus:  # the terminal's own cursor, because input methods open their windows there
             app = cast("App[object]", self.app)  # pyright: ignore[reportUnknownMemberType]
-            app.cursor_position = self.content_region.offset + Offset(column + _GUTTER, row)
+            app.cursor_position = self.content_region.offset + Offset(column + _GUTTER, at - top)
 
     def _style(self, name: str) -> Style:
         found = self._styles_of.get(name)
