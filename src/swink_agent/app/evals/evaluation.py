@@ -23,7 +23,7 @@ from ..errors import UsageProblem
 from ..keys.credentials import Credentials
 from ..own_code import object_named
 from ..settings.paths import data_folder
-from ..settings.settings import Settings, load_settings
+from ..settings.settings import load_settings
 from .recorded_cases import SESSION_FIELD, recorded_replies
 
 if TYPE_CHECKING:
@@ -97,8 +97,7 @@ class StandInModel:
 
 
 def scripted_judge(script: Script) -> JudgeEvaluator:
-    """A judge that gives the script's answer, whatever model the agent uses. Raises `UsageProblem` if that is not a
-    score."""
+    """A judge that gives the script's answer, whatever the model. Raises `UsageProblem` if that is not a score."""
     from swink_agent.evals import JudgeEvaluator
     from swink_agent.evals.scoring.judge import gives_score
 
@@ -110,8 +109,7 @@ def scripted_judge(script: Script) -> JudgeEvaluator:
 
 
 def scripted_judge_model(script: Script) -> StreamFn:
-    """The stream function of a scripted judge, with the same answer each time. Raises `UsageProblem` if there is
-    none."""
+    """The stream function of a scripted judge, with one answer. Raises `UsageProblem` if there is none."""
     from swink_agent.evals import ScriptedModel, ScriptedReply
 
     if script.judge is None:
@@ -174,8 +172,11 @@ class StandardAgents:
     def __call__(self, case: EvalCase, folder: Path) -> Subject:
         from swink_agent.evals import BudgetGuard
 
+        prompt = case.system_prompt
+        if prompt not in self._settings:
+            self._settings[prompt] = load_settings(flags={**self._flags, "system": prompt})
         options = AgentOptions(
-            settings=self._settings_for(case),
+            settings=self._settings[prompt],
             credentials=self._credentials,
             folder=folder,
             stream_fn=self._stream_fn if self._stand_in is None else self._stand_in(case),
@@ -195,12 +196,6 @@ class StandardAgents:
         close: Any = getattr(self._owned, "close", None)
         if close is not None:
             close()
-
-    def _settings_for(self, case: EvalCase) -> Settings:
-        prompt = case.system_prompt
-        if prompt not in self._settings:
-            self._settings[prompt] = load_settings(flags={**self._flags, "system": prompt})
-        return self._settings[prompt]
 
 
 class _Attempt:

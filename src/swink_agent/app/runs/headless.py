@@ -99,8 +99,7 @@ class Outcome(Value, frozen=True, kw_only=True):
 
 
 class HeadlessRun:
-    """One prompt for one agent, or answers to calls that wait. `interrupt` may be called from a signal handler, or
-    from any thread."""
+    """One prompt for one agent, or answers to calls that wait. Any thread, and a signal handler, may `interrupt`."""
 
     def __init__(
         self,

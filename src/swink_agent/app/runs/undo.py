@@ -48,8 +48,7 @@ def open_checkpoints() -> CheckpointStore:
 
 
 def why_unkept(store: CheckpointStore) -> str:
-    """Why no checkpoint can be kept, or an empty text. Creates the folder: one that does not exist cannot be hidden
-    from commands."""
+    """Why no checkpoint can be kept, or an empty text. Creates the folder: only then can it be hidden from commands."""
     try:
         store.prepare()
     except OSError as error:

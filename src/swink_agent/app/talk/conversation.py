@@ -501,7 +501,9 @@ class Conversation:
             self.view.hear(event)
             return
         if isinstance(event, MessagesInjected):
-            self._show_injected(event)
+            assert self.opened is not None
+            images = {id(queued.message): queued.images for queued in self._queue.entered(event.messages)}
+            self.view.show_injected(event, len(self.opened.agent.messages), images)
         elif isinstance(event, TaskEnded):
             self._tell_end(event)
         elif isinstance(event, events.MessageEnd) and self.opened is not None:
@@ -521,11 +523,6 @@ class Conversation:
 
         tasks = None if self.opened is None else self.opened.made.tasks
         self.notice(*told_end(event, () if tasks is None else tasks.all))
-
-    def _show_injected(self, event: MessagesInjected) -> None:
-        assert self.opened is not None
-        images = {id(queued.message): queued.images for queued in self._queue.entered(event.messages)}
-        self.view.show_injected(event, len(self.opened.agent.messages), images)
 
     # -- during a run ------------------------------------------------------------------------------------------
 

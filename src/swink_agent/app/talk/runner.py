@@ -100,8 +100,7 @@ class Runner:
 
 
 class AgentRun:
-    """One run with these prompts, with answers to calls that wait, or with the queued messages for neither. `stop` is
-    called at the time limit."""
+    """One run with prompts, with answers to calls that wait, or with what is queued. The time limit calls `stop`."""
 
     def __init__(
         self,

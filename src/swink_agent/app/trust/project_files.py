@@ -1,8 +1,7 @@
 """Reads a project's notes, settings, skills and commands, with the same protection as the model's file tools.
 
 Opens beneath the folder, so that no link leads out of it. Only regular files, none that the kernel generates, none with
-credentials; never waits, and reads no more than a limit. Whether a file may be used is decided in `trust`. Owns the
-part of the trust record that names skills and commands: `PATH=DIGEST`, behind the digests of settings and notes.
+credentials; never waits, and reads no more than a limit. Whether a file may be used is decided in `trust`.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -136,14 +135,3 @@ def _names(place: Path) -> list[str]:
             return sorted([entry.name for entry in entries])[:_MOST]
     except OSError:
         return []
-
-
-def prompt_record(files: Mapping[str, bytes]) -> list[str]:
-    """The words of the trust record for these files."""
-    return [f"{path}={ProjectFile(data).digest}" for path, data in files.items()]
-
-
-def trusted_prompts(record: Iterable[str]) -> dict[str, str]:
-    """The digests in the words of a trust record, by path."""
-    parts = [word.rpartition("=") for word in record]
-    return {path: digest for path, _, digest in parts}

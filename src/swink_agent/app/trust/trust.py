@@ -24,7 +24,7 @@ from swink_agent.core.values.value import Value
 from ..errors import SettingsError
 from ..settings.paths import config_folder, read_record, write_record, write_whole
 from ..settings.settings import LARGEST_FILE, SettingsFile, load_settings, only_stricter, parse_file
-from .project_files import ProjectFile, found_prompt_files, prompt_record, read_project_file, trusted_prompts
+from .project_files import ProjectFile, found_prompt_files, read_project_file
 
 PROJECT_FILE = Path(".swink", "config.toml")
 NOTES_FILE = "AGENTS.md"
@@ -197,7 +197,10 @@ class TrustStore:
     def accept(self, offer: FolderToTrust) -> Project:
         """Trusts what was offered. What has changed since is not trusted."""
         files = [ProjectFile(offer.settings), ProjectFile(offer.notes)]
-        record = [*[file.digest for file in files], *prompt_record(offer.prompts)]
+        record = [
+            *[file.digest for file in files],
+            *[f"{path}={ProjectFile(data).digest}" for path, data in offer.prompts.items()],
+        ]
         write_record(self.path, {**self.folders(), offer.folder: " ".join(record)})
         self._keep([*files, *map(ProjectFile, offer.prompts.values())])
         return find_project(Path(offer.folder), self) or Project(offer.folder, True)
@@ -298,8 +301,7 @@ def _project(place: Path, record: str | None, above: Project | None) -> Project 
 
 
 def _guard(project: Project | None, above: Project | None) -> Project | None:
-    """The part of a folder outside the repository that still applies: nothing for the model, and no choice of a
-    model."""
+    """What of a folder outside the repository still applies: nothing for the model, and no choice of one."""
     if project is None or not (project.settings or project.was_changed):
         return above
     settings = None if project.settings is None else only_stricter(project.settings)
@@ -308,10 +310,11 @@ def _guard(project: Project | None, above: Project | None) -> Project | None:
 
 
 def _words(record: str | None) -> tuple[str, str, dict[str, str]]:
-    """The digests in a record: of the settings, of the notes, and of each skill and command by its path."""
+    """The digests in a record: of the settings, of the notes, and, as `PATH=DIGEST`, of each skill and command."""
     words = (record or "").split()
     settings, notes = [*words, "", ""][:2]
-    return settings, notes, trusted_prompts(words[2:])
+    prompts = [word.rpartition("=") for word in words[2:]]
+    return settings, notes, {path: digest for path, _, digest in prompts}
 
 
 def _settings_of(folder: Path) -> ProjectFile:

@@ -38,8 +38,7 @@ _FLAGS = ("model", "thinking", "temperature", "max_tokens", "tools", "sandbox", 
 
 
 def run_set(options: dict[str, Any]) -> int:
-    """Runs a set and returns the exit code. Raises `ApplicationError` and `EvalError` for what is wrong before the
-    run."""
+    """Runs a set; returns the exit code. Raises `ApplicationError` and `EvalError` for what is wrong before the run."""
     return _Run(options).run()
 
 
@@ -65,8 +64,7 @@ def score_result(store: EvalStore, run: EvalRun, options: dict[str, Any]) -> int
 
 
 def preferred(before: EvalRun, after: EvalRun, judge: str | None, judge_script: str | None) -> Preference | None:
-    """Asks the judge which of two results is better; `None` without a judge. Raises `NotMeasured` if it cannot be
-    asked."""
+    """Asks the judge which of two results is better; `None` without a judge. Raises `NotMeasured`."""
     from swink_agent.evals import PairwiseJudge, load_script
     from swink_agent.evals.scoring.pairwise import names_winner
 

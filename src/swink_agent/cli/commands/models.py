@@ -54,6 +54,8 @@ def list_models(words: tuple[str, ...] = (), everything: bool = False, as_json: 
 
     WORDS are parts of names; only models that have all of them are listed.
     """
+    from swink_agent.adapters.catalog import ModelCatalog
+
     import_nothing_from_here()
     rows = [
         row
@@ -65,7 +67,9 @@ def list_models(words: tuple[str, ...] = (), everything: bool = False, as_json: 
     broken = unusable_providers().items()
     unusable = [text for name, text in broken if not asked or any(word in name for word in asked)]
     if not rows and not unusable:
-        raise UsageProblem(_none_has(words))
+        near = ModelCatalog.load().nearest(" ".join(words))
+        hint = f"did you mean {' or '.join(near)}?" if near else "swink models list --all lists every model"
+        raise UsageProblem(f"no model has {' and '.join(map(repr, words))} in its name; {hint}")
     if as_json:
         say_json(rows)
         return
@@ -87,15 +91,6 @@ def list_models(words: tuple[str, ...] = (), everything: bool = False, as_json: 
     store = _store()
     if used := store.disk_use():
         click.echo(f"{size_of(used)} in {store.folder}", err=True)
-
-
-def _none_has(words: tuple[str, ...]) -> str:
-    """The message if no model has these words in its name."""
-    from swink_agent.adapters.catalog import ModelCatalog
-
-    near = ModelCatalog.load().nearest(" ".join(words))
-    hint = f"did you mean {' or '.join(near)}?" if near else "swink models list --all lists every model"
-    return f"no model has {' and '.join(map(repr, words))} in its name; {hint}"
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

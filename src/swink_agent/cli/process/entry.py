@@ -97,8 +97,7 @@ def complain(message: str) -> None:
 
 
 def _safe(text: str) -> str:
-    """The text without secrets and without characters that a terminal would obey. It may quote a file, a name or a
-    key."""
+    """The text, which may quote anything, without secrets and without characters that a terminal would obey."""
     from swink_agent.core.secrets.redaction import Redactor
     from swink_agent.rendering.escaping import safe_text
 
@@ -151,8 +150,7 @@ def _is_lost_output(error: Exception) -> bool:
 
 
 def _lost_output(error: OSError) -> int:
-    """Reports output that cannot be written, for example because the disk is full. A reader that left is not
-    reported."""
+    """Reports output that cannot be written, such as on a full disk. A reader that left is not reported."""
     if error.errno not in (errno.EPIPE, errno.EBADF):
         complain(f"the output cannot be written: {error.strerror or error}")
     elif error.errno == errno.EBADF:

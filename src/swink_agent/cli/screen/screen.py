@@ -198,8 +198,7 @@ class Screen(Palette):
         return self._status
 
     def _erased(self) -> str:
-        """The control sequence that erases the status line. In a window that was made narrower it takes several
-        rows."""
+        """The control sequence that erases the status line, which takes several rows in a window made narrower."""
         if not self._status:
             return ""
         rows = (cell_width(self._status) - 1) // self.columns

@@ -62,8 +62,7 @@ def whole_characters(line: str) -> Iterator[tuple[str, int]]:
 
 
 class Draft:
-    """A text that is edited. `cursor` and `anchor` are positions in `text`; with an anchor, what lies between is
-    selected."""
+    """A text that is edited. `cursor` and `anchor` are positions in `text`; with an anchor, a part is selected."""
 
     def __init__(self, text: str = "") -> None:
         self.text = plain_text(text)

@@ -132,8 +132,7 @@ def _reply(message: AssistantMessage, redact: Callable[[str], str]) -> list[Repl
 
 
 def _long_reply(message: AssistantMessage, stopped: Stopped, redact: Callable[[str], str]) -> list[ReplyBlock]:
-    """Cuts a long reply into parts at once, not when it is seen: a secret may cross the end of a part, so the whole
-    text is masked first."""
+    """Cuts a long reply into parts at once. The whole text is masked first: a secret may cross the end of a part."""
     replies = [ReplyBlock()]
     cutter = Cutter()
     for part in message.content:

@@ -21,8 +21,7 @@ _MOST_NEW = 4096
 
 
 class Place(NamedTuple):
-    """A row, as a block and a row in it, because the heights of blocks above may change. Row 0 is the gap above the
-    block, if it has one."""
+    """A row, as a block and a row in it: heights above may change. Row 0 is the gap above the block, if any."""
 
     block: int
     row: int
