@@ -197,10 +197,8 @@ class TrustStore:
     def accept(self, offer: FolderToTrust) -> Project:
         """Trusts what was offered. What has changed since is not trusted."""
         files = [ProjectFile(offer.settings), ProjectFile(offer.notes)]
-        record = [
-            *[file.digest for file in files],
-            *[f"{path}={ProjectFile(data).digest}" for path, data in offer.prompts.items()],
-        ]
+        record = [file.digest for file in files]
+        record += [f"{path}={ProjectFile(data).digest}" for path, data in offer.prompts.items()]
         write_record(self.path, {**self.folders(), offer.folder: " ".join(record)})
         self._keep([*files, *map(ProjectFile, offer.prompts.values())])
         return find_project(Path(offer.folder), self) or Project(offer.folder, True)
