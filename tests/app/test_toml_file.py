@@ -95,7 +95,7 @@ def test_a_list_of_tables_is_not_taken_out() -> None:
 
 def test_lines_are_told() -> None:
     file = TomlFile(FILE)
-    assert [file.line_of(key) for key in ("model", "tools", "base_url.openai", "nothing")] == [4, 5, 12, None]
+    assert [file.lines().get(key) for key in ("model", "tools", "base_url.openai", "nothing")] == [4, 5, 12, None]
 
 
 SIMPLE = st.one_of(

@@ -18,7 +18,7 @@ import pytest
 
 from swink_agent import Agent, CustomMessage, Text, UserMessage, tool
 from swink_agent.app.errors import UsageProblem
-from swink_agent.app.runs.sessions import age_of, newest, session_ids, short_ids
+from swink_agent.app.runs.sessions import age_of, newest_and_unknown, session_ids, short_ids
 from swink_agent.cli.process.entry import run
 from swink_agent.cli.screen.session_pages import age
 from swink_agent.memory import JsonlSessionStore
@@ -221,7 +221,7 @@ def test_a_session_whose_first_line_is_damaged_is_still_one_of_its_folder_if_tha
     assert (code, len(out.splitlines())) == (0, 2)
     assert out.splitlines()[1].endswith("! what I said")
     assert err == "! 1 of them had damage, which `swink sessions show ID` shows.\n"
-    assert newest(store, Path.cwd()).id == session
+    assert newest_and_unknown(store, Path.cwd())[0].id == session
 
     store.rename(session, "mended")
     mended = store.load(session)
@@ -241,7 +241,7 @@ def test_a_session_of_no_known_folder_is_mentioned_in_every_folder(
     assert (code, out) == (0, "")
     assert err == f"There is no session of {Path.cwd()}; --all lists those of other folders.\n{said}"
     with pytest.raises(UsageProblem, match=f"no session of .* to continue, and 1 of no known folder, {session}:"):
-        newest(store, Path.cwd())
+        newest_and_unknown(store, Path.cwd())
     assert json.loads(program("--json")[1]) == []
 
     talk(store, "another")
@@ -481,14 +481,14 @@ def test_a_clock_that_once_ran_ahead_does_not_decide_for_ever_what_is_newest(
     assert [info.id for info in store.list()] == [after, before, future]
     latest = store.latest(Path.cwd())
     assert latest is not None
-    assert (latest.id, newest(store, Path.cwd()).id) == (after, after)
+    assert (latest.id, newest_and_unknown(store, Path.cwd())[0].id) == (after, after)
     info = store.load(future).info
     assert (info.problems, info.updated > 1000 * time.time()) == ((), True), "what is on record is told as it is"
     row = next(row for row in program()[1].splitlines() if future in row)
     assert datetime.fromtimestamp(info.updated / 1000).strftime("%Y-%m-%d") in row.split()
 
     store.rename(future, "used now")
-    assert newest(store, Path.cwd()).id == future, "it was used last, as its file tells"
+    assert newest_and_unknown(store, Path.cwd())[0].id == future, "it was used last, as its file tells"
     others = [as_if_the_clock_ran_ahead(store, session, ahead) for session in (before, after)]
     assert [info.id for info in store.list()] == [future, *others[::-1]], (
         "of those that lie there, their clock's newest"
@@ -498,7 +498,7 @@ def test_a_clock_that_once_ran_ahead_does_not_decide_for_ever_what_is_newest(
 def test_clocks_that_differ_a_little_are_no_matter(store: JsonlSessionStore, program: Any) -> None:
     talk(store, "before")
     last = as_if_the_clock_ran_ahead(store, talk(store, "on another machine"), 60)
-    assert newest(store, Path.cwd()).id == last
+    assert newest_and_unknown(store, Path.cwd())[0].id == last
     assert "now" in next(row for row in program()[1].splitlines() if last in row).split()
 
 

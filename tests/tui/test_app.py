@@ -126,7 +126,7 @@ async def test_in_the_lowest_window_a_question_has_its_keys_and_the_screen_no_sc
     app = made([call("bash", command=command)], text("As you wish."))
 
     async def work(pilot: Pilot[int]) -> None:
-        app.composer.insert("go")
+        app.composer.set_text("go")
         await pilot.press("enter")
         shown = ("no, because", "1 y", "4 n", "5 b")
         await until(pilot, lambda: all(text in "\n".join(rows_of(app)) for text in shown))
@@ -334,7 +334,7 @@ async def test_the_title_says_that_a_question_waits_even_if_the_model_asks_at_on
     app._attention = Attention("auto", titles.append, titles.append, is_focused=lambda: True, environ={})
 
     async def work(pilot: Pilot[int]) -> None:
-        app.composer.insert("go")
+        app.composer.set_text("go")
         await pilot.press("enter")
         await until(pilot, lambda: "waits for you" in rows_of(app)[-1] and app._was_running)
         assert titles[-1] == title("swink: waits for you: bash")
@@ -347,7 +347,7 @@ async def test_several_questions_are_counted_and_the_state_says_who_is_waited_fo
     app = made([call("bash", command="make one"), call("bash", command="make two")], text("As you wish."))
 
     async def work(pilot: Pilot[int]) -> None:
-        app.composer.insert("go")
+        app.composer.set_text("go")
         await pilot.press("enter")
         await until(pilot, lambda: "Allow this? (call 1 of 2)" in "\n".join(rows_of(app)))
         await until(pilot, lambda: "waits for you" in rows_of(app)[-1])
@@ -386,7 +386,7 @@ async def test_what_waits_in_a_session_is_asked_when_it_opens_and_escape_leaves_
         await answer(pilot, "2 of 3", "escape")
         await answer(pilot, "3 of 3", "l")
         await until(pilot, lambda: "2 calls wait for an answer" in "\n".join(rows_of(app)))
-        app.composer.insert("#answer")
+        app.composer.set_text("#answer")
         await pilot.press("enter")
         await answer(pilot, "1 of 2", "n")
         await answer(pilot, "2 of 2", "y")
@@ -402,7 +402,7 @@ async def test_always_can_be_kept_for_this_project(made: Made, tmp_path: Path) -
     app = made([call("bash", command="mkdir x")], text("Done."))
 
     async def work(pilot: Pilot[int]) -> None:
-        app.composer.insert("go")
+        app.composer.set_text("go")
         await pilot.press("enter")
         await until(pilot, lambda: "6 k  always in this project, kept: bash: mkdir *" in "\n".join(rows_of(app)))
         await until(pilot, lambda: not app.query_one(QuestionPanel).is_early)
@@ -517,7 +517,7 @@ async def test_the_first_screen_asks_about_the_folder_and_a_key_answers(
 
     async def work(pilot: Pilot[int]) -> None:
         await until(pilot, lambda: "May commands and edits in this folder run unasked?" in "\n".join(rows_of(app)))
-        app.composer.insert("a draft")
+        app.composer.set_text("a draft")
         await pilot.press(key)
         await until(pilot, lambda: WorkedFolders().answer(app.talk.opening.folder) is answer)
         await until(pilot, lambda: app.talk.approve == mode)

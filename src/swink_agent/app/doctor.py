@@ -5,14 +5,17 @@ Owns the checks and the advice. A check never raises: its failure is a finding.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import shutil
+import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from swink_agent.core.extras import MissingExtra
 from swink_agent.core.values.value import Value
 
 from .agent.approval_modes import mode_here
@@ -21,9 +24,10 @@ from .agent.providers import PROVIDERS, all_providers, unusable_providers
 from .errors import ApplicationError
 from .keys.credentials import Credentials, usable_keyring
 from .runs.sessions import session_ids, sessions_folder
+from .runs.telling import number_of
 from .settings.definitions import all_definitions
 from .settings.settings import Settings, load_settings, settings_file
-from .trust.extras import Extra, ExtraKind, extra_policies, extra_tools, installed_extras
+from .trust.extras import ExtraKind, extra_policies, extra_tools, installed_extras
 from .trust.trust import TrustStore, find_project
 
 if TYPE_CHECKING:
@@ -48,12 +52,15 @@ class Finding(Value, frozen=True):
 
 def examine(folder: Path | None = None, *, environ: Mapping[str, str] = os.environ) -> list[Finding]:
     """Runs all checks, in the order of the report, for the current folder or the given one."""
-    findings = [_python()]
+    from swink_agent import __version__
+
+    about = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    findings = [Finding("python", "ok", f"swink-agent {__version__}, {about}")]
     folder = folder or _current_folder(findings)
     settings = _settings(findings, folder, environ)
     credentials = Credentials(environ=environ)
     working: list[str] = []  # the back ends of the sandbox that work in the folder
-    checks: list[Callable[[], list[Finding]]] = [
+    checks: list[Callable[[], Iterable[Finding]]] = [
         lambda: _variables(environ),
         lambda: _sandbox(None if folder is None else folder.resolve(), working),
         lambda: _approvals(settings, folder, working),
@@ -76,13 +83,6 @@ def examine(folder: Path | None = None, *, environ: Mapping[str, str] = os.envir
         except Exception as error:  # a check that breaks must not hide the others
             findings.append(Finding("check", "problem", f"a check failed: {type(error).__name__}: {error}"))
     return findings
-
-
-def _python() -> Finding:
-    from swink_agent import __version__
-
-    text = f"swink-agent {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
-    return Finding("python", "ok", text)
 
 
 def _current_folder(findings: list[Finding]) -> Path | None:
@@ -111,21 +111,19 @@ def _settings(findings: list[Finding], folder: Path | None, environ: Mapping[str
     return settings
 
 
-def _variables(environ: Mapping[str, str]) -> list[Finding]:
+def _variables(environ: Mapping[str, str]) -> Iterator[Finding]:
     from swink_agent.core.texts.likeness import close_names
 
     known = {name for item in all_definitions() for name in (item.variable, *item.other_variables)} | _OTHER_VARIABLES
     known |= {name for item in all_providers() for name in (*item.key_variables, *item.credential_variables)}
-    findings: list[Finding] = []
     for name in sorted(environ):
         if name.startswith("SWINK_") and name not in known:
             near = close_names(name, known)
             remedy = f"did you mean {near[0]}?" if near else "unset it"
-            findings.append(Finding("settings", "note", f"the variable {name} means nothing here", remedy))
-    return findings
+            yield Finding("settings", "note", f"the variable {name} means nothing here", remedy)
 
 
-def _sandbox(folder: Path | None, working: list[str]) -> list[Finding]:
+def _sandbox(folder: Path | None, working: list[str]) -> Iterator[Finding]:
     """The back ends in this folder and, if the folder is why they fail, on the machine in general.
 
     Those that work in the folder are added to `working`.
@@ -135,63 +133,67 @@ def _sandbox(folder: Path | None, working: list[str]) -> list[Finding]:
     from .agent.confinement import sandbox_profile
 
     if folder is None:
-        return _backends(probe_backends())
+        yield from _backends(probe_backends())
+        return
+    problem = None
+    reports: Sequence[BackendReport] = ()
     try:
         reports = probe_backends(sandbox_profile(folder))
     except ApplicationError as error:
-        return [*_backends(probe_backends()), Finding("folder", "problem", str(error), "cd to a project's folder")]
-    if not any(report.works for report in reports) and any(report.is_about_folder for report in reports):
-        reason = next(report.reason for report in reports if report.is_about_folder)
-        return [*_backends(probe_backends()), Finding("folder", "problem", f"commands are refused here: {reason}")]
+        problem = Finding("folder", "problem", str(error), "cd to a project's folder")
     working += [report.name for report in reports if report.works]
-    findings = _backends(reports)
-    why = why_not_written(str(folder)) if any(report.works for report in reports) else ""
-    return [*findings, Finding("folder", "note", f"commands can only read here: {why}")] if why else findings
+    reasons = [report.reason for report in reports if report.is_about_folder]
+    if reasons and not working:
+        problem = Finding("folder", "problem", f"commands are refused here: {reasons[0]}")
+    if problem is not None:
+        yield from _backends(probe_backends())
+        yield problem
+        return
+    yield from _backends(reports)
+    if working and (why := why_not_written(str(folder))):
+        yield Finding("folder", "note", f"commands can only read here: {why}")
 
 
-def _backends(reports: Sequence[BackendReport]) -> list[Finding]:
+def _backends(reports: Sequence[BackendReport]) -> Iterator[Finding]:
     works = any(report.works for report in reports)
-    findings = [
-        Finding(
-            "sandbox",
-            "ok" if report.works else "note" if works else "problem",
-            f"{report.name} {'works' if report.works else f'does not work: {report.reason}'}",
-            "" if report.works else report.remedy,
-        )
-        for report in reports
-    ]
+    for report in reports:
+        if report.works:
+            yield Finding("sandbox", "ok", f"{report.name} works")
+        else:
+            text = f"{report.name} does not work: {report.reason}"
+            yield Finding("sandbox", "note" if works else "problem", text, report.remedy)
     if not works:
         remedy = "" if any(report.remedy for report in reports) else "swink --help describes --sandbox off"
-        findings.append(Finding("sandbox", "problem", "no back end works, so commands are refused", remedy))
-    return findings
+        yield Finding("sandbox", "problem", "no back end works, so commands are refused", remedy)
 
 
-def _approvals(settings: Settings, folder: Path | None, working: Sequence[str]) -> list[Finding]:
+def _approvals(settings: Settings, folder: Path | None, working: Sequence[str]) -> Iterator[Finding]:
     """Which mode of approvals is on in this folder, and why."""
     if folder is None:
-        return []
+        return
     mode = mode_here(settings, folder, lambda: working[0] if working else None)
     text = mode.note or f"approvals are {mode.mode} ({settings['approve'].source})"
     remedy = "let commands and edits run unasked here: swink config work" if mode.is_undecided else ""
-    return [Finding("approvals", "note" if mode.is_undecided else "ok", text, remedy)]
+    yield Finding("approvals", "note" if mode.is_undecided else "ok", text, remedy)
 
 
-def _keys(credentials: Credentials) -> list[Finding]:
+def _keys(credentials: Credentials) -> Iterator[Finding]:
     rows = credentials.listing()
-    findings = [Finding("keys", "ok", f"{name} {shown} ({source})") for name, shown, source in rows]
+    for name, shown, source in rows:
+        yield Finding("keys", "ok", f"{name} {shown} ({source})")
     if not rows:
-        findings.append(Finding("keys", "note", "no provider's key is set", "swink keys set anthropic"))
+        yield Finding("keys", "note", "no provider's key is set", "swink keys set anthropic")
     store = "the system's keyring" if usable_keyring() is not None else f"a private file, {credentials.path}"
-    return [*findings, Finding("keys", "ok", f"new keys are kept in {store}")]
+    yield Finding("keys", "ok", f"new keys are kept in {store}")
 
 
-def _packages(settings: Settings, folder: Path | None) -> list[Finding]:
+def _packages(settings: Settings, folder: Path | None) -> Iterator[Finding]:
     """What installed packages add: every provider, and the tools and policies, on or off."""
-    problems = unusable_providers()
-    findings = [Finding("packages", "problem", text) for text in problems.values()]
+    for problem in unusable_providers().values():
+        yield Finding("packages", "problem", problem)
     others = [provider.name for provider in all_providers() if provider not in PROVIDERS]
     if others:
-        findings.append(Finding("packages", "ok", f"other providers: {', '.join(others)}"))
+        yield Finding("packages", "ok", f"other providers: {', '.join(others)}")
     kinds: tuple[tuple[ExtraKind, str, Callable[[list[str], Path], object]], ...] = (
         ("tool", "extra_tools", extra_tools),
         ("policy", "extra_policies", extra_policies),
@@ -199,32 +201,28 @@ def _packages(settings: Settings, folder: Path | None) -> list[Finding]:
     for kind, setting, use in kinds:
         wanted: tuple[str, ...] = settings.value(setting)
         installed = installed_extras(kind)
-        findings += [_switch(extra, setting, wanted) for extra in installed if extra.name not in wanted]
+        for extra in installed:
+            if extra.name not in wanted:  # as it should be until the user wants it
+                text = f"the {kind} {extra.name} of {extra.package} is installed, and off"
+                remedy = f"swink config set {setting} {','.join((*wanted, extra.name))}"
+                yield Finding("packages", "note", text, remedy)
         for name in wanted:
             try:
                 use([name], folder or Path.cwd())
                 package = next(extra.package for extra in installed if extra.name == name)
-                findings.append(Finding("packages", "ok", f"the {kind} {name} of {package} is on"))
+                yield Finding("packages", "ok", f"the {kind} {name} of {package} is on")
             except ApplicationError as error:
-                findings.append(Finding("packages", "problem", str(error)))
-    return findings
+                yield Finding("packages", "problem", str(error))
 
 
-def _switch(extra: Extra, setting: str, on: Sequence[str]) -> Finding:
-    """One that is installed and not used, as it should be until the user wants it."""
-    text = f"the {extra.kind} {extra.name} of {extra.package} is installed, and off"
-    return Finding("packages", "note", text, f"swink config set {setting} {','.join((*on, extra.name))}")
-
-
-def _hooks(settings: Settings, folder: Path | None, environ: Mapping[str, str]) -> list[Finding]:
+def _hooks(settings: Settings, folder: Path | None, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Whether the program of each hook can be started from here."""
     if not settings.hooks:
-        return []
+        return
     from swink_agent.sandbox import repository_folders
     from swink_agent.sandbox.starting import check_words, trusted_program
 
     outside = [] if folder is None else [str(folder.resolve()), *repository_folders(str(folder.resolve()))]
-    findings: list[Finding] = []
     for hook in settings.hooks:
         text = f"{hook.name}, {hook.summary}"
         try:
@@ -234,10 +232,9 @@ def _hooks(settings: Settings, folder: Path | None, environ: Mapping[str, str]) 
         except OSError as error:
             problem = f"{hook.argv[0]}: {error.strerror or error}"
         if problem and hook.enabled:
-            findings.append(Finding("hooks", "problem", f"{text}: {problem}", f"mend or remove it: {hook.source}"))
+            yield Finding("hooks", "problem", f"{text}: {problem}", f"mend or remove it: {hook.source}")
         else:
-            findings.append(Finding("hooks", "ok" if hook.enabled else "note", text))
-    return findings
+            yield Finding("hooks", "ok" if hook.enabled else "note", text)
 
 
 def _local(settings: Settings) -> list[Finding]:
@@ -279,7 +276,7 @@ def _sessions(settings: Settings) -> list[Finding]:
         count = len(session_ids(folder))
     except ApplicationError as error:
         return [Finding("sessions", "problem", str(error), remedy)]
-    there = f"{count} session{'s' * (count != 1)} in {folder}"
+    there = f"{number_of(count, 'session')} in {folder}"
     if not settings.value("sessions"):
         return [Finding("sessions", "note", f"runs are not recorded (setting sessions); {there}")]
     if not os.access(_existing(folder), os.W_OK | os.X_OK):
@@ -288,11 +285,8 @@ def _sessions(settings: Settings) -> list[Finding]:
     return [Finding("sessions", "ok", there)]
 
 
-def _durable(settings: Settings) -> list[Finding]:
+def _durable(settings: Settings) -> Iterator[Finding]:
     """The store of durable runs, if one is set or there is the usual file. Nothing is made here."""
-    import asyncio
-
-    from swink_agent.core.extras import MissingExtra
     from swink_agent.durable import DurableError
 
     from .runs.durable import durable_at, unserved
@@ -300,7 +294,7 @@ def _durable(settings: Settings) -> list[Finding]:
     given = settings.value("durable.url")
     durable = durable_at(given)
     if given is None and not Path(durable.url.removeprefix("sqlite:///")).exists():
-        return []
+        return
 
     async def look() -> FleetStats:
         async with durable:
@@ -309,35 +303,31 @@ def _durable(settings: Settings) -> list[Finding]:
     try:
         stats = asyncio.run(look())
     except MissingExtra as error:
-        return [Finding("durable runs", "problem", f"there is a store, {durable.url}, but {error}")]
+        yield Finding("durable runs", "problem", f"there is a store, {durable.url}, but {error}")
+        return
     except DurableError as error:
-        return [Finding("durable runs", "problem", f"{durable.url}: {error}", "is it up, and durable.url right?")]
+        yield Finding("durable runs", "problem", f"{durable.url}: {error}", "is it up, and durable.url right?")
+        return
     text = (
         f"{durable.url}, version {stats.version}, {len(stats.workers)} workers, {stats.queued} queued, "
         f"{stats.running} running, {stats.waiting} waiting, lag {stats.lag:.1f} s"
     )
-    findings = [Finding("durable runs", "ok", text)]
+    yield Finding("durable runs", "ok", text)
     for agent, count in unserved(stats).items():
         note = f"{count} queued runs of the agent {agent}, which no worker serves"
-        findings.append(Finding("durable runs", "note", note, "start one: swink worker MODULE:NAME"))
-    return findings
+        yield Finding("durable runs", "note", note, "start one: swink worker MODULE:NAME")
 
 
-def _programs(folder: Path | None, environ: Mapping[str, str]) -> list[Finding]:
+def _programs(folder: Path | None, environ: Mapping[str, str]) -> Iterator[Finding]:
     from swink_agent.sandbox import find_program
 
     path = environ.get("PATH", "").split(os.pathsep)
     outside = [] if folder is None else [str(folder)]
-    findings: list[Finding] = []
-    for program, use in (
-        ("rg", "search is quicker with it: install ripgrep"),
-        ("git", "ignored files are left out with it"),
-    ):
+    uses = {"rg": "search is quicker with it: install ripgrep", "git": "ignored files are left out with it"}
+    for program, use in uses.items():
         found = find_program(program, outside=outside, folders=path)
-        findings.append(
-            Finding("programs", "ok" if found else "note", f"{program}: {found or 'not here'}", "" if found else use)
-        )
-    return findings
+        text = f"{program}: {found or 'not here'}"
+        yield Finding("programs", "ok", text) if found else Finding("programs", "note", text, use)
 
 
 def _terminal(environ: Mapping[str, str]) -> list[Finding]:
@@ -353,8 +343,6 @@ def _terminal(environ: Mapping[str, str]) -> list[Finding]:
 
 def _browser(folder: Path | None, environ: Mapping[str, str]) -> list[Finding]:
     """What `swink web` needs: its port, and a program that opens a browser."""
-    import socket
-
     from .browser import browser_program
 
     words = browser_program(environ, [] if folder is None else [str(folder)])

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from .process.groups import offered
+from .process.groups import picks, takes
 from .prompt.bare_prompt import BARE_PROMPT, SPOKEN, TALK, RootGroup
 
 COMMANDS = {
@@ -57,9 +57,9 @@ Exit codes: 0 done, 1 the run failed, 2 wrong usage, 3 no model or key,
 _GIVEN = click.core.ParameterSource.COMMANDLINE
 
 
-def _names(ctx: click.Context, option: click.Parameter, names: tuple[str, ...]) -> list[str] | None:
-    """The values given, or `None` if the option was not given."""
-    return list(names) or None
+def _switch(name: str, help: str) -> Callable[[Any], Any]:  # noqa: A002 - as click's
+    """An option that is on, off or not given."""
+    return click.option(f"--{name}/--no-{name}", default=None, help=help)
 
 
 def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -77,7 +77,7 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=EPILOG,
 )
-@click.option("-p", "--prompt", metavar="TEXT", help="Ask the agent this, and print its answer. - takes it from stdin.")
+@takes("-p --prompt TEXT", "Ask the agent this, and print its answer. - takes it from stdin.")
 @click.option(f"--{BARE_PROMPT}", "bare_prompt", is_flag=True, hidden=True)
 @click.option(f"--{SPOKEN}", "spoken", multiple=True, hidden=True)
 @click.option(f"--{TALK}", "talk", is_flag=True, hidden=True)
@@ -89,142 +89,71 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     is_flag=True,
     help="Continue the newest session of this folder; see `swink sessions`.",
 )
-@click.option(
-    "--resume",
-    metavar="ID",
-    shell_complete=offered("sessions"),
-    help="Continue this session, named by the beginning of its id. After a limit or an error -p needs no text.",
+@takes(
+    "--resume ID",
+    "Continue this session, named by the beginning of its id. After a limit or an error -p needs no text.",
+    "sessions",
 )
-@click.option(
-    "--answer",
+@takes(
+    "--answer CALL=yes|no",
+    "Answer a call that waits in the continued session: CALL=yes, CALL=no, 'CALL=no: reason'. Repeatable.",
+    "answers",
     multiple=True,
-    metavar="CALL=yes|no",
-    shell_complete=offered("answers"),
-    help="Answer a call that waits in the continued session: CALL=yes, CALL=no, 'CALL=no: reason'. Repeatable.",
 )
 @click.option("--no-session", is_flag=True, help="Record nothing of this run.")
-@click.option(
-    "-m",
-    "--model",
-    metavar="PROVIDER:MODEL",
-    shell_complete=offered("models"),
-    help="Which model, or an alias of the settings. Default: settings, first key, else local.",
+@takes(
+    "-m --model PROVIDER:MODEL",
+    "Which model, or an alias of the settings. Default: settings, first key, else local.",
+    "models",
 )
-@click.option(
-    "--thinking",
-    type=click.Choice(["off", "minimal", "low", "medium", "high", "extra_high"]),
-    help="How much reasoning to ask for.",
-)
-@click.option("--temperature", type=float, metavar="T", help="How much chance there is in replies, from 0 to 2.")
-@click.option("--max-tokens", type=int, metavar="N", help="At most so many tokens in one reply.")
-@click.option("--system", metavar="TEXT", help="Instructions instead of the standard ones.")
-@click.option("--append-system", metavar="TEXT", help="Instructions in addition to the standard ones.")
-@click.option(
-    "--tools",
-    metavar="NAMES",
-    shell_complete=offered("tools"),
-    help="Built-in tools, with commas between them, or none. Default: all.",
-)
-@click.option(
+@picks("--thinking", "off minimal low medium high extra_high", "How much reasoning to ask for.")
+@takes("--temperature T", "How much chance there is in replies, from 0 to 2.", type=float)
+@takes("--max-tokens N", "At most so many tokens in one reply.", type=int)
+@takes("--system TEXT", "Instructions instead of the standard ones.")
+@takes("--append-system TEXT", "Instructions in addition to the standard ones.")
+@takes("--tools NAMES", "Built-in tools, with commas between them, or none. Default: all.", "tools")
+@picks(
     "--approve",
-    type=click.Choice(["none", "ask", "smart", "auto", "all"]),
-    help="Which calls may run: none that need approval; each after asking; asking for all but harmless ones; asking "
+    "none ask smart auto all",
+    "Which calls may run: none that need approval; each after asking; asking for all but harmless ones; asking "
     "for what leaves the sandbox; all. Default: auto in a folder that you agreed to, behind a sandbox and with "
     "checkpoints, else smart. If there is no user to ask, the answer is no.",
 )
-@click.option(
-    "--allow",
+@takes(
+    "--allow RULE",
+    "Calls that need no question: 'bash: pytest *', 'write_file: src/**', a tool alone. Repeatable.",
+    "rules",
     multiple=True,
-    metavar="RULE",
-    shell_complete=offered("rules"),
-    help="Calls that need no question: 'bash: pytest *', 'write_file: src/**', a tool alone. Repeatable.",
 )
-@click.option(
-    "--deny",
+@takes("--deny RULE", "Calls that never run, by the same rules. Repeatable.", "rules", multiple=True)
+@picks("--sandbox", "auto bubblewrap landlock sandbox-exec off", "How commands are confined; off confines nothing.")
+@_switch("network", "Whether commands may use the network. Default: not.")
+@_switch("web-search", "Whether the model may search the web by its provider. Default: not.")
+@_switch("otel", "Whether runs are reported to an OpenTelemetry collector. Default: not.")
+@takes(
+    "--allow-host allow_hosts HOST",
+    "Every command may reach this host, unasked: pypi.org, *.example.org, example.org:8443. Repeatable.",
     multiple=True,
-    metavar="RULE",
-    shell_complete=offered("rules"),
-    help="Calls that never run, by the same rules. Repeatable.",
 )
-@click.option(
-    "--sandbox",
-    type=click.Choice(["auto", "bubblewrap", "landlock", "sandbox-exec", "off"]),
-    help="How commands are confined; off confines nothing.",
-)
-@click.option("--network/--no-network", default=None, help="Whether commands may use the network. Default: not.")
-@click.option(
-    "--web-search/--no-web-search",
-    default=None,
-    help="Whether the model may search the web by its provider. Default: not.",
-)
-@click.option(
-    "--otel/--no-otel", default=None, help="Whether runs are reported to an OpenTelemetry collector. Default: not."
-)
-@click.option(
-    "--allow-host",
-    "allow_hosts",
+@_switch("masking", "Whether secrets are masked. Default: they are.")
+@takes(
+    "--unmask NAME",
+    "Do not mask the secret of this name, such as DB_PASSWORD. Can be given again.",
     multiple=True,
-    metavar="HOST",
-    help="Every command may reach this host, unasked: pypi.org, *.example.org, example.org:8443. Repeatable.",
 )
-@click.option("--masking/--no-masking", default=None, help="Whether secrets are masked. Default: they are.")
-@click.option(
-    "--unmask",
-    multiple=True,
-    metavar="NAME",
-    callback=_names,
-    help="Do not mask the secret of this name, such as DB_PASSWORD. Can be given again.",
-)
-@click.option("--max-turns", type=int, metavar="N", help="At most so many replies. Default: 50.")
-@click.option("--max-cost", type=float, metavar="USD", help="At most so many dollars; never overshot.")
-@click.option("--timeout", type=float, metavar="SECONDS", help="At most so long.")
-@click.option(
-    "--output",
-    type=click.Choice(["text", "json", "stream-json"]),
-    help="stdout gets the answer (default), one object, or every event as a line.",
-)
-@click.option(
-    "--schema",
-    metavar="FILE|JSON",
-    shell_complete=offered("files"),
-    help="A JSON Schema, or a file with one: the answer is a value of that shape.",
-)
-@click.option(
-    "--image",
-    multiple=True,
-    metavar="FILE",
-    shell_complete=offered("files"),
-    help="A picture to go with the prompt. Repeatable.",
-)
-@click.option(
-    "--file",
-    multiple=True,
-    metavar="FILE",
-    shell_complete=offered("files"),
-    help="A PDF or a picture to go with the prompt. Repeatable.",
-)
-@click.option(
-    "--skill",
-    metavar="NAME",
-    shell_complete=offered("skills"),
-    help="Put the text of this skill before the prompt; see `swink skills`.",
-)
-@click.option(
-    "--command",
-    metavar="NAME",
-    shell_complete=offered("prompt_commands"),
-    help="A command of your own, with the prompt as its words.",
-)
+@takes("--max-turns N", "At most so many replies. Default: 50.", type=int)
+@takes("--max-cost USD", "At most so many dollars; never overshot.", type=float)
+@takes("--timeout SECONDS", "At most so long.", type=float)
+@picks("--output", "text json stream-json", "stdout gets the answer (default), one object, or every event as a line.")
+@takes("--schema FILE|JSON", "A JSON Schema, or a file with one: the answer is a value of that shape.", "files")
+@takes("--image FILE", "A picture to go with the prompt. Repeatable.", "files", multiple=True)
+@takes("--file FILE", "A PDF or a picture to go with the prompt. Repeatable.", "files", multiple=True)
+@takes("--skill NAME", "Put the text of this skill before the prompt; see `swink skills`.", "skills")
+@takes("--command NAME", "A command of your own, with the prompt as its words.", "prompt_commands")
 @click.option("--no-mcp", is_flag=True, help="Start none of the MCP servers in the settings.")
 @click.option("--no-hooks", is_flag=True, help="Run none of the hooks in the settings.")
-@click.option("-C", "--cwd", metavar="FOLDER", shell_complete=offered("folders"), help="Work in this folder.")
-@click.option(
-    "--add-dir",
-    multiple=True,
-    metavar="FOLDER",
-    shell_complete=offered("folders"),
-    help="Read and write in this folder too. Repeatable.",
-)
+@takes("-C --cwd FOLDER", "Work in this folder.", "folders")
+@takes("--add-dir FOLDER", "Read and write in this folder too. Repeatable.", "folders", multiple=True)
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
 @click.option("-v", "--verbose", is_flag=True, help="Thinking, tool results and usage on stderr.")
 @click.option(

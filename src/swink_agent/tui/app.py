@@ -229,8 +229,7 @@ class SwinkApp(TerminalApp[int]):
         talk = self.talk
         is_busy = talk.is_running or bool(self.shown.running)
         self._tell_end(talk.is_running)
-        self.composer.is_running = talk.is_running
-        self.composer.mode = talk.mode
+        self.composer.show_run(talk.is_running, talk.mode)
         self.composer.chips = len(talk.queue)
         self._chips.show([(queued.kind, queued.text) for queued in talk.queue])
         if self._own is not None:
@@ -283,9 +282,9 @@ class SwinkApp(TerminalApp[int]):
             mode=talk.mode,
             state=talk.state if self._question is None else "waits for you",
             model=talk.model or "…",
-            fill=talk.fill,
-            tokens=talk.tokens,
-            cost=talk.cost,
+            fill=talk.usage.fill,
+            tokens=talk.usage.tokens,
+            cost=talk.usage.dollars,
             elapsed=float(int(talk.elapsed)),
             folder=talk.folder,
             approve=talk.approve,

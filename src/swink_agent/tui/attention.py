@@ -17,7 +17,6 @@ _LONGEST = 100
 
 
 def title(text: str) -> str:
-    """Returns the sequence that sets the window's title."""
     return f"\x1b]2;{_plain(text)}{BELL}"
 
 

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from base64 import b64encode
 from collections.abc import Coroutine, Mapping, Sequence
 from types import FrameType
 from typing import Any
@@ -58,13 +59,10 @@ _KEYS = (
 
 
 def run_inline(options: TalkOptions, *, environ: Mapping[str, str] = os.environ) -> int:
-    """Runs the program and returns its exit code."""
     return asyncio.run(InlineFront(options, environ).run())
 
 
 class InlineFront:
-    """The `Front` of the program that writes lines."""
-
     def __init__(self, options: TalkOptions, environ: Mapping[str, str]) -> None:
         name = options.theme if options.theme in THEMES else "plain"  # `auto` leaves colours to the terminal
         self._environ = environ
@@ -139,15 +137,12 @@ class InlineFront:
                 continue
             if text.strip():
                 self._printer.expect(text)
-                self._later(text)
+                self._begin(self._submit(text))
             else:
                 self._offer_prompt()
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(None)
         self.leave(0)
-
-    def _later(self, text: str) -> None:
-        self._begin(self._submit(text))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -256,12 +251,12 @@ class InlineFront:
 
     def _standing(self) -> str:
         talk = self.talk
-        cost = "" if talk.cost is None else f" · ${talk.cost:.4f}"
+        cost = "" if talk.usage.dollars is None else f" · ${talk.usage.dollars:.4f}"
         beside = "".join([f" · {part}" for part in beside_parts(talk.branch, len(talk.hosts), len(talk.tasks))])
         return (
             f"[{talk.mode} · {talk.state} · {approve_word(talk.approve)} · {safe_line(talk.model)}"
-            f" · {talk.fill:.0%} of the window · {talk.tokens:,} tokens{cost} · {seconds(round(talk.elapsed, 1))}"
-            f" · {safe_line(talk.folder)}{beside}]"
+            f" · {talk.usage.fill:.0%} of the window · {talk.usage.tokens:,} tokens{cost}"
+            f" · {seconds(round(talk.elapsed, 1))} · {safe_line(talk.folder)}{beside}]"
         )
 
     def _tell_progress(self) -> None:
@@ -397,8 +392,6 @@ class InlineFront:
         if self._is_dumb:
             self._say("this terminal has no clipboard; the answer is above")
             return
-        from base64 import b64encode
-
         self._leave_prompt()
         self._writer.write(f"\x1b]52;c;{b64encode(text.encode()).decode()}\x07")
 

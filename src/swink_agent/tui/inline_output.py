@@ -148,7 +148,6 @@ class TranscriptPrinter:
                 self._writer.line(f"… {parts} of the conversation", "dim")
 
     def draw(self) -> None:
-        """Writes what is final by now."""
         blocks = self._transcript.blocks
         if self._place > len(blocks):
             self.start_over()

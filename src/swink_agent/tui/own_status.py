@@ -92,7 +92,6 @@ class OwnStatus:
         return self.text
 
     def close(self) -> None:
-        """Ends the program, if it runs."""
         self._is_closed = True
         if self._task is not None:
             self._task.cancel()
@@ -183,9 +182,9 @@ def status_facts(talk: Conversation, columns: int) -> dict[str, Any]:
         "mode": talk.mode.lower(),
         "state": talk.state,
         "approve": talk.approve,
-        "tokens": talk.tokens,
-        "cost": talk.cost,
-        "fill": round(talk.fill, 4),
+        "tokens": talk.usage.tokens,
+        "cost": talk.usage.dollars,
+        "fill": round(talk.usage.fill, 4),
         "window": talk.usage.estimate[1],
         "turn": talk.usage.turns,
         "seconds": round(talk.elapsed, 1),

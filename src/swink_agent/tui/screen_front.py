@@ -63,8 +63,6 @@ def help_rows(keys: KeyMap) -> list[tuple[str, str]]:
 
 
 class ScreenFront:
-    """The `Front` of the full-screen program."""
-
     def __init__(self, app: SwinkApp) -> None:
         self._app = app
         self._asking = asyncio.Lock()

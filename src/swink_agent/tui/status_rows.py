@@ -69,7 +69,7 @@ def status_line(status: Status, width: int) -> Line:
     for line in _layouts(status, width):
         if width_of(line) <= width:
             return Line(tuple(line))
-    return _cut(_joined(_head(status)), width)
+    return Line(tuple(_fitted(_joined(_head(status)), width, sign="")))
 
 
 def approve_word(approve: str) -> str:
@@ -133,7 +133,10 @@ def _layouts(status: Status, width: int) -> Iterator[list[Span]]:
 
 
 def _head(status: Status) -> list[list[Span]]:
-    head = [_mode(status), _state(status)]
+    state = Span(status.state, f"status.{status.state}")
+    if status.state == "waits for you":
+        state = Span(f" {status.state} ", "status.asking")
+    head = [[Span(status.mode, f"status.{status.mode.lower()}")], [state]]
     if status.vim:
         head.append([Span(status.vim, "status.note")])
     return [*head, [Span(status.note, "status.note")]] if status.note else head
@@ -162,26 +165,6 @@ def _joined(parts: list[list[Span]], between: str = _BETWEEN) -> list[Span]:
             spans.append(Span(between, "status.dim"))
         spans += part
     return [*spans, Span(" ", "status")]
-
-
-def _cut(spans: list[Span], width: int) -> Line:
-    kept: list[Span] = []
-    for span in spans:
-        room = width - width_of(kept)
-        if room <= 0:
-            break
-        kept.append(span if cell_width(span.text) <= room else Span(span.text[:room], span.role))
-    return Line(tuple(kept))
-
-
-def _mode(status: Status) -> list[Span]:
-    return [Span(status.mode, f"status.{status.mode.lower()}")]
-
-
-def _state(status: Status) -> list[Span]:
-    if status.state == "waits for you":
-        return [Span(f" {status.state} ", "status.asking")]
-    return [Span(status.state, f"status.{status.state}")]
 
 
 def _gauge(fill: float, bar: int) -> list[Span]:
@@ -262,7 +245,11 @@ def todo_lines(items: Sequence[TodoItem], width: int, *, is_open: bool, hint: st
     start = max(min(items.index(now) - 1, len(items) - _MOST_TODO_ROWS), 0)
     shown = items[start : start + _MOST_TODO_ROWS]
     before, after = start, len(items) - start - len(shown)
-    rows = [_todo_row(item, width) for item in shown]
+    rows: list[Line] = []
+    for item in shown:
+        sign, role = _SIGNS[item.status]
+        spans = [Span(f"   {sign} ", role), Span(safe_row(item.text), _ROLES[item.status])]
+        rows.append(Line(tuple(_fitted(spans, width))))
     if before:
         rows.insert(0, _todo_note(f"… {before} before", width))
     if after:
@@ -279,20 +266,15 @@ def _with_hint(head: Sequence[Span], hint: str, width: int) -> Line:
     return Line((*shown, Span(" " * (room - width_of(shown) + 2), "text"), Span(hint, "dim")))
 
 
-def _todo_row(item: TodoItem, width: int) -> Line:
-    sign, role = _SIGNS[item.status]
-    return Line(tuple(_fitted([Span(f"   {sign} ", role), Span(safe_row(item.text), _ROLES[item.status])], width)))
-
-
 def _todo_note(text: str, width: int) -> Line:
     return Line((Span(cut(f"     {text}", width), "dim"),))
 
 
-def _fitted(spans: Sequence[Span], width: int) -> list[Span]:
+def _fitted(spans: Sequence[Span], width: int, sign: str = "…") -> list[Span]:
     kept: list[Span] = []
     for span in spans:
         room = width - width_of(kept)
         if room <= 0:
             break
-        kept.append(span._replace(text=cut(span.text, room)))
+        kept.append(span._replace(text=cut(span.text, room, sign=sign)))
     return kept

@@ -47,7 +47,6 @@ class TerminalView:
         return [*self._narration.running, *self._shells]
 
     def seconds_of(self, block: ToolBlock) -> float:
-        """Returns how long a call has been running; 0 if it is not running."""
         return self._narration.seconds_of(block)
 
     def adopt(self, redactor: Redactor, label: Callable[[], str]) -> None:

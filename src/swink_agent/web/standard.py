@@ -221,7 +221,9 @@ class StandardTalk:
     def figures(self) -> Figures:
         talk = self._talk
         outcome = "idle" if talk.state == "running" else talk.state
-        return Figures(talk.queue, talk.mode == "Plan", talk.fill, talk.tokens, talk.cost, outcome, talk.progress)
+        usage = talk.usage
+        is_plan = talk.mode == "Plan"
+        return Figures(talk.queue, is_plan, usage.fill, usage.tokens, usage.dollars, outcome, talk.progress)
 
     @property
     def info(self) -> SessionInfo | None:

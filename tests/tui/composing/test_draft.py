@@ -134,13 +134,13 @@ def test_what_is_typed_in_a_row_is_taken_back_word_by_word() -> None:
 def test_lines_are_deleted_from_the_cursor_on() -> None:
     draft = Draft("first line\nsecond line\nthird")
     draft.move(17)
-    draft.delete_to_line_end()
+    draft.delete_line_end()
     assert draft.text == "first line\nsecond\nthird"
-    draft.delete_to_line_end()
+    draft.delete_line_end()
     assert draft.text == "first line\nsecondthird"
-    draft.delete_to_line_start()
+    draft.delete_line_start()
     assert draft.text == "first line\nthird"
-    draft.delete_to_line_start()
+    draft.delete_line_start()
     assert draft.text == "first linethird"
 
 
@@ -165,7 +165,7 @@ def test_many_large_steps_do_not_keep_everything() -> None:
     assert 1 <= count < 10
 
 
-DELETIONS = ["left", "right", "word_left", "word_right", "to_line_start", "to_line_end"]
+DELETIONS = ["left", "right", "word_left", "word_right", "line_start", "line_end"]
 STEPS = st.sampled_from([*[f"delete_{where}" for where in DELETIONS], "undo", "redo", "clear", "open_token"])
 
 
@@ -209,7 +209,7 @@ def test_what_was_deleted_by_word_or_line_comes_back() -> None:
     assert draft.yank()
     assert draft.text == "one two three"
     draft.move(3)
-    draft.delete_to_line_end()
+    draft.delete_line_end()
     draft.move(0)
     assert draft.yank()
     assert draft.text == " two threeone"
@@ -222,7 +222,7 @@ def test_what_was_deleted_by_word_or_line_comes_back() -> None:
 def test_a_picture_that_was_deleted_comes_back_as_one() -> None:
     draft = Draft()
     draft.insert_token("image", "[image #: a.png]", "/a.png")
-    draft.delete_to_line_start()
+    draft.delete_line_start()
     assert draft.sent().images == ()
     draft.clear()
     draft.insert_token("image", "[image #: b.png]", "/b.png")

@@ -230,14 +230,14 @@ async def test_where_a_person_sits_there_is_no_limit_of_turns_unless_one_is_set(
 async def test_tokens_cost_and_the_fill_of_the_window_add_up(talk: Talk) -> None:
     stream = scripted(text("one"), text("two"), usage=Usage(10, 5, total=15), cost=Cost(total=0.25))
     conversation = await talk.open(stream)
-    fill = conversation.fill
+    fill = conversation.usage.fill
     assert 0 < fill < 0.05
     await conversation.submit("first")
     await conversation.settled()
     await conversation.submit("second " * 3000)
     await conversation.settled()
-    assert (conversation.tokens, conversation.cost) == (30, 0.5)
-    assert conversation.fill - fill > 7 * 3000 / 3 / 1_000_000
+    assert (conversation.usage.tokens, conversation.usage.dollars) == (30, 0.5)
+    assert conversation.usage.fill - fill > 7 * 3000 / 3 / 1_000_000
     await conversation.close()
 
 
@@ -246,7 +246,7 @@ async def test_an_attempt_that_was_repeated_counts_too(talk: Talk) -> None:
     conversation = await talk.open(scripted(failed, text("two"), usage=Usage(10, 5, total=15)))
     await conversation.submit("go")
     await conversation.settled()
-    assert conversation.tokens == 165
+    assert conversation.usage.tokens == 165
     assert any("attempt 1 failed" in text for text in told(conversation, "warning"))
     await conversation.close()
 

@@ -284,21 +284,22 @@ async def test_a_compaction_sums_up_and_counts_what_it_used(talk: Talk) -> None:
     stream = scripted(*replies, usage=Usage(90, 10, total=100), cost=Cost(total=0.25))
     conversation = await talk.open(stream, context_window=30000)
     await say(conversation, "tell me", "and more")
-    fill = conversation.fill
-    assert (conversation.tokens, conversation.cost) == (200, 0.5)
+    fill = conversation.usage.fill
+    assert (conversation.usage.tokens, conversation.usage.dollars) == (200, 0.5)
     await conversation.submit("/compact keep the names")
     await conversation.settled()
     assert "tokens became" in told(conversation)[-1]
-    assert conversation.fill < fill
+    assert conversation.usage.fill < fill
     assert conversation.state == "idle"
-    assert (conversation.tokens, conversation.cost) == (300, 0.75)
+    assert (conversation.usage.tokens, conversation.usage.dollars) == (300, 0.75)
     compacted = session_id(conversation)
     await say(conversation, "/fork")
-    assert (conversation.tokens, conversation.cost) == (0, 0.0), "what a fork shares with its original is paid for"
+    paid = "what a fork shares with its original is paid for"
+    assert (conversation.usage.tokens, conversation.usage.dollars) == (0, 0.0), paid
     await say(conversation, f"/resume {compacted}")
-    assert (conversation.tokens, conversation.cost) == (300, 0.75)
+    assert (conversation.usage.tokens, conversation.usage.dollars) == (300, 0.75)
     await say(conversation, "and now?")
-    assert (conversation.tokens, conversation.cost) == (400, 1.0)
+    assert (conversation.usage.tokens, conversation.usage.dollars) == (400, 1.0)
     await conversation.close()
 
 
@@ -484,16 +485,16 @@ async def test_totals_go_on_when_a_session_is_resumed_and_turns_are_counted_by_r
     first = await talk.open(scripted(text("One."), usage=spent, cost=Cost(total=0.5)))
     await first.submit("go")
     await first.settled()
-    assert (first.tokens, first.cost, first.usage.turns) == (120, 0.5, 1)
+    assert (first.usage.tokens, first.usage.dollars, first.usage.turns) == (120, 0.5, 1)
     assert first.opened is not None
     info = first.opened.session.info
     assert info is not None
     await first.close()
     again = await talk.open(scripted(text("Two."), usage=spent, cost=Cost(total=0.25)), resume=info.id)
-    assert (again.tokens, again.cost, again.usage.turns) == (120, 0.5, 0)
+    assert (again.usage.tokens, again.usage.dollars, again.usage.turns) == (120, 0.5, 0)
     await again.submit("more")
     await again.settled()
-    assert (again.tokens, again.cost, again.usage.turns) == (240, 0.75, 1)
+    assert (again.usage.tokens, again.usage.dollars, again.usage.turns) == (240, 0.75, 1)
     await again.close()
 
 

@@ -46,15 +46,15 @@ def test_a_transcript_tells_of_blocks_that_come_change_and_go() -> None:
 
 
 def test_lines_are_kept_until_the_block_changes() -> None:
-    notice = NoticeBlock("one")
-    lines = notice.lines(40)
-    assert notice.lines(40) is lines
-    notice.set_text("two")
-    assert plain(notice.lines(40)[0].spans) == "\u00b7 two"
-    before = notice.version
-    notice.forget()
-    assert notice.version == before
-    assert plain(notice.lines(40)[0].spans) == "\u00b7 two"
+    prompt = UserBlock("one")
+    lines = prompt.lines(40)
+    assert prompt.lines(40) is lines
+    prompt.set_content("two")
+    assert plain(prompt.lines(40)[0].spans).rstrip() == "\u258c two"
+    before = prompt.version
+    prompt.forget()
+    assert prompt.version == before
+    assert plain(prompt.lines(40)[0].spans).rstrip() == "\u258c two"
 
 
 def test_calls_of_one_line_stand_beneath_each_other_without_a_gap() -> None:

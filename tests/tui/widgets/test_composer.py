@@ -113,7 +113,7 @@ async def test_enter_sends_and_other_enters_make_lines(tmp_path: Path) -> None:
 
 async def test_while_something_runs_enter_steers_tab_queues_and_up_takes_back(tmp_path: Path) -> None:
     async def steps(host: Host, pilot: Pilot[None]) -> None:
-        host.composer.is_running = True
+        host.composer.show_run(True, "Execute")
         await pilot.press(*"now", "enter", *"later", "tab")
         host.composer.chips = 1
         await pilot.press("up", "a", "up")

@@ -5,9 +5,10 @@ Owns the choice. How a back end works is in `sandbox`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from ..errors import UsageProblem
 from ..runs.sessions import sessions_folder
@@ -31,8 +32,6 @@ def sandbox_profile(
     Commands that may reach `hosts` do not read the home folder, which they could send there. With `network` there is
     nothing left to limit.
     """
-    from msgspec import structs
-
     from swink_agent.sandbox import SandboxProfile, profile_with_access, repository_folders
 
     try:
@@ -61,14 +60,3 @@ def open_confined(profile: SandboxProfile, backend: str, warnings: list[str]) ->
         if report.is_about_folder:  # `swink doctor` reports what the machine lacks, not every start
             warnings.append(f"commands run under {sandbox.backend}, not {report.name}: {report.reason}")
     return sandbox
-
-
-def opener_of(backend: str) -> Callable[[SandboxProfile], Sandbox]:
-    """What opens a profile later, with the chosen back end and no other: the user may have mended it."""
-
-    def opened(profile: SandboxProfile) -> Sandbox:
-        from swink_agent.sandbox import open_sandbox
-
-        return open_sandbox(profile, backend=backend)
-
-    return opened

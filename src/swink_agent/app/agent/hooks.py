@@ -65,14 +65,12 @@ class Hooks:
         self._redactor = redactor
         self._outside = outside
         self._session_of: Callable[[], str | None] = lambda: None
-        self._run_id = ""
+        self.run_id = ""
+        """The run that questions belong to; an empty text if none is going on."""
         self._is_watching = False
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="swink-hook")
         self._running: set[OwnProgram] = set()
         self._observing: dict[asyncio.Task[None], HookEvent] = {}
-
-    def __repr__(self) -> str:
-        return f"<Hooks {', '.join(hook.name for hook in self._settings)}>"
 
     def policy(self, *delegates: str) -> HookPolicy:
         """What lets hooks decide about calls, and lets a run wait for them. `delegates` are the tools on the way."""
@@ -94,15 +92,7 @@ class Hooks:
 
         def tell_and_ask(question: ApprovalQuestion) -> Any:
             request = question.request
-            self.observe(
-                "waits",
-                self._run_id,
-                request.delegates,
-                tool=request.name,
-                call_id=request.call_id,
-                arguments=request.arguments,
-                reason=question.why,
-            )
+            self.observe("waits", self.run_id, request.delegates, **_call(request), reason=question.why)
             return ask(question)
 
         return tell_and_ask
@@ -133,10 +123,6 @@ class Hooks:
     def wanted(self, event: HookEvent, tool: str = "") -> list[HookSettings]:
         return [hook for hook in self._settings if hook.is_for(event, tool)]
 
-    def started(self, run_id: str) -> None:
-        """Notes the run that questions belong to; an empty text if none is going on."""
-        self._run_id = run_id
-
     def observe(self, event: HookEvent, run_id: str, delegates: Sequence[str], **told: Any) -> None:
         """Runs the hooks for an event, one after the other, while the run goes on."""
         wanted = self.wanted(event, told.get("tool", "")) if self._is_watching else []
@@ -147,7 +133,6 @@ class Hooks:
             task.add_done_callback(lambda done: observing.pop(done, None))
 
     def pending(self, event: HookEvent) -> list[asyncio.Task[None]]:
-        """The hooks for an event that still run."""
         return [task for task, which in self._observing.items() if which == event]
 
     def give_up(self) -> None:
@@ -245,7 +230,7 @@ class HookPolicy:
         return _all(self._hooks.pending("after_tool"))
 
     async def _decide(self, wanted: list[HookSettings], ctx: PreDispatchContext) -> Skip | None:
-        told = {"tool": ctx.name, "call_id": ctx.call_id, "arguments": ctx.arguments}
+        told = _call(ctx)
         for hook in wanted:
             problem = await self._hooks.run(hook, ctx.run_id, self._delegates, told)
             if problem is None:
@@ -282,19 +267,21 @@ class _Watch:
             case AgentStart():
                 self._runs[calls] = event.run_id
                 if is_whole_run:
-                    hooks.started(event.run_id)
+                    hooks.run_id = event.run_id
                     prompts = [message for message in event.prompts if isinstance(message, UserMessage)]
                     text = "\n".join(extract_text(message.content) for message in prompts)
                     hooks.observe("run_start", event.run_id, (), kind=event.kind, prompt=_cut(text, _MOST_TEXT))
             case ToolCallDeferred() if event.kind == "external":
-                told = {"tool": event.name, "call_id": event.call_id, "arguments": event.arguments}
-                hooks.observe("waits", self._runs.get(calls, ""), delegates, **told, reason=event.reason)
+                hooks.observe("waits", self._runs.get(calls, ""), delegates, **_call(event), reason=event.reason)
             case ToolExecutionEnd() if event.outcome in _RUNNING and event.seconds:
-                hooks.observe("after_tool", self._runs.get(calls, ""), delegates, **_facts(event))
+                facts = {name: getattr(event, name) for name in ("reason", "seconds", "is_error")}
+                text = _cut(extract_text(event.result.content), _MOST_TEXT)
+                told = {**_call(event), "outcome": str(event.outcome), **facts, "result": text}
+                hooks.observe("after_tool", self._runs.get(calls, ""), delegates, **told)
             case AgentEnd():
                 run_id = self._runs.pop(calls, "")
                 if is_whole_run:
-                    hooks.started("")
+                    hooks.run_id = ""
                     self._ended(event, run_id)
             case _:
                 pass
@@ -304,40 +291,28 @@ class _Watch:
         if result is not None:
             if result.stop_reason is StopReason.ABORTED:
                 self._hooks.give_up()
-            usage, cost = result.total_usage, result.total_cost
             told = {
                 "stop_reason": str(result.stop_reason),
                 "stopped_by": None if event.stopped_by is None else msgspec.to_builtins(event.stopped_by),
                 "error": result.error,
                 "text": _cut(result.text, _MOST_TEXT),
-                "usage": msgspec.to_builtins(usage),
-                "cost": cost.amount,
-                "pending": [
-                    {"tool": call.name, "call_id": call.call_id, "arguments": call.arguments} for call in result.pending
-                ],
+                "usage": msgspec.to_builtins(result.total_usage),
+                "cost": result.total_cost.amount,
+                "pending": [_call(call) for call in result.pending],
             }
         self._hooks.observe("run_end", run_id, (), **told)
 
 
-def _facts(event: ToolExecutionEnd) -> dict[str, Any]:
-    return {
-        "tool": event.name,
-        "call_id": event.call_id,
-        "arguments": event.arguments,
-        "outcome": str(event.outcome),
-        "reason": event.reason,
-        "seconds": event.seconds,
-        "is_error": event.is_error,
-        "result": _cut(extract_text(event.result.content), _MOST_TEXT),
-    }
+def _call(call: Any) -> dict[str, Any]:
+    """What every hook about a call is told first."""
+    return {"tool": call.name, "call_id": call.call_id, "arguments": call.arguments}
 
 
 def _all(tasks: Sequence[asyncio.Task[None]]) -> Awaitable[None] | None:
-    return _wait(tasks) if tasks else None
+    async def wait() -> None:
+        await asyncio.wait(tasks)
 
-
-async def _wait(tasks: Sequence[asyncio.Task[None]]) -> None:
-    await asyncio.wait(tasks)
+    return wait() if tasks else None
 
 
 def _cut(text: str, most: int) -> str:

@@ -8,16 +8,19 @@ an error that says what to do. Owns that choice, and passing keys and addresses 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+
+from msgspec import structs
 
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import AgentError, AuthError
 from swink_agent.core.extras import install
-from swink_agent.core.providers import ProviderStreamFn, entry_point_of
-from swink_agent.core.stream import StreamFn, StreamOptions
+from swink_agent.core.providers import ProviderStreamFn, declared_names, entry_point_of
+from swink_agent.core.stream import AssistantMessageEvent, StreamFn, StreamOptions
 from swink_agent.core.types import AgentContext, ModelSpec, ThinkingLevel, UserMessage
 
 from ..errors import NoModel, UsageProblem
@@ -38,7 +41,6 @@ _NO_MODEL = f"""there is no model to ask. One of these gives you one:
 
 
 def has_local_extra() -> bool:
-    """Whether the extra for local models is installed."""
     return find_spec("xllamacpp") is not None
 
 
@@ -82,18 +84,14 @@ def settings_problems(settings: Settings, values: Mapping[str, SourcedValue]) ->
             elif (alias := alias_of(name)) is not None:
                 named_model(alias, settings.aliases())
             elif name in ("sessions_folder", "models_dir") and item.value is not None:
-                _refuse_no_folder(name, item)
+                path = Path(item.value).expanduser()
+                if path.exists() and not path.is_dir():
+                    raise UsageProblem(f"{item.source}: {name}: {path} is not a folder")
             elif name in ("extra_tools", "extra_policies") and item.value:
                 _refuse_missing(name, item)
         except UsageProblem as error:
             found[name] = str(error)
     return found
-
-
-def _refuse_no_folder(name: str, item: SourcedValue) -> None:
-    path = Path(item.value).expanduser()
-    if path.exists() and not path.is_dir():
-        raise UsageProblem(f"{item.source}: {name}: {path} is not a folder")
 
 
 def _refuse_missing(name: str, item: SourcedValue) -> None:
@@ -115,11 +113,11 @@ def named_model(text: str, aliases: Mapping[str, SourcedValue] | None = None) ->
     alias = ""
     while text in aliases:  # this ends: files with circular aliases were refused when they were read
         alias, text = text, aliases[text].value.strip()
-    if not alias:
-        return _known_model(text, aliases)
     try:
         return _known_model(text, aliases)
     except UsageProblem as error:
+        if not alias:
+            raise
         raise UsageProblem(f"{aliases[alias].source}: aliases.{alias}: {error}") from error
 
 
@@ -139,7 +137,10 @@ def _known_model(text: str, aliases: Mapping[str, SourcedValue]) -> ModelSpec:
             return found
         raise UsageProblem(unknown_provider(provider))
     if not name.strip():
-        raise UsageProblem(f"{text!r} names no model behind the colon; {_hint_for(provider)}")
+        known = provider_named(provider)
+        model = default_local_model() if provider == LOCAL else known.default_model if known is not None else ""
+        hint = f"did you mean {provider}:{model}?" if model else f"write {provider}:MODEL"
+        raise UsageProblem(f"{text!r} names no model behind the colon; {hint}")
     if provider == LOCAL:
         _refuse_unknown_local(name.strip())
     return ModelSpec(provider, name.strip())
@@ -156,12 +157,6 @@ def _refuse_unknown_local(name: str) -> None:
             preset_named(name)
     except LocalModelError as error:
         raise UsageProblem(str(error)) from error
-
-
-def _hint_for(provider: str) -> str:
-    known = None if provider == LOCAL else provider_named(provider)
-    model = default_local_model() if provider == LOCAL else known.default_model if known is not None else ""
-    return f"did you mean {provider}:{model}?" if model else f"write {provider}:MODEL"
 
 
 def stream_fn_of(
@@ -193,6 +188,20 @@ def stream_fn_of(
     except (AgentError, ValueError) as error:
         raise NoModel(f"{model} cannot be asked: {error}") from error
     return stream_fn
+
+
+def with_stored_keys(stream_fn: StreamFn, credentials: Credentials) -> StreamFn:
+    """The stream function with the keys that are stored here, as the standard agent uses them."""
+
+    def asked(
+        model: ModelSpec, context: AgentContext, options: StreamOptions, cancel: CancellationToken, /
+    ) -> AsyncIterator[AssistantMessageEvent]:
+        key = credentials.find(model.provider)
+        if key is not None and options.api_key is None:
+            options = structs.replace(options, api_key=key.value)
+        return stream_fn(model, context, options, cancel)
+
+    return asked
 
 
 def _made(provider: Provider, model: ModelSpec, address: str | None) -> StreamFn:
@@ -264,8 +273,6 @@ async def prepare_local(
 
     Raises `NoModel` if the model cannot run here, `Aborted` when cancelled.
     """
-    from tempfile import TemporaryDirectory
-
     from swink_agent.local import LocalModelError, LocalStreamFn
     from swink_agent.tools import standard_tools
 
@@ -293,10 +300,8 @@ async def prepare_local(
 def _first_at_hand(credentials: Credentials, has_local: Callable[[], bool]) -> tuple[ModelSpec, str]:
     for provider in all_providers():
         if provider.default_model and credentials.has_key(provider.name):
-            where = credentials.in_environment(provider.name)
-            return ModelSpec(
-                provider.name, provider.default_model
-            ), f"the first key: {where or 'stored ' + provider.account}"
+            where = credentials.in_environment(provider.name) or f"stored {provider.account}"
+            return ModelSpec(provider.name, provider.default_model), f"the first key: {where}"
     if has_local():
         return ModelSpec("local", default_local_model()), "no key is set, so the model on this machine"
     raise NoModel(_NO_MODEL)
@@ -348,40 +353,27 @@ def _unknown_model(name: str, aliases: Iterable[str] = (), written: str = "") ->
 def _nearest(name: str, aliases: Iterable[str]) -> Sequence[str]:
     """Suggestions for an unknown name, as they can be written."""
     from swink_agent.adapters.catalog import ModelCatalog
-    from swink_agent.core.providers import declared_names
     from swink_agent.core.texts.likeness import close_names
+    from swink_agent.local.weights.presets import PRESETS
 
     provider, slash, model = name.partition("/")
     if slash and model and _is_provider(provider.lower()):
         return (f"{provider.lower()}:{model}",)
     if exact := _in_catalog(name):
         return (str(exact),)
-    short = close_names(name, {*declared_names(), LOCAL, *aliases}, cutoff=0.75)
-    return short or _near_presets(name) or [near for near in ModelCatalog.load().nearest(name) if _can_be_asked(near)]
+    if short := close_names(name, {*declared_names(), LOCAL, *aliases}, cutoff=0.75):
+        return short
+    if presets := close_names(name, [preset.name for preset in PRESETS], n=3, cutoff=0.7):
+        return [f"local:{near}" for near in presets]
+    # The catalog knows more providers than there are here.
+    return [near for near in ModelCatalog.load().nearest(name) if provider_named(near.partition(":")[0]) is not None]
 
 
 def _is_provider(name: str) -> bool:
-    from swink_agent.core.providers import declared_names
-
     return name == LOCAL or name in declared_names()
 
 
-def _can_be_asked(name: str) -> bool:
-    """Whether the provider in front of the model exists: the catalog knows more of them."""
-    return provider_named(name.partition(":")[0]) is not None
-
-
-def _near_presets(name: str) -> tuple[str, ...]:
-    from swink_agent.core.texts.likeness import close_names
-    from swink_agent.local.weights.presets import PRESETS
-
-    names = [preset.name for preset in PRESETS]
-    return tuple(f"local:{near}" for near in close_names(name, names, n=3, cutoff=0.7))
-
-
 def unknown_provider(name: str) -> str:
-    """The message about a name that no provider has."""
-    from swink_agent.core.providers import declared_names
     from swink_agent.core.texts.likeness import close_names
 
     names = sorted({*declared_names(), LOCAL})

@@ -6,31 +6,18 @@ may unlock a keyring.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING
 
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import ModelSpec
 
 from ..runs.sessions import RunSession, WantedSession
-from .opening import Opening
+from .opening import GivenToAgent, Opening
 from .standard import StandardAgent
 
 if TYPE_CHECKING:
-    from swink_agent.approvals.approvals import AskFn
-    from swink_agent.core.stream import StreamFn
-
     from .servers import McpServers
-
-
-class SharedArguments(TypedDict, total=False):
-    """The arguments of `Opening.agent` that are the same for all agents of a conversation."""
-
-    ask: AskFn
-    is_attended: bool
-    on_local_state: Callable[[Any], None]
-    stream_fn: StreamFn | None
 
 
 class OpenAgent:
@@ -56,7 +43,7 @@ class OpenAgent:
     def open(
         cls,
         opening: Opening,
-        around: SharedArguments,
+        around: GivenToAgent,
         wanted: WantedSession | None = None,
         session: RunSession | None = None,
         *,
@@ -72,7 +59,7 @@ class OpenAgent:
             session.__enter__()
         try:
             redactor = opening.redactor(session)
-            made = opening.agent(session, redactor, model=model, servers=servers, **around)
+            made = opening.agent(session, redactor, model=model, **{**around, "servers": servers})
             try:
                 session.attach(made.agent)
             except BaseException:
@@ -84,7 +71,7 @@ class OpenAgent:
             raise
         return cls(opening, session, made)
 
-    def with_agent(self, opening: Opening, around: SharedArguments, model: ModelSpec | None) -> OpenAgent:
+    def with_agent(self, opening: Opening, around: GivenToAgent, model: ModelSpec | None) -> OpenAgent:
         """Continues the same session and history with another agent, and closes this one.
 
         Raises `ApplicationError`, and changes nothing then.
@@ -92,7 +79,8 @@ class OpenAgent:
         trust, servers = self.made.approvals.trust, self.made.servers
         if servers is not None and servers.settings != tuple(opening.settings.servers()[0]):
             servers = None  # the settings changed: others are started, and these end below
-        made = opening.agent(self.session, self.redactor, model=model, trust=trust, servers=servers, **around)
+        given: GivenToAgent = {**around, "trust": trust, "servers": servers}
+        made = opening.agent(self.session, self.redactor, model=model, **given)
         made.approvals.mode = self.made.approvals.mode
         before = list(self.agent.messages)
         self.session.detach()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from msgspec import structs
 
@@ -39,25 +39,23 @@ if TYPE_CHECKING:
     from .servers import McpServers
 
 SETTING_FLAGS = (
-    *(
-        "model",
-        "thinking",
-        "temperature",
-        "max_tokens",
-        "system",
-        "append_system",
-        "tools",
-        "approve",
-        "allow",
-        "deny",
-        "sandbox",
-        "network",
-        "allow_hosts",
-    ),
-    *("max_turns", "max_cost", "timeout", "output", "masking", "unmask", "otel", "web_search"),
+    *("model", "thinking", "temperature", "max_tokens", "system", "append_system", "tools", "approve", "allow", "deny"),
+    *("sandbox", "network", "allow_hosts", "max_turns", "max_cost", "timeout", "output", "masking", "unmask", "otel"),
+    "web_search",
 )
 """The command-line options that are settings, by the same name."""
 _NAME = "swink"
+
+
+class GivenToAgent(TypedDict, total=False):
+    """What is given for an agent besides the folder, its settings and the session; `AgentOptions` describes it."""
+
+    ask: AskFn | None
+    is_attended: bool
+    on_local_state: Callable[[Any], None] | None
+    stream_fn: StreamFn | None
+    trust: SessionTrust | None
+    servers: McpServers | None
 
 
 class OpeningOptions(Value, frozen=True, kw_only=True):
@@ -78,7 +76,7 @@ class OpeningOptions(Value, frozen=True, kw_only=True):
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> OpeningOptions:
         """The options of `swink`, by their names on the command line."""
-        several = ("allow", "deny", "allow_hosts")
+        several = ("allow", "deny", "allow_hosts", "unmask")
         return cls(
             flags={name: options[name] or None if name in several else options[name] for name in SETTING_FLAGS},
             cwd=options["cwd"],
@@ -114,14 +112,10 @@ class Opening:
 
         return (str(self.folder), *repository_folders(str(self.folder)), *map(str, self.added))
 
-    def __repr__(self) -> str:
-        return f"<Opening {self.folder}>"
-
     def with_flags(self, **flags: Any) -> Opening:
         """The same with other settings, as if the command line had set them."""
-        other = Opening(
-            structs.replace(self.options, flags={**self.options.flags, **flags}), credentials=self.credentials
-        )
+        options = structs.replace(self.options, flags={**self.options.flags, **flags})
+        other = Opening(options, credentials=self.credentials)
         other.telemetry = self.telemetry
         return other
 
@@ -136,7 +130,8 @@ class Opening:
 
     def model_of(self, session: RunSession) -> ModelSpec | None:
         """The model that a session continues with, unless the command line names another."""
-        model = None if self.options.flags.get("model") is not None else session.model
+        is_named = self.options.flags.get("model") is not None
+        model = None if is_named or session.info is None else session.info.model
         if model is None or self.options.flags.get("thinking") is None:
             return model
         return structs.replace(model, thinking_level=ThinkingLevel(self.settings.value("thinking")))
@@ -146,13 +141,8 @@ class Opening:
         session: RunSession,
         redactor: Redactor,
         *,
-        ask: AskFn | None = None,
-        is_attended: bool = False,
-        on_local_state: Callable[[Any], None] | None = None,
-        trust: SessionTrust | None = None,
         model: ModelSpec | None = None,
-        stream_fn: StreamFn | None = None,
-        servers: McpServers | None = None,
+        **given: Unpack[GivenToAgent],
     ) -> StandardAgent:
         """The standard agent, not yet attached to the session. Raises `NoModel` and `UsageProblem`."""
         options = AgentOptions(
@@ -161,17 +151,12 @@ class Opening:
             folder=self.folder,
             added=self.added,
             project=self.project,
-            ask=ask,
-            is_attended=is_attended,
-            on_local_state=on_local_state,
             redactor=redactor,
-            trust=trust,
             model=self.model_of(session) if model is None else model,
-            stream_fn=stream_fn,
             uses_servers=self.options.uses_servers,
             other_servers=self.options.other_servers,
-            servers=servers,
             uses_hooks=self.options.uses_hooks,
+            **given,
         )
         try:
             made = standard_agent(options)

@@ -13,6 +13,7 @@ from functools import cache
 
 from swink_agent.adapters.registry import PROVIDERS
 from swink_agent.core.providers import ProviderDescription as Provider
+from swink_agent.core.providers import ProviderStreamFn, declared_names, description_of, entry_point_of
 
 from ..errors import UsageProblem
 
@@ -41,7 +42,6 @@ def all_providers() -> Iterator[Provider]:
 
 
 def unusable_providers() -> dict[str, str]:
-    """The installed providers that cannot be loaded, and why."""
     problems: dict[str, str] = {}
     for name in _other_names():
         try:
@@ -52,8 +52,6 @@ def unusable_providers() -> dict[str, str]:
 
 
 def _other_names() -> list[str]:
-    from swink_agent.core.providers import declared_names
-
     ours = {provider.name for provider in PROVIDERS} | {LOCAL}
     return [name for name in declared_names() if name not in ours]
 
@@ -61,8 +59,6 @@ def _other_names() -> list[str]:
 @cache
 def _installed(name: str) -> Provider | None:
     """The description of an installed provider. For a plain callable it has only the name."""
-    from swink_agent.core.providers import ProviderStreamFn, description_of, entry_point_of
-
     point = entry_point_of(name)
     if point is None:
         return None

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.values.value import Value
@@ -36,28 +37,20 @@ class ServerStatus(Value, frozen=True):
 
 def server_of(settings: ServerSettings, *, folder: Path, hidden: Sequence[str] = ()) -> McpServer:
     """The server that the settings describe, for an agent in a folder. Nothing starts."""
+    names = ("name", "start_timeout", "timeout", "trust_annotations")
+    common: dict[str, Any] = {name: getattr(settings, name) for name in names}
     if settings.url:
-        return McpServer.http(
-            settings.url,
-            name=settings.name,
-            headers=settings.headers,
-            start_timeout=settings.start_timeout,
-            timeout=settings.timeout,
-            trust_annotations=settings.trust_annotations,
-        )
+        return McpServer.http(settings.url, headers=settings.headers, **common)
     return McpServer.stdio(
         settings.command,
         *settings.args,
-        name=settings.name,
         env=settings.env,
         cwd=folder if settings.cwd is None else folder / Path(settings.cwd).expanduser(),
         sandbox=settings.sandbox,
         network=settings.network,
         write=settings.write,
         hidden=hidden,
-        start_timeout=settings.start_timeout,
-        timeout=settings.timeout,
-        trust_annotations=settings.trust_annotations,
+        **common,
     )
 
 
@@ -87,18 +80,15 @@ class McpServers:
         await asyncio.gather(*[server.settled() for server in self._servers.values()])
         found: dict[str, McpTool] = {}
         for tool in [tool for name in self._servers for tool in self._tools_of(name)]:
-            if (
-                found.setdefault(tool.name, tool) is not tool
-                and (told := f"{tool.server} {tool.name}") not in self._told
-            ):
+            is_first = found.setdefault(tool.name, tool) is tool
+            if not is_first and (told := f"{tool.server} {tool.name}") not in self._told:
                 self._told.add(told)
-                log.warning(
-                    "MCP server %s: its tool %s is left out, because one of another server is called %s too",
-                    tool.server,
-                    tool.label,
-                    tool.name,
-                )
+                why = f"because one of another server is called {tool.name} too"
+                log.warning("MCP server %s: its tool %s is left out, %s", tool.server, tool.label, why)
         return list(found.values())
+
+    def tools_beside(self, own: Sequence[AgentTool], is_denied: Callable[[str], bool]) -> ToolsWithServers:
+        return ToolsWithServers(own, self, is_denied)
 
     def begin(self) -> asyncio.Task[None]:
         """Starts all servers at once, if that was not done before. The task ends when each runs or has failed."""
@@ -133,10 +123,10 @@ class McpServers:
         loop = self._loop
         if not self._is_closed and loop is not None and not loop.is_closed():
             with suppress(RuntimeError):  # it closes just now
-                loop.call_soon_threadsafe(self._begin_closing, loop)
+                loop.call_soon_threadsafe(self._begin_closing)
 
-    def _begin_closing(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._closing = loop.create_task(self.close())
+    def _begin_closing(self) -> None:
+        self._closing = asyncio.create_task(self.close())
 
     async def _open_all(self) -> None:
         await asyncio.gather(*[self._open(server) for server in self._servers.values()])
@@ -177,9 +167,7 @@ class McpServers:
 class ToolsWithServers:
     """The tools of an agent as a function of the turn: its own, and those of the servers as they are then."""
 
-    def __init__(
-        self, own: Sequence[AgentTool], servers: McpServers, is_denied: Callable[[str], bool] = lambda name: False
-    ) -> None:
+    def __init__(self, own: Sequence[AgentTool], servers: McpServers, is_denied: Callable[[str], bool]) -> None:
         self.known = tuple(own)
         """What there is before the first turn."""
         self._servers = servers

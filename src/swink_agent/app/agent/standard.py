@@ -8,8 +8,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Struct
 
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.approval import ApprovalMode
@@ -31,7 +34,7 @@ from ..settings.settings import Settings, add_hosts, settings_file
 from ..trust.extras import extra_policies, extra_tools
 from ..trust.trust import Project
 from .approval_modes import ChosenMode, choose_mode
-from .confinement import open_confined, opener_of, sandbox_profile
+from .confinement import open_confined, sandbox_profile
 from .context import compaction, provider_options
 from .models import choose_model, is_small, local_fetch, stream_fn_of
 from .skills import usable_skills
@@ -47,7 +50,7 @@ if TYPE_CHECKING:
     from swink_agent.tools.commands.tasks import BackgroundTasks
 
     from .hooks import HookPolicy, Hooks
-    from .servers import McpServers, ToolsWithServers
+    from .servers import McpServers
 
 _LOCAL_NOTES = 1000
 """Characters of a project's notes for a local model, which reads slowly."""
@@ -91,56 +94,40 @@ class AgentOptions(Value, frozen=True, kw_only=True):
     """Whether the hooks of the settings decide about calls. `StandardAgent.hooks` observes runs."""
 
 
-class StandardAgent:
+class StandardAgent(Struct, kw_only=True, eq=False):
     """The agent and the resources behind it. Close it to end every process that its tools started."""
 
-    def __init__(
-        self,
-        agent: Agent,
-        *,
-        model_source: str,
-        has_chosen_model: bool,
-        redactor: Redactor,
-        approvals: Approvals,
-        approval_mode: ChosenMode,
-        prepare: PrepareFn | None = None,
-        sandbox: Sandbox | None = None,
-        shell: BashTool | None = None,
-        warnings: tuple[str, ...] = (),
-        servers: McpServers | None = None,
-        hooks: Hooks | None = None,
-    ) -> None:
-        self.agent = agent
-        self.model_source = model_source
-        """Who chose the model, in words."""
-        self.has_chosen_model = has_chosen_model
-        """Whether the user named the model, and it is not the first that can be used."""
-        self.redactor = redactor
-        self.approvals = approvals
-        self.approval_mode = approval_mode
-        """The mode of approvals that the agent began with, and why."""
-        self.prepare = prepare
-        """Slow preparation before the first prompt, such as fetching a model. Call it in a thread."""
-        self.sandbox = sandbox
-        self._shell = shell
-        self.tasks: BackgroundTasks | None = None if shell is None else shell.tasks
-        """The background commands of bash; `None` if the agent has no bash."""
-        self.warnings = warnings
-        """What the user should read before the run."""
-        self.servers = servers
-        """The MCP servers, if the settings have any."""
-        self.hooks = hooks
-        """The hooks, if the settings have any."""
+    agent: Agent
+    model_source: str
+    """Who chose the model, in words."""
+    has_chosen_model: bool
+    """Whether the user named the model, and it is not the first that can be used."""
+    redactor: Redactor
+    approvals: Approvals
+    approval_mode: ChosenMode
+    """The mode of approvals that the agent began with, and why."""
+    prepare: PrepareFn | None
+    """Slow preparation before the first prompt, such as fetching a model. Call it in a thread."""
+    sandbox: Sandbox | None
+    shell: BashTool | None
+    """The built-in bash, if the agent has it."""
+    warnings: tuple[str, ...]
+    """What the user should read before the run."""
+    servers: McpServers | None
+    """The MCP servers, if the settings have any."""
+    hooks: Hooks | None
+    """The hooks, if the settings have any."""
 
-    def __repr__(self) -> str:
-        return f"<StandardAgent {self.agent.model}>"
+    @property
+    def tasks(self) -> BackgroundTasks | None:
+        return None if self.shell is None else self.shell.tasks
 
     def close(self) -> None:
         """Ends what was started. Safe to call again, and from a signal handler."""
         if self.hooks is not None:
             self.hooks.close()
-        if self._shell is not None:
-            self._shell.close()
+        if self.shell is not None:
+            self.shell.close()
         if self.servers is not None:
             self.servers.close_soon()
         if self.sandbox is not None:
@@ -162,6 +149,8 @@ class StandardAgent:
 
 def standard_agent(options: AgentOptions) -> StandardAgent:
     """The agent for a folder. Raises `NoModel` or `UsageProblem` before anything has happened."""
+    from swink_agent.approvals import CallRules
+
     settings, credentials = options.settings, options.credentials
     model, source = (options.model, "given") if options.model is not None else choose_model(settings, credentials)
     stream_fn = options.stream_fn or stream_fn_of(model, settings, credentials, on_local_state=options.on_local_state)
@@ -169,7 +158,8 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
     warnings = list(settings.notes)
     root = _folder(options.folder)
     added = tuple([_folder(folder) for folder in options.added])
-    rules = _rules(root, settings)
+    # The settings were checked for known tools. A rule for a tool that is off has no effect.
+    rules = CallRules(root, allow=settings.value("allow"), deny=settings.value("deny"))
     extra = extra_tools(
         settings.value("extra_tools"), root, denied=rules.denied_tools, private=settings.value("web_private")
     )
@@ -229,23 +219,17 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
     agent = Agent(
         model,
         system_prompt=system,
-        tools=tools if servers is None else _with_servers(tools, servers, rules),
+        tools=tools if servers is None else servers.tools_beside(tools, rules.denies_tool),
         transform_context=compaction(model, settings, system=system, tools=tools, reply=reply),
         # Policies of packages come first: what they rewrite is then compared and counted as it will be sent. Hooks
         # come last: they take long, and are told only of calls that nothing else refuses.
-        policies=[
-            *watching,
-            *limits,
-            *_claim_check(model, settings, tools),
-            *options.policies,
-            *_hook_policies(hooks),
-        ],
+        policies=[*watching, *limits, *_claim_check(model, settings, tools), *options.policies, *_hook_policies(hooks)],
         approve=approvals,
         approval_mode=ApprovalMode.WHERE_REQUIRED,
         **shared,
     )
     return StandardAgent(
-        agent,
+        agent=agent,
         model_source=source,
         has_chosen_model=options.model is not None or settings["model"].value is not None,
         redactor=redactor,
@@ -253,7 +237,7 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
         approval_mode=chosen,
         prepare=None if options.stream_fn else local_fetch(model, settings, options.on_local_state),
         sandbox=sandbox,
-        shell=_shell_among(tools),
+        shell=cast("BashTool | None", next((tool for tool in tools if tool.name == "bash"), None)),
         warnings=tuple(warnings),
         servers=servers,
         hooks=hooks,
@@ -329,15 +313,11 @@ def _tools(
     wanted = [name for name in settings.value("tools") if name not in rules.denied_tools]
     if not wanted:
         return [], None, ""
+    from swink_agent.sandbox import open_sandbox
     from swink_agent.tools import standard_tools
 
-    profile = sandbox_profile(
-        root,
-        added=added,
-        network=settings.value("network"),
-        hosts=settings.value("allow_hosts"),
-        settings=settings,
-    )
+    network, hosts = settings.value("network"), settings.value("allow_hosts")
+    profile = sandbox_profile(root, added=added, network=network, hosts=hosts, settings=settings)
     # Before the sandbox: a folder that does not exist yet could be created by a command.
     changing = {"write_file", "edit_file", "bash"} & set(wanted)
     checkpoints, unkept = None, ""
@@ -353,23 +333,14 @@ def _tools(
             profile if opened is None else opened,
             checkpoints=checkpoints,
             also=added,
-            open_sandbox=opener_of(choice) if opened is None else None,
+            # Later, with the chosen back end and no other: the user may have mended it.
+            open_sandbox=partial(open_sandbox, backend=choice) if opened is None else None,
         )
     except OSError as error:
         raise UsageProblem(f"{error.filename or root} cannot be opened: {error.strerror or error}") from error
     if "bash" in wanted:
         wanted += [name for name in TOOLS_OF_BASH if name not in rules.denied_tools]
     return [tool for tool in tools if tool.name in wanted], opened, unkept
-
-
-def _shell_among(tools: Sequence[AgentTool]) -> BashTool | None:
-    """The built-in bash, if the agent has it."""
-    found = [tool for tool in tools if tool.name == "bash"]
-    if not found:
-        return None
-    from swink_agent.tools import BashTool
-
-    return found[0] if isinstance(found[0], BashTool) else None
 
 
 def _servers(options: AgentOptions, root: Path, redactor: Redactor, warnings: list[str]) -> McpServers | None:
@@ -395,19 +366,6 @@ def _servers(options: AgentOptions, root: Path, redactor: Redactor, warnings: li
 
     private = (config_folder(), data_folder(), sessions_folder(options.settings))
     return McpServers(found, folder=root, hidden=[str(folder) for folder in private])
-
-
-def _with_servers(tools: list[AgentTool], servers: McpServers, rules: CallRules) -> ToolsWithServers:
-    from .servers import ToolsWithServers
-
-    return ToolsWithServers(tools, servers, rules.denies_tool)
-
-
-def _rules(root: Path, settings: Settings) -> CallRules:
-    from swink_agent.approvals import CallRules
-
-    # The settings were checked for known tools. A rule for a tool that is off has no effect.
-    return CallRules(root, allow=settings.value("allow"), deny=settings.value("deny"))
 
 
 def _hooks(
@@ -447,12 +405,11 @@ def _approvals(
     from swink_agent.approvals import Approvals
     from swink_agent.tools import change_preview
 
-    preview = change_preview(tools, redactor)
     return Approvals(
         options.ask if options.ask is None or hooks is None else hooks.telling(options.ask),
         mode=mode,
         calls=rules,
-        preview=preview,
+        preview=change_preview(tools, redactor),
         redactor=redactor,
         trust=options.trust,
         remember=_remember_hosts,

@@ -52,8 +52,7 @@ def standard_prompt(
 
 
 def folder_listing(root: Path | str, limit: int = _MOST_ENTRIES) -> str:
-    """The contents of the folder in one line: folders with a slash, without what git ignores, at most `limit`
-    entries."""
+    """The contents of the folder in one line: folders with a slash, without what git ignores, `limit` at most."""
     from swink_agent.tools.files.listing import visible_entries
 
     entries, is_all = visible_entries(Path(root))

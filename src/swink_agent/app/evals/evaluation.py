@@ -6,28 +6,27 @@ user: the case's folder and the sandbox limit what the tools may do.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from inspect import isawaitable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
-
-from msgspec import structs
 
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.cancel import CancellationToken
-from swink_agent.core.stream import AssistantMessageEvent, StreamFn, StreamOptions
-from swink_agent.core.types import AgentContext, ModelSpec
+from swink_agent.core.stream import StreamFn
+from swink_agent.core.types import ModelSpec
 
-from ..agent.models import choose_model, local_fetch, model_of_settings, named_model, stream_fn_of
+from ..agent.models import choose_model, local_fetch, model_of_settings, named_model, stream_fn_of, with_stored_keys
 from ..agent.standard import AgentOptions, StandardAgent, standard_agent
 from ..errors import UsageProblem
 from ..keys.credentials import Credentials
 from ..own_code import object_named
 from ..settings.paths import data_folder
-from ..settings.settings import Settings, load_settings
+from ..settings.settings import load_settings
 from .recorded_cases import SESSION_FIELD, recorded_replies
 
 if TYPE_CHECKING:
-    from swink_agent.core.policy import Policy
     from swink_agent.evals import EvalCase, EvalRun, EvalStore, EvaluatorRegistry, JudgeEvaluator, RunInfo, Script
     from swink_agent.evals.runs.executor import MakeAgentFn, Subject
 
@@ -94,13 +93,11 @@ class StandInModel:
 
     @property
     def judge(self) -> JudgeEvaluator | None:
-        """The script's judge, or `None`."""
         return None if self._script is None or self._script.judge is None else scripted_judge(self._script)
 
 
 def scripted_judge(script: Script) -> JudgeEvaluator:
-    """A judge that gives the script's answer, whatever model the agent uses. Raises `UsageProblem` if that is not a
-    score."""
+    """A judge that gives the script's answer, whatever the model. Raises `UsageProblem` if that is not a score."""
     from swink_agent.evals import JudgeEvaluator
     from swink_agent.evals.scoring.judge import gives_score
 
@@ -112,29 +109,12 @@ def scripted_judge(script: Script) -> JudgeEvaluator:
 
 
 def scripted_judge_model(script: Script) -> StreamFn:
-    """The stream function of a scripted judge, with the same answer each time. Raises `UsageProblem` if there is
-    none."""
+    """The stream function of a scripted judge, with one answer. Raises `UsageProblem` if there is none."""
     from swink_agent.evals import ScriptedModel, ScriptedReply
 
     if script.judge is None:
         raise UsageProblem("the script has no judge: add judge: {score: 1, reasoning: Right.}")
     return ScriptedModel([ScriptedReply(script.judge).message(1)], is_endless=True)
-
-
-class StoredKeysStreamFn:
-    """A stream function that uses stored keys, as the standard agent does."""
-
-    def __init__(self, stream_fn: StreamFn, credentials: Credentials) -> None:
-        self._stream_fn = stream_fn
-        self._credentials = credentials
-
-    def __call__(
-        self, model: ModelSpec, context: AgentContext, options: StreamOptions, cancel: CancellationToken, /
-    ) -> AsyncIterator[AssistantMessageEvent]:
-        key = self._credentials.find(model.provider)
-        if key is not None and options.api_key is None:
-            options = structs.replace(options, api_key=key.value)
-        return self._stream_fn(model, context, options, cancel)
 
 
 def judge_of(model: str, credentials: Credentials) -> JudgeEvaluator:
@@ -146,8 +126,7 @@ def judge_of(model: str, credentials: Credentials) -> JudgeEvaluator:
 
 
 def judge_stream_fn(spec: ModelSpec, credentials: Credentials) -> StreamFn:
-    """The stream function for a judge's model."""
-    return StoredKeysStreamFn(stream_fn_of(spec, load_settings(), credentials), credentials)
+    return with_stored_keys(stream_fn_of(spec, load_settings(), credentials), credentials)
 
 
 # -- the standard agent --------------------------------------------------------------------------------------
@@ -191,13 +170,18 @@ class StandardAgents:
         self._open: set[_Attempt] = set()
 
     def __call__(self, case: EvalCase, folder: Path) -> Subject:
+        from swink_agent.evals import BudgetGuard
+
+        prompt = case.system_prompt
+        if prompt not in self._settings:
+            self._settings[prompt] = load_settings(flags={**self._flags, "system": prompt})
         options = AgentOptions(
-            settings=self._settings_for(case),
+            settings=self._settings[prompt],
             credentials=self._credentials,
             folder=folder,
             stream_fn=self._stream_fn if self._stand_in is None else self._stand_in(case),
             model=self.model,
-            policies=_limits(case),
+            policies=() if case.budget is None else (BudgetGuard.of(case.budget),),
         )
         made = standard_agent(options)
         self.warnings |= dict.fromkeys(made.warnings)
@@ -212,12 +196,6 @@ class StandardAgents:
         close: Any = getattr(self._owned, "close", None)
         if close is not None:
             close()
-
-    def _settings_for(self, case: EvalCase) -> Settings:
-        prompt = case.system_prompt
-        if prompt not in self._settings:
-            self._settings[prompt] = load_settings(flags={**self._flags, "system": prompt})
-        return self._settings[prompt]
 
 
 class _Attempt:
@@ -245,13 +223,6 @@ class _Attempt:
         self._on_close(self)
 
 
-def _limits(case: EvalCase) -> tuple[Policy, ...]:
-    """The policies that stop a case that exceeds its budget."""
-    from swink_agent.evals import BudgetGuard
-
-    return () if case.budget is None else (BudgetGuard.of(case.budget),)
-
-
 # -- a project's own agents ----------------------------------------------------------------------------------
 
 
@@ -266,8 +237,6 @@ class OwnAgents:
         self._stand_in = stand_in
 
     async def __call__(self, case: EvalCase, folder: Path) -> Agent | Subject:
-        from inspect import isawaitable
-
         made: Any = self._make_agent(case, folder)
         if isawaitable(made):
             made = await made
@@ -299,16 +268,9 @@ def _with_agent(subject: Any, agent: Agent) -> Subject:
                 f"no stand-in can replace the model of {type(subject).__name__}: its `ask` needs an `agent` that can "
                 "be assigned"
             ) from None
-        return _OtherAgent(subject, agent)
+        close: Callable[[], Any] = getattr(subject, "close", lambda: None)
+        return cast("Subject", SimpleNamespace(agent=agent, close=close))
     return subject
-
-
-class _OtherAgent:
-    """A subject whose `agent` cannot be assigned, with another agent."""
-
-    def __init__(self, subject: Any, agent: Agent) -> None:
-        self.agent = agent
-        self.close: Callable[[], Any] = getattr(subject, "close", lambda: None)
 
 
 def factory_named(name: str, folder: Path) -> MakeAgentFn:

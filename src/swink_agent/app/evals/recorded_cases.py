@@ -41,13 +41,13 @@ def case_of(loaded: LoadedSession, case_id: str | None = None) -> EvalCase:
     from swink_agent.evals import EvalCase, ExpectedCall, ExpectedTrajectory
 
     info = loaded.info
-    asked = [text for message in loaded.messages if (text := _asked(message))]
+    said = [extract_text(message.content).strip() for message in loaded.messages if type(message) is UserMessage]
+    asked = [text for text in said if text]
     if not asked:
         raise UsageProblem(f"nothing was asked in session {loaded.id}, so there is no case in it")
     replies = [message for message in loaded.messages if type(message) is AssistantMessage]
-    calls = [_relative(call.arguments, info.cwd) for reply in replies for call in reply.tool_calls]
-    names = [call.name for reply in replies for call in reply.tool_calls]
-    expected = [ExpectedCall(name, arguments) for name, arguments in zip(names, calls, strict=True)]
+    calls = [call for reply in replies for call in reply.tool_calls]
+    expected = [ExpectedCall(call.name, _relative(call.arguments, info.cwd)) for call in calls]
     found, left = _files(loaded.messages, info.cwd)
     title = info.title or asked[0]
     return EvalCase(
@@ -65,10 +65,6 @@ def recorded_replies(loaded: LoadedSession) -> tuple[AssistantMessage, ...]:
     """The model's replies in a session, with paths relative to the working folder."""
     cwd = loaded.info.cwd
     return tuple([_moved(message, cwd) for message in loaded.messages if type(message) is AssistantMessage])
-
-
-def _asked(message: AgentMessage) -> str:
-    return extract_text(message.content).strip() if type(message) is UserMessage else ""
 
 
 def _slug(text: str) -> str:

@@ -38,7 +38,7 @@ def case_text(case: EvalCase, indent: int = 2) -> str:
     Dumper.add_representer(str, text)
 
     def dumped(*, allow_unicode: bool) -> str:
-        plain = [_plain(case)]
+        plain = [_said(msgspec.to_builtins(case, str_keys=True))]
         return str(yaml.dump(plain, Dumper=Dumper, sort_keys=False, allow_unicode=allow_unicode, width=110))
 
     written = dumped(allow_unicode=True)
@@ -84,12 +84,8 @@ def _reads_as(text: str, wanted: Any) -> bool:
         return False
 
 
-def _plain(case: EvalCase) -> dict[str, Any]:
-    """The fields of the case that have a value."""
-    return cast("dict[str, Any]", _said(msgspec.to_builtins(case, str_keys=True)))
-
-
 def _said(value: Any) -> Any:
+    """The fields that have a value."""
     if isinstance(value, list):
         return [_said(item) for item in cast("list[Any]", value)]
     if not isinstance(value, dict):

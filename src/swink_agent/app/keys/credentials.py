@@ -49,10 +49,6 @@ class Key(Value, frozen=True):
     value: str
     source: str
 
-    @property
-    def masked(self) -> str:
-        return masked(self.value)
-
 
 class _Entry(Value, frozen=True, omit_defaults=True):
     """One entry of the file: the key, or where it is and its masked form."""
@@ -82,11 +78,7 @@ class Credentials:
         self._environ = environ
         self._keyring = keyring
 
-    def __repr__(self) -> str:
-        return f"<Credentials, {self.path}>"
-
     def find(self, provider: str) -> Key | None:
-        """The key for a provider, or `None`."""
         known = _known(provider)
         for variable in known.key_variables:
             if value := self._environ.get(variable, "").strip():
@@ -262,11 +254,11 @@ class Credentials:
 
 def _known(provider: str) -> Provider:
     """What is known about a provider. One that is not installed has only a name, under which a key may be stored."""
-    return provider_named(provider) or Provider(name=provider, make=_never_asked)
 
+    def never_asked(base_url: str | None) -> StreamFn:
+        raise UsageProblem("this provider is not installed")
 
-def _never_asked(base_url: str | None) -> StreamFn:
-    raise UsageProblem("this provider is not installed")
+    return provider_named(provider) or Provider(name=provider, make=never_asked)
 
 
 def masked(key: str) -> str:

@@ -45,7 +45,7 @@ def _read(path: Path) -> bytes | None:
     return key if len(key) == _SIZE else None
 
 
-def _made(path: Path) -> bytes | None:
+def _made(path: Path) -> bytes:
     """A new key, or the one that another process has just created."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     key = secrets.token_bytes(_SIZE)
@@ -59,12 +59,9 @@ def _made(path: Path) -> bytes | None:
         try:
             os.link(new, path)  # never overwrites an existing key
         except FileExistsError:
-            return _read(path) or _replaced(new, path, key)
+            if (other := _read(path)) is not None:
+                return other
+            os.replace(new, path)
     finally:
         new.unlink(missing_ok=True)
-    return key
-
-
-def _replaced(new: Path, path: Path, key: bytes) -> bytes:
-    os.replace(new, path)
     return key

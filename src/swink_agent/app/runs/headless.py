@@ -99,8 +99,7 @@ class Outcome(Value, frozen=True, kw_only=True):
 
 
 class HeadlessRun:
-    """One prompt for one agent, or answers to calls that wait. `interrupt` may be called from a signal handler, or
-    from any thread."""
+    """One prompt for one agent, or answers to calls that wait. Any thread, and a signal handler, may `interrupt`."""
 
     def __init__(
         self,
@@ -131,8 +130,7 @@ class HeadlessRun:
 
     def as_it_stands(self) -> Outcome:
         """The outcome of a run that is abandoned now: interrupted, with what there is so far. From any thread."""
-        seconds = 0.0 if self._start is None else self._clock() - self._start
-        return self._cut_short(self._reason or "interrupted")(seconds)
+        return self._cut_short(self._reason or "interrupted")
 
     async def run(self, prompt: Prompt | PromptFn | None) -> Outcome:
         """Runs to the end. Nothing that the model or the provider does raises.
@@ -145,18 +143,17 @@ class HeadlessRun:
         try:
             problem = await self._get_ready(reading)
             if problem is not None:
-                return problem(0.0)
-            start = self._start = self._clock()
+                return problem
+            self._start = self._clock()
             timer = None
             if self._timeout is not None:
                 timer = asyncio.get_running_loop().call_later(self._timeout, self.interrupt, "timeout")
             try:
                 with self.agent.subscribe(self._record.feed):
-                    outcome = await self._read_and_ask(given)
+                    return await self._read_and_ask(given)
             finally:
                 if timer is not None:
                     timer.cancel()
-            return outcome(self._clock() - start)
         finally:
             if reading is not None:
                 self._waiting.cancel()
@@ -165,7 +162,7 @@ class HeadlessRun:
     def _in_thread(self, work: Callable[[CancellationToken], T]) -> asyncio.Future[T]:
         return asyncio.get_running_loop().run_in_executor(None, work, self._waiting)
 
-    async def _get_ready(self, reading: asyncio.Future[Any] | None) -> Callable[[float], Outcome] | None:
+    async def _get_ready(self, reading: asyncio.Future[Any] | None) -> Outcome | None:
         """Prepares the run. Returns the outcome if that failed. The time limit does not apply here."""
         if self._prepare is None:
             return None
@@ -178,8 +175,7 @@ class HeadlessRun:
             return await self._tried(reading)
         return await self._tried(preparing)
 
-    async def _tried(self, work: asyncio.Future[Any]) -> Callable[[float], Outcome] | None:
-        """Awaits the work. Returns the outcome if it failed."""
+    async def _tried(self, work: asyncio.Future[Any]) -> Outcome | None:
         try:
             await work
         except ApplicationError as error:
@@ -188,7 +184,7 @@ class HeadlessRun:
             return self._cut_short(self._reason or "interrupted")
         return None
 
-    async def _read_and_ask(self, prompt: Prompt | asyncio.Future[Prompt | None] | None) -> Callable[[float], Outcome]:
+    async def _read_and_ask(self, prompt: Prompt | asyncio.Future[Prompt | None] | None) -> Outcome:
         if isinstance(prompt, asyncio.Future):
             problem = await self._tried(prompt)
             if problem is not None:
@@ -202,7 +198,7 @@ class HeadlessRun:
             self.agent.abort()
         return await work
 
-    async def _answer(self, prompt: Prompt | None) -> Callable[[float], Outcome]:
+    async def _answer(self, prompt: Prompt | None) -> Outcome:
         try:
             asked = prompt if self._answers is None else self._answers
             if asked is None:
@@ -220,7 +216,7 @@ class HeadlessRun:
             return self._failed(error)
         return self._ended(result)
 
-    async def _go_on(self) -> Callable[[float], Outcome]:
+    async def _go_on(self) -> Outcome:
         """Continues where the conversation stopped, if it stopped before an answer and no call waits."""
         if pending := self.agent.pending:
             return self._made(ExitCode.WAITING, pending=pending, stop_reason=StopReason.TOOL_USE)
@@ -234,29 +230,26 @@ class HeadlessRun:
                 problem = 'there is nothing to continue: nothing has been said yet; give a prompt: -p "…"'
         return self._made(ExitCode.USAGE, error=problem, stop_reason=StopReason.ERROR)
 
-    def _ended(self, result: AgentResult) -> Callable[[float], Outcome]:
+    def _ended(self, result: AgentResult) -> Outcome:
         if result.exception is not None:
             return self._failed(result.exception)
         if result.stopped_by is not None:
-            return self._stopped(result.stopped_by)
+            return self._made(ExitCode.LIMIT, error=_stopped(result.stopped_by))
         if result.pending:
             return self._made(ExitCode.WAITING, pending=result.pending)
         if result.stop_reason == StopReason.LENGTH:
             return self._made(ExitCode.LIMIT, error="the reply was cut off at the model's limit of output")
         return self._made(ExitCode.DONE)
 
-    def _stopped(self, stop: PolicyStop) -> Callable[[float], Outcome]:
-        return self._made(ExitCode.LIMIT, error=f"{stop.policy} stopped it: {stop.reason}")
-
-    def _failed(self, error: AgentError) -> Callable[[float], Outcome]:
+    def _failed(self, error: AgentError) -> Outcome:
         if self._reason is not None and isinstance(error, Aborted):
             return self._cut_short(self._reason)
         if isinstance(error, StructuredOutputFailed) and error.stopped_by is not None:
-            return self._stopped(error.stopped_by)
+            return self._made(ExitCode.LIMIT, error=_stopped(error.stopped_by))
         code = ExitCode.NO_MODEL if isinstance(error, AuthError) else ExitCode.FAILED
         return self._made(code, error=str(error), error_kind=error.kind)
 
-    def _cut_short(self, reason: Reason) -> Callable[[float], Outcome]:
+    def _cut_short(self, reason: Reason) -> Outcome:
         match reason:
             case "interrupted":
                 code, error = ExitCode.INTERRUPTED, "interrupted"
@@ -266,7 +259,7 @@ class HeadlessRun:
                 code, error = ExitCode.FAILED, "stopped: the reader of the output has left"
         return self._made(code, error=error, stop_reason=StopReason.ABORTED)
 
-    def _made(self, code: ExitCode, **fields: Any) -> Callable[[float], Outcome]:
+    def _made(self, code: ExitCode, **fields: Any) -> Outcome:
         record = self._record
         reply = next((turn.reply for turn in reversed(record.turns) if turn.reply is not None), None)
         common: dict[str, Any] = {
@@ -281,19 +274,20 @@ class HeadlessRun:
             "tool_calls": len([call for call in record.calls if call.outcome is not None]),
             "rejected": _rejected(record),
         }
-        return lambda seconds: Outcome(exit_code=code, seconds=seconds, **{**common, **fields})
+        seconds = 0.0 if self._start is None else self._clock() - self._start
+        return Outcome(exit_code=code, seconds=seconds, **{**common, **fields})
+
+
+def _stopped(stop: PolicyStop) -> str:
+    return f"{stop.policy} stopped it: {stop.reason}"
 
 
 def _rejected(record: RunRecord) -> tuple[RejectedCall, ...]:
     """The calls that were rejected or skipped, with the arguments that the model gave."""
+    replies = [(turn.reply.tool_calls, turn.calls) for turn in record.turns if turn.reply is not None]
+    pairs = [pair for reply in replies for pair in _asked(*reply) if pair[1].outcome in _REFUSALS]
     return tuple(
-        [
-            RejectedCall(call.name, asked.arguments, call.reason or "tool call rejected")
-            for turn in record.turns
-            if turn.reply is not None
-            for asked, call in _asked(turn.reply.tool_calls, turn.calls)
-            if call.outcome in _REFUSALS
-        ]
+        [RejectedCall(call.name, asked.arguments, call.reason or "tool call rejected") for asked, call in pairs]
     )
 
 

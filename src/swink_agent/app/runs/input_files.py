@@ -7,6 +7,7 @@ one.
 from __future__ import annotations
 
 import os
+from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -66,7 +67,7 @@ def added_folder(given: str) -> Path:
 
 def read_input(given: str, flag: str, most: int) -> bytes:
     """The contents of an ordinary file. Raises `UsageProblem`; an empty `flag` is left out of its text."""
-    with_flag = f" ({flag})" if flag else ""
+    with_flag = _with(flag)
     if not given:
         raise UsageProblem(f"an empty text names no file{with_flag}")
     name = encodable(given)
@@ -110,8 +111,6 @@ def _with(flag: str) -> str:
 
 
 def _source(kind: str, data: bytes) -> Base64Source:
-    from base64 import b64encode
-
     return Base64Source(kind, b64encode(data).decode())
 
 

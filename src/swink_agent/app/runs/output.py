@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -22,14 +22,26 @@ from .headless import Outcome
 WriteFn: TypeAlias = Callable[[str], None]
 
 
-class Output(Protocol):
-    """Where the events and the outcome of a run go."""
+class Output:
+    """Where the events and the outcome of a run go. Writes nothing before the run is over, unless it says otherwise."""
 
-    error: OSError | None
+    def __init__(self, write: WriteFn, redactor: Redactor) -> None:
+        self._write = write
+        self._redactor = redactor
+        self.error: OSError | None = None
 
-    def on_event(self, event: AgentEvent, /) -> None: ...
+    def on_event(self, event: AgentEvent) -> None:
+        pass
 
-    def finish(self, outcome: Outcome, /) -> None: ...
+    def finish(self, outcome: Outcome) -> None:
+        raise NotImplementedError
+
+    def _put(self, text: str) -> None:
+        try:
+            if text:
+                self._write(text)
+        except OSError as error:
+            self.error = error
 
 
 class OneOutcome:
@@ -55,19 +67,7 @@ class OneOutcome:
                 self.error = self._output.error
 
 
-class _OutputAtTheEnd:
-    """Writes nothing before the run is over."""
-
-    def __init__(self, write: WriteFn, redactor: Redactor) -> None:
-        self._write = write
-        self._redactor = redactor
-        self.error: OSError | None = None
-
-    def on_event(self, event: AgentEvent) -> None:
-        pass
-
-
-class TextOutput(_OutputAtTheEnd):
+class TextOutput(Output):
     """The answer, or nothing if there is none; with a schema, its value as JSON."""
 
     def finish(self, outcome: Outcome) -> None:
@@ -77,49 +77,44 @@ class TextOutput(_OutputAtTheEnd):
             text = self._redactor.redact(outcome.text)
         else:
             return
-        _put(self, self._write, text if text.endswith("\n") else text + "\n" * bool(text))
+        self._put(text if text.endswith("\n") else text + "\n" * bool(text))
 
 
-class JsonOutput(_OutputAtTheEnd):
+class JsonOutput(Output):
     """One object at the end, however the run ended."""
 
     def finish(self, outcome: Outcome) -> None:
-        _put(self, self._write, _pretty(self._redactor.redact_value(summary(outcome))) + "\n")
+        self._put(_pretty(self._redactor.redact_value(summary(outcome))) + "\n")
 
 
-class StreamJsonOutput:
+class StreamJsonOutput(Output):
     """Each event when it happens, as the library encodes it: `decode_event` reads it back. At the end, the outcome.
 
     The last line is the object of `JsonOutput` with the type `result`.
     """
 
     def __init__(self, write: WriteFn, redactor: Redactor, on_closed: Callable[[], None]) -> None:
-        self._write = write
-        self._redactor = redactor
+        super().__init__(write, redactor)
         self._events = redactor.events()
         self._on_closed = on_closed
-        self.error: OSError | None = None
 
     def on_event(self, event: AgentEvent) -> None:
-        self._put(self._events.feed(event))
+        for masked in self._events.feed(event):
+            self._put_line(encode_event(masked))
 
     def finish(self, outcome: Outcome) -> None:
-        self._put(self._events.finish())
-        self._put_line(msgspec.json.encode(self._redactor.redact_value({"type": "result", **summary(outcome)})))
-
-    def _put(self, events: list[AgentEvent]) -> None:
-        for event in events:
-            self._put_line(encode_event(event))
+        last = msgspec.json.encode(self._redactor.redact_value({"type": "result", **summary(outcome)}))
+        for line in (*map(encode_event, self._events.finish()), last):
+            self._put_line(line)
 
     def _put_line(self, line: bytes) -> None:
         if self.error is None:
-            _put(self, self._write, line.decode() + "\n")
+            self._put(line.decode() + "\n")
             if self.error is not None:
                 self._on_closed()
 
 
 def output_for(format_name: str, write: WriteFn, redactor: Redactor, on_closed: Callable[[], None]) -> Output:
-    """The output of that name: text, json or stream-json."""
     match format_name:
         case "json":
             return JsonOutput(write, redactor)
@@ -163,11 +158,3 @@ def _waiting(call: PendingCall) -> dict[str, Any]:
 
 def _pretty(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-
-
-def _put(output: Output, write: WriteFn, text: str) -> None:
-    try:
-        if text:
-            write(text)
-    except OSError as error:
-        output.error = error

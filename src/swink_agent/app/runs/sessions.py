@@ -10,10 +10,10 @@ import os
 import re
 from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from swink_agent.core.stream import AssistantMessageEvent, StreamFailed
 from swink_agent.core.values.value import Value
 
 from ..errors import ApplicationError, UsageProblem
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from swink_agent.core.agent.agent import Agent
     from swink_agent.core.approval import PendingCall
     from swink_agent.core.secrets.redaction import Redactor
-    from swink_agent.core.stream import AssistantMessageEvent
-    from swink_agent.core.types import AgentMessage, ModelSpec
+    from swink_agent.core.types import AgentMessage
     from swink_agent.memory import JsonlSessionStore, Session, SessionInfo
     from swink_agent.memory.sessions.store import SessionStore
 
@@ -82,13 +81,11 @@ def session_problems() -> Generator[None]:
         raise SessionProblem(str(error)) from error
 
 
-def newest(store: JsonlSessionStore, folder: Path) -> SessionInfo:
-    """The last used session of the folder that is not empty. Raises `UsageProblem`."""
-    return newest_and_unknown(store, folder)[0]
-
-
 def newest_and_unknown(store: JsonlSessionStore, folder: Path) -> tuple[SessionInfo, list[SessionInfo]]:
-    """The same, and sessions used since that do not name a folder. Raises `UsageProblem`."""
+    """The last used session of the folder that is not empty, and those used since that do not name a folder.
+
+    Raises `UsageProblem`.
+    """
     from swink_agent.memory.sessions.info import folder_name
 
     unknown: list[SessionInfo] = []
@@ -171,9 +168,8 @@ def short_ids(wanted: Sequence[str], all_ids: Sequence[str]) -> dict[str, str]:
 
 
 def _shared(one: str, other: str) -> int:
-    """How many characters two ids have in common at their beginning."""
-    same = takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
-    return sum(1 for _ in same)
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
 
 
 def age_of(text: str) -> int:
@@ -264,13 +260,7 @@ class RunSession:
             return whole
 
     @property
-    def model(self) -> ModelSpec | None:
-        """The model that the session continues with, if it has a history."""
-        return None if self._session is None else self._session.info.model
-
-    @property
     def info(self) -> SessionInfo | None:
-        """What is known about the session, or `None`."""
         return None if self._session is None else self._session.info
 
     @property
@@ -280,18 +270,15 @@ class RunSession:
 
     @property
     def pending(self) -> tuple[PendingCall, ...]:
-        """The calls of the session that wait for an answer."""
         from swink_agent.core.pending import pending_calls  # on use: few sessions have any
 
         return () if self._session is None else pending_calls(self._session.messages)
 
-    def rename(self, title: str) -> bool:
-        """Sets the session's title. Returns whether there is a session. Raises `SessionProblem`."""
-        if self._session is None:
-            return False
-        with session_problems():
-            self._session.rename(title)
-        return True
+    def rename(self, title: str) -> None:
+        """Sets the session's title, if there is a session. Raises `SessionProblem`."""
+        if self._session is not None:
+            with session_problems():
+                self._session.rename(title)
 
     def flush(self) -> str | None:
         """Writes everything to disk for a reader. Returns the id if something is recorded. Call it in a thread."""
@@ -401,6 +388,4 @@ def import_atif(data: bytes, name: str, store: SessionStore, redactor: Redactor)
 
 async def _never_asked(*_: Any) -> AsyncIterator[AssistantMessageEvent]:
     """Answers nothing: the agent exists only to be recorded."""
-    from swink_agent.core.stream import StreamFailed
-
     yield StreamFailed("this agent cannot be asked")

@@ -48,7 +48,6 @@ def shortening_of(report: CompactionReport) -> str:
 
 
 def size_of(count: float) -> str:
-    """A number of bytes with a unit."""
     for unit in ("B", "kB", "MB"):
         if count < 1000:
             return f"{count:.0f} {unit}"
@@ -57,7 +56,6 @@ def size_of(count: float) -> str:
 
 
 def seconds(count: float) -> str:
-    """A duration with a unit."""
     if count < 1:
         return f"{count * 1000:.0f} ms"
     if count < 60:
@@ -69,7 +67,6 @@ def seconds(count: float) -> str:
 
 
 def tokens(count: int) -> str:
-    """A number of tokens with its unit."""
     if count < 1000:
         return f"{count} tokens"
     return f"{count / 1000:.1f}k tokens" if count < 1_000_000 else f"{count / 1_000_000:.1f}M tokens"
@@ -78,6 +75,11 @@ def tokens(count: int) -> str:
 def dollars(amount: float) -> str:
     """An amount of money, with more digits if it is small."""
     return f"${amount:.2f}" if amount >= 0.1 or amount == 0 else f"${amount:.4f}"
+
+
+def number_of(count: int, noun: str) -> str:
+    """A number of things, such as `1 run` and `2 runs`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def age(moment: int, now: int | None = None) -> str:

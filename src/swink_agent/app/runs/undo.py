@@ -42,15 +42,13 @@ class ChangedRun(NamedTuple):
 
 
 def open_checkpoints() -> CheckpointStore:
-    """The user's checkpoints."""
     from swink_agent.tools import CheckpointStore
 
     return CheckpointStore(data_folder() / "checkpoints")
 
 
 def why_unkept(store: CheckpointStore) -> str:
-    """Why no checkpoint can be kept, or an empty text. Creates the folder: one that does not exist cannot be hidden
-    from commands."""
+    """Why no checkpoint can be kept, or an empty text. Creates the folder: only then can it be hidden from commands."""
     try:
         store.prepare()
     except OSError as error:

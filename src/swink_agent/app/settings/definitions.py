@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any, Literal, TypeAlias
 
+from swink_agent.core.providers import declared_names
 from swink_agent.core.values.value import Value
 
 from ..agent.providers import LOCAL, PROVIDERS, Provider, all_providers, provider_named
@@ -22,23 +23,10 @@ _ALIAS = "aliases."
 _ALIAS_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 APPROVALS = ("none", "ask", "smart", "auto", "all")  # from the strictest on
 
-Kind: TypeAlias = Literal[
-    "text",
-    "choice",
-    "count",
-    "amount",
-    "temperature",
-    "switch",
-    "names",
-    "address",
-    "alias",
-    "folder",
-    "rules",
-    "hosts",
-    "private",
-    "keys",
-    "command",
-]
+Kind: TypeAlias = (
+    Literal["text", "choice", "count", "amount", "temperature", "switch", "names", "address"]
+    | Literal["alias", "folder", "rules", "hosts", "private", "keys", "command"]
+)
 InProject: TypeAlias = Literal["free", "stricter", "never"]
 
 
@@ -61,6 +49,12 @@ def _setting(name: str, kind: Kind, help: str, **options: Any) -> Definition:  #
     return Definition(name=name, kind=kind, help=help, variable=f"SWINK_{name.upper()}", **options)
 
 
+def _choice(name: str, choices: str, help: str, in_project: InProject = "never") -> Definition:  # noqa: A002 - likewise
+    """A setting that is one of several words, usually the first."""
+    words = tuple(choices.split())
+    return _setting(name, "choice", help, default=words[0], choices=words, in_project=in_project)
+
+
 def _address_of(provider: Provider) -> Definition:
     return Definition(
         name=f"{_ADDRESS}{provider.name}",
@@ -77,14 +71,7 @@ DEFINITIONS = (
         "model", "text", "provider:model; without it, the first provider with a key, else local", in_project="free"
     ),
     _setting("judge", "text", "provider:model that judges evaluations by rubrics"),
-    _setting(
-        "thinking",
-        "choice",
-        "how much reasoning to ask for",
-        default="off",
-        choices=("off", "minimal", "low", "medium", "high", "extra_high"),
-        in_project="free",
-    ),
+    _choice("thinking", "off minimal low medium high extra_high", "how much reasoning to ask for", "free"),
     _setting(
         "temperature",
         "temperature",
@@ -97,13 +84,11 @@ DEFINITIONS = (
         "count",
         "tokens of the model's window; without it, the known size of the model's window, but at most 100,000",
     ),
-    _setting(
+    _choice(
         "compaction",
-        "choice",
+        "summary window",
         "what becomes of a conversation that outgrows that: the model sums up its older part, or that is left out",
-        default="summary",
-        choices=("summary", "window"),
-        in_project="free",
+        "free",
     ),
     _setting("system", "text", "instructions instead of the standard ones", in_project="free"),
     _setting("append_system", "text", "instructions in addition to the standard ones", in_project="free"),
@@ -135,12 +120,10 @@ DEFINITIONS = (
     ),
     _setting("allow", "rules", "calls that need no question, in addition to harmless ones: bash: pytest *", default=()),
     _setting("deny", "rules", "calls that never run: bash: git push", default=(), in_project="stricter"),
-    _setting(
+    _choice(
         "sandbox",
-        "choice",
+        "auto bubblewrap landlock sandbox-exec off",
         "how commands are confined; auto takes the first back end that works, off confines nothing",
-        default="auto",
-        choices=("auto", "bubblewrap", "landlock", "sandbox-exec", "off"),
     ),
     _setting("network", "switch", "whether commands may use the network", default=False, in_project="stricter"),
     _setting(
@@ -150,35 +133,29 @@ DEFINITIONS = (
     _setting("otel", "switch", "whether runs are reported to the collector that OTEL_… variables name", default=False),
     _setting("sessions", "switch", "whether runs are recorded, so that they can be resumed and searched", default=True),
     _setting("sessions_folder", "folder", "where sessions are kept, instead of the data folder"),
-    _setting(
+    _choice(
         "check_claims",
-        "choice",
+        "auto on off",
         "whether an answer that claims what no tool did is sent back once; auto does it for small models",
-        default="auto",
-        choices=("auto", "on", "off"),
-        in_project="free",
+        "free",
     ),
     _setting("max_turns", "count", "replies in one run", default=50, in_project="stricter"),
     _setting("max_cost", "amount", "US dollars for one run", in_project="stricter"),
     _setting("timeout", "amount", "seconds for one run", in_project="stricter"),
-    _setting("output", "choice", "what stdout gets", default="text", choices=("text", "json", "stream-json")),
+    _choice("output", "text json stream-json", "what stdout gets"),
     _setting("masking", "switch", "whether secrets are masked in what the model and the outputs see", default=True),
     _setting("unmask", "names", "names of secrets, such as DB_PASSWORD, that are not masked", default=()),
-    _setting(
+    _choice(
         "theme",
-        "choice",
+        "auto dark light contrast plain",
         "the colours of the terminal UI; auto is dark, or plain where NO_COLOR is set",
-        default="auto",
-        choices=("auto", "dark", "light", "contrast", "plain"),
     ),
     _setting("motion", "switch", "whether anything moves in the terminal UI that need not", default=True),
-    _setting(
+    _choice(
         "notify",
-        "choice",
+        "auto bell off",
         "how the terminal UI calls you for a question and the end of a long run: auto rings, sets the title and, "
         "where the terminal is not in focus, sends a desktop notification; bell only rings",
-        default="auto",
-        choices=("auto", "bell", "off"),
     ),
     _setting("notify_after", "amount", "seconds after which a run counts as long for that", default=20.0),
     _setting(
@@ -248,7 +225,7 @@ def _alias(name: str, place: str) -> Definition:
     problem = ""
     if not _ALIAS_NAME.fullmatch(alias):
         problem = "a short name for a model has letters, digits, '-', '_' and '.'"
-    elif alias in {LOCAL, *[provider.name for provider in PROVIDERS]} or alias in _declared():
+    elif alias in {LOCAL, *[provider.name for provider in PROVIDERS]} or alias in declared_names():
         problem = f"{alias} is the name of a provider: choose another for the model"
     if problem:
         raise SettingsError(f"{place + ': ' if place else ''}{name} cannot be set: {problem}")
@@ -271,20 +248,11 @@ def _binding(name: str, place: str) -> Definition:
     raise SettingsError(f"{place + ': ' if place else ''}{name} is not a setting: no action has that name; {hint}")
 
 
-def _declared() -> list[str]:
-    from swink_agent.core.providers import declared_names
-
-    return declared_names()
-
-
 def definition_in_file(name: str, place: str) -> Definition:
     """The setting of that name when reading a file, which anybody may have written: no package is loaded for it.
 
     For an installed provider's address, only its type is known then. Raises `SettingsError`.
     """
-    if name not in _BY_NAME and name.startswith(_ADDRESS):
-        from swink_agent.core.providers import declared_names
-
-        if name.removeprefix(_ADDRESS) in declared_names():
-            return Definition(name=name, kind="address", help="", variable="", may_be_bare=True)
+    if name not in _BY_NAME and name.startswith(_ADDRESS) and name.removeprefix(_ADDRESS) in declared_names():
+        return Definition(name=name, kind="address", help="", variable="", may_be_bare=True)
     return definition_of(name, place)

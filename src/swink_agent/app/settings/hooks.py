@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 from swink_agent.core.values.value import Value
 
 from ..errors import SettingsError
+from .tables import SWITCH, Kinds, are_texts, checked_table, is_number
 
 HookEvent: TypeAlias = Literal["run_start", "waits", "run_end", "before_tool", "after_tool"]
 _EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
@@ -49,7 +50,6 @@ class HookSettings(Value, frozen=True, kw_only=True):
 
     @property
     def summary(self) -> str:
-        """The hook in one line."""
         tools = f" of {', '.join(self.tools)}" if self.tools else ""
         return f"{self.event}{tools}: {' '.join(self.command)}{'' if self.enabled else ' (off)'}"
 
@@ -58,28 +58,21 @@ def read_hooks(path: str, tables: object, line_of: Callable[[str], int]) -> dict
     """The hooks of a file. `tables` is its table `hooks`. Raises `SettingsError` with the file and the line."""
 
     def refuse(key: str, problem: str) -> SettingsError:
-        return SettingsError(f"{path}, line {line_of(key)}: {key} {problem}")
+        return SettingsError(f"{path}, line {line_of(key)}: {key}{problem}")
 
     if not isinstance(tables, dict):
-        raise refuse("hooks", "is a table for each hook: [hooks.NAME]")
+        raise refuse("hooks", " is a table for each hook: [hooks.NAME]")
     found: dict[str, HookSettings] = {}
     for name, table in cast("dict[str, Any]", tables).items():
         place = f"hooks.{name}"
         if not _NAME.fullmatch(name):
-            raise refuse(place, "cannot be used: a hook's name has 1 to 40 letters, digits, '-' and '_'")
-        if not isinstance(table, dict):
-            raise refuse(place, "is a table with event and command")
-        values: dict[str, Any] = {}
-        for key, value in cast("dict[str, Any]", table).items():
-            try:
-                values[key] = _checked(key, value)
-            except ValueError as error:
-                raise refuse(f"{place}.{key}", str(error)) from None
+            raise refuse(place, " cannot be used: a hook's name has 1 to 40 letters, digits, '-' and '_'")
+        values = checked_table(table, place, refuse, kinds=_KINDS, noun="hook", needs="event and command")
         for key in ("event", "command"):
             if key not in values:
-                raise refuse(place, f"needs {key}: {_KINDS[key][1]}")
+                raise refuse(place, f" needs {key}: {_KINDS[key][1]}")
         if "tools" in values and values["event"] not in _OF_A_TOOL:
-            raise refuse(f"{place}.tools", f"does not go with {values['event']}")
+            raise refuse(f"{place}.tools", f" does not go with {values['event']}")
         found[name] = HookSettings(name=name, source=f"{path}:{line_of(place)}", **values)
     return found
 
@@ -93,35 +86,13 @@ def notes_on_project(hooks: Mapping[str, HookSettings]) -> list[str]:
 # -- values ----------------------------------------------------------------------------------------------------------
 
 
-def _are_texts(value: object) -> bool:
-    items = cast("list[object]", value) if isinstance(value, list) else None
-    return bool(items) and all(isinstance(item, str) and "\0" not in item for item in items)
-
-
-def _is_command(value: object) -> bool:
-    return _are_texts(value) and bool(cast("list[str]", value)[0].strip())
-
-
-def _is_seconds(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= 3600
-
-
-_KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
+_KINDS: Kinds = {
     "event": (lambda value: value in _EVENTS, f"one of {', '.join(_EVENTS)}"),
-    "command": (_is_command, 'a list: the program, then its arguments, such as ["notify-send", "done"]'),
-    "tools": (_are_texts, 'a list of tools, such as ["bash", "mcp__git__*"]'),
-    "timeout": (_is_seconds, "a number of seconds, above 0, at most 3600"),
-    "enabled": (lambda value: isinstance(value, bool), "true or false"),
+    "command": (
+        lambda value: are_texts(value) and bool(value) and bool(value[0].strip()),
+        'a list: the program, then its arguments, such as ["notify-send", "done"]',
+    ),
+    "tools": (lambda value: are_texts(value) and bool(value), 'a list of tools, such as ["bash", "mcp__git__*"]'),
+    "timeout": (lambda value: is_number(value) and 0 < value <= 3600, "a number of seconds, above 0, at most 3600"),
+    "enabled": SWITCH,
 }
-
-
-def _checked(key: str, value: object) -> Any:
-    """The value, if a hook can have it. Raises `ValueError`."""
-    if key not in _KINDS:
-        from swink_agent.core.texts.likeness import which_name
-
-        raise ValueError(f"is not a setting of a hook; {which_name(key, _KINDS)}")
-    fits, wanted = _KINDS[key]
-    if not fits(value):
-        raise ValueError(f"must be {wanted}")
-    return tuple(cast("list[str]", value)) if isinstance(value, list) else value

@@ -100,7 +100,6 @@ _WITH_ALT = frozenset("bdf")
 
 
 def action_named(name: str) -> UiAction | None:
-    """The action of that name."""
     return _BY_NAME.get(name)
 
 

@@ -18,6 +18,7 @@ from swink_agent.core.values.value import Value
 from swink_agent.mcp.naming import check_env, check_headers, check_server_name
 
 from ..errors import SettingsError
+from .tables import SWITCH, Kind, Kinds, are_texts, checked_table, is_number
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", re.ASCII)
 _BEGIN = "${"
@@ -87,15 +88,12 @@ def read_servers(path: str, tables: object, line_of: Callable[[str], int]) -> di
             check_server_name(name)
         except ValueError as error:
             raise refuse(place, f" cannot be used: {error}") from error
-        if not isinstance(table, dict):
-            raise refuse(place, " is a table with command or url")
-        fields = cast("dict[str, Any]", table)
-        values: dict[str, Any] = {}
-        for key, value in fields.items():
+        values = checked_table(table, place, refuse, kinds=_KINDS, noun="server", needs="command or url")
+        for key, check_texts in _TABLES.items():
             try:
-                values[key] = _checked(key, value)
+                check_texts(values.get(key, {}))
             except ValueError as error:
-                raise refuse(f"{place}.{key}", str(error)) from None
+                raise refuse(f"{place}.{key}", f": {error}") from None
         if ("command" in values) == ("url" in values):
             raise refuse(place, " needs either command or url")
         for key in _OF_A_PROCESS if "url" in values else ("headers",):
@@ -152,21 +150,18 @@ def expanded(server: ServerSettings, environ: Mapping[str, str]) -> tuple[Server
 
 def _of_a_project(server: ServerSettings, folder: Path) -> ServerSettings:
     others = [key for key in server.keys if key not in _OF_A_PROJECT]
+    texts = [server.command, server.url, server.cwd or "", *server.args, *(server.tools or ())]
+    texts += [*server.env.values(), *server.headers.values()]
     problem = ""
     if others:
         problem = f"a project may not set {' and '.join(others)}: that belongs into your own settings"
-    elif any(_BEGIN in value for value in _texts(server)):
+    elif any(_BEGIN in value for value in texts):
         problem = "a project may not take values from the environment (${…}): that belongs into your own settings"
     cwd = str(folder) if server.cwd is None else os.path.realpath(folder / server.cwd)
     real = os.path.realpath(folder)
     if not problem and server.cwd is not None and cwd != real and not cwd.startswith(real.rstrip(os.sep) + os.sep):
         problem = "its cwd is not in the project's folder"
     return structs.replace(server, cwd=cwd if server.command else None, problem=problem)
-
-
-def _texts(server: ServerSettings) -> list[str]:
-    tables = (*server.env.values(), *server.headers.values())
-    return [server.command, server.url, server.cwd or "", *server.args, *(server.tools or ()), *tables]
 
 
 # -- values ----------------------------------------------------------------------------------------------------------
@@ -176,20 +171,11 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip()) and "\0" not in value
 
 
-def _are_texts(value: object) -> bool:
-    items = cast("list[object]", value) if isinstance(value, list) else None
-    return items is not None and all(isinstance(item, str) and "\0" not in item for item in items)
-
-
 def _is_table_of_texts(value: object) -> bool:
     if not isinstance(value, dict):
         return False
     texts = cast("dict[str, object]", value).values()
     return all(isinstance(item, str) and _BEGIN not in _VARIABLE.sub("", item) for item in texts)
-
-
-def _is_seconds(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 86_400 * 365
 
 
 def _is_address(value: object) -> bool:
@@ -198,42 +184,23 @@ def _is_address(value: object) -> bool:
     return isinstance(value, str) and not address_problem(value)
 
 
-_KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
+_SECONDS: Kind = (lambda value: is_number(value) and 0 < value < 86_400 * 365), "a number of seconds, above 0"
+_KINDS: Kinds = {
     "command": (_is_text, "the program to start"),
-    "args": (_are_texts, "a list of texts"),
+    "args": (are_texts, "a list of texts"),
     "env": (_is_table_of_texts, "a table of texts, with ${NAME} for a variable"),
     "cwd": (_is_text, "a folder"),
     "url": (_is_address, "an http:// or https:// address"),
     "headers": (_is_table_of_texts, "a table of texts, with ${NAME} for a variable"),
-    "tools": (_are_texts, "a list of the server's own names of tools"),
-    "network": (lambda value: isinstance(value, bool), "true or false"),
-    "write": (_are_texts, "a list of folders"),
+    "tools": (are_texts, "a list of the server's own names of tools"),
+    "network": SWITCH,
+    "write": (are_texts, "a list of folders"),
     "sandbox": (lambda value: value in _BACK_ENDS, f"one of {', '.join(_BACK_ENDS)}"),
-    "timeout": (_is_seconds, "a number of seconds, above 0"),
-    "start_timeout": (_is_seconds, "a number of seconds, above 0"),
-    "trust_annotations": (lambda value: isinstance(value, bool), "true or false"),
-    "enabled": (lambda value: isinstance(value, bool), "true or false"),
+    "timeout": _SECONDS,
+    "start_timeout": _SECONDS,
+    "trust_annotations": SWITCH,
+    "enabled": SWITCH,
 }
 
 
 _TABLES: dict[str, Callable[[Mapping[str, str]], None]] = {"env": check_env, "headers": check_headers}
-
-
-def _checked(key: str, value: object) -> Any:
-    """The value, if a server can have it. Raises `ValueError` that does not repeat it: it may be a key.
-
-    The error continues the name of the setting.
-    """
-    if key not in _KINDS:
-        from swink_agent.core.texts.likeness import which_name
-
-        raise ValueError(f" is not a setting of a server; {which_name(key, _KINDS)}")
-    fits, wanted = _KINDS[key]
-    if not fits(value):
-        raise ValueError(f" must be {wanted}")
-    if key in _TABLES:
-        try:
-            _TABLES[key](cast("dict[str, str]", value))
-        except ValueError as error:
-            raise ValueError(f": {error}") from None
-    return tuple(cast("list[str]", value)) if isinstance(value, list) else value

@@ -25,22 +25,20 @@ T = TypeVar("T")
 
 def config_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """The user's folder for settings and keys: `SWINK_CONFIG_DIR`, else the platform's usual place."""
-    given = environ.get(CONFIG_VARIABLE)
-    if given:
-        return beneath_home(given, CONFIG_VARIABLE).absolute()
-    import platformdirs
-
-    return Path(platformdirs.user_config_dir("swink-agent", appauthor=False))
+    return _folder("user_config_dir", CONFIG_VARIABLE, environ)
 
 
 def data_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """The user's folder for what runs leave behind, such as checkpoints: `SWINK_DATA_DIR`, else the usual place."""
-    given = environ.get(DATA_VARIABLE)
-    if given:
-        return beneath_home(given, DATA_VARIABLE).absolute()
+    return _folder("user_data_dir", DATA_VARIABLE, environ)
+
+
+def _folder(usual: str, variable: str, environ: Mapping[str, str]) -> Path:
+    if given := environ.get(variable):
+        return beneath_home(given, variable).absolute()
     import platformdirs
 
-    return Path(platformdirs.user_data_dir("swink-agent", appauthor=False))
+    return Path(getattr(platformdirs, usual)("swink-agent", appauthor=False))
 
 
 def beneath_home(given: str, where: str) -> Path:

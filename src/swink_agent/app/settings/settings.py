@@ -11,6 +11,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -87,10 +88,6 @@ class Settings:
         self._environ: Mapping[str, str] = {} if environ is None else environ
         self.notes = tuple(notes)
 
-    def __repr__(self) -> str:
-        changed = [name for name, item in self._values.items() if item.source != "default"]
-        return f"<Settings, set: {', '.join(changed) or 'none'}>"
-
     def __getitem__(self, name: str) -> SourcedValue:
         """Raises `SettingsError` for an unknown name. Installed providers are looked up now."""
         if name not in self._values:
@@ -126,7 +123,6 @@ class Settings:
         return [server for server, _ in found], [secret for _, secrets in found for secret in secrets]
 
     def items(self) -> Iterable[tuple[str, SourcedValue]]:
-        """In the order of the definitions."""
         return self._values.items()
 
 
@@ -182,18 +178,14 @@ def _in_environment(definition: Definition, environ: Mapping[str, str]) -> Sourc
     """The value from the environment, from the first of the setting's variables that is set."""
     for variable in (definition.variable, *definition.other_variables):
         if text := environ.get(variable):
-            return _from_environment(definition, text, variable)
+            source = f"environment {variable}"
+            try:
+                return SourcedValue(parse_value(definition, text, variable), source)
+            except SettingsError as error:
+                if definition.kind != "address":
+                    raise
+                return SourcedValue(None, source, str(error))
     return None
-
-
-def _from_environment(definition: Definition, text: str, variable: str) -> SourcedValue:
-    source = f"environment {variable}"
-    try:
-        return SourcedValue(parse_value(definition, text, variable), source)
-    except SettingsError as error:
-        if definition.kind != "address":
-            raise
-        return SourcedValue(None, source, str(error))
 
 
 def _joined(definition: Definition, before: SourcedValue, given: SourcedValue) -> SourcedValue:
@@ -250,14 +242,11 @@ def parse_file(path: str, data: bytes) -> SettingsFile:
                 raise
             problems[name] = str(error)
     _refuse_circles(path, values, lines)
-    if conflict := conflict_in(_bindings(values)):
+    bound = {action: value for name, value in values.items() if (action := bound_action(name)) is not None}
+    if conflict := conflict_in(bound):
         name = f"{KEYS}{conflict[0]}"
         raise SettingsError(f"{path}, line {lines.get(name, 1)}: {name}: {conflict[1]}")
     return SettingsFile(path, values, lines, problems, servers, hooks)
-
-
-def _bindings(values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    return {action: value for name, value in values.items() if (action := bound_action(name)) is not None}
 
 
 def _refuse_circles(path: str, values: Mapping[str, Any], lines: Mapping[str, int]) -> None:
@@ -346,7 +335,6 @@ def only_stricter(file: SettingsFile) -> SettingsFile:
 
 
 def _stricter(name: str, mine: Any, theirs: Any) -> Any:
-    """The stricter of two values."""
     if name == "approve":
         return min(mine, theirs, key=APPROVALS.index)
     if name == "tools":
@@ -365,36 +353,29 @@ _ON, _OFF = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no"
 def parse_value(definition: Definition, text: str, place: str) -> Any:
     """Parses a value from text, as in the environment and on the command line. Raises `SettingsError`."""
     text = text.strip()
+    is_none = text.lower() == "none"
+    value: object = text
     match definition.kind:
         case "count" | "amount" | "temperature":
-            try:
-                number: object = int(text) if definition.kind == "count" else float(text)
-            except ValueError:
-                number = text
-            return check(definition, number, place)
+            with suppress(ValueError):
+                value = int(text) if definition.kind == "count" else float(text)
         case "switch":
-            word = text.lower()
-            return check(definition, True if word in _ON else False if word in _OFF else text, place)
-        case "names" | "private":
-            names = () if text.lower() == "none" else [name.strip() for name in text.split(",") if name.strip()]
-            return check(definition, list(names), place)
+            value = True if text.lower() in _ON else False if text.lower() in _OFF else text
+        case "names" | "private" | "keys":
+            value = [] if is_none else [name.strip() for name in text.split(",") if name.strip()]
         case "command":
             try:
-                words = [] if text.lower() == "none" else shlex.split(text)
+                value = [] if is_none else shlex.split(text)
             except ValueError as error:
                 raise SettingsError(f"{place}: {definition.name} is not a command: {error}") from error
-            return check(definition, words, place)
-        case "keys":
-            keys = [] if text.lower() == "none" else [key.strip() for key in text.split(",") if key.strip()]
-            return check(definition, keys, place)
         case "hosts":
-            hosts = [] if text.lower() == "none" else re.split(r"[\s,]+", text)
-            return check(definition, [host for host in hosts if host], place)
+            value = [] if is_none else [host for host in re.split(r"[\s,]+", text) if host]
         case "rules":
             rules = [rule.strip() for line in text.splitlines() for rule in line.split(";")]
-            return check(definition, [rule for rule in rules if rule and rule.lower() != "none"], place)
+            value = [rule for rule in rules if rule and rule.lower() != "none"]
         case _:
-            return check(definition, text, place)
+            pass
+    return check(definition, value, place)
 
 
 def check(definition: Definition, value: object, place: str) -> Any:
@@ -404,117 +385,87 @@ def check(definition: Definition, value: object, place: str) -> Any:
         is_its_name = place.lstrip("-").replace("-", "_") == definition.name
         where = place if is_its_name else f"{place}: {definition.name}"
         raise SettingsError(f"{where} cannot be {_shown(value)}: it is {wanted}")
-    if definition.kind == "rules":
-        _check_rules(definition, cast("list[str]", value), place)
-    if definition.kind == "command":
-        return tuple(cast("list[str]", value))
-    if definition.kind == "keys":
-        return _read_keys(definition, cast("str | list[str]", value), place)
-    if definition.kind == "hosts":
-        return _hosts(cast("list[str]", value), place)
-    if definition.kind == "private":
-        _check_private(cast("list[str]", value), place)
-    if definition.kind in ("names", "rules", "private"):
-        return tuple(dict.fromkeys(cast("list[str]", value)))
-    return float(cast("float", value)) if definition.kind in ("amount", "temperature") else value
+    try:
+        return _used(definition, value)
+    except ValueError as error:
+        where = f"{place}: {definition.name}" if definition.kind == "keys" else place
+        raise SettingsError(f"{where}: {error}") from error
 
 
 def _fit(definition: Definition, value: object) -> tuple[bool, str]:
+    """Whether the value has the form of the setting, and that form in words."""
+    is_text = isinstance(value, str) and bool(value.strip())
+    number = value if isinstance(value, (int, float)) and not isinstance(value, bool) else float("nan")
+    items: list[object] = list(cast("Sequence[object]", value)) if isinstance(value, (list, tuple)) else [None]
+    texts = [item for item in items if isinstance(item, str)]
+    are_texts, choices = len(texts) == len(items), definition.choices
     match definition.kind:
+        case "text" if definition.name in ("system", "append_system"):
+            return isinstance(value, str), "a text"
         case "text":
-            may_be_empty = definition.name in ("system", "append_system")
-            if may_be_empty:
-                return isinstance(value, str), "a text"
-            return isinstance(value, str) and bool(value.strip()), "a text that is not empty"
+            return is_text, "a text that is not empty"
         case "choice":
-            return value in definition.choices, f"one of {', '.join(definition.choices)}"
+            return value in choices, f"one of {', '.join(choices)}"
         case "count":
-            return isinstance(value, int) and not isinstance(value, bool) and value >= 1, "a whole number, 1 or more"
+            return isinstance(number, int) and number >= 1, "a whole number, 1 or more"
         case "amount":
-            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            return is_number and 0 < cast("float", value) < float("inf"), "a number above 0"
+            return 0 < number < float("inf"), "a number above 0"
+        case "temperature":
+            return 0 <= number <= 2, "a number from 0 to 2"
         case "switch":
             return isinstance(value, bool), "true or false"
         case "names":
-            known = isinstance(value, (list, tuple)) and all(
-                isinstance(name, str) and (name in definition.choices or (not definition.choices and name.strip()))
-                for name in cast("list[object]", value)
-            )
-            return known, f"a list of {', '.join(definition.choices) or 'names'}, or none"
+            are_known = are_texts and all(name in choices if choices else name.strip() for name in texts)
+            return are_known, f"a list of {', '.join(choices) or 'names'}, or none"
         case "address":
             return isinstance(value, str) and _is_address(definition, value), "an http:// or https:// address"
-        case "temperature":
-            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            return is_number and 0 <= cast("float", value) <= 2, "a number from 0 to 2"
         case "alias":
-            return isinstance(value, str) and bool(value.strip()), "a model: provider:model"
+            return is_text, "a model: provider:model"
         case "folder":
-            return isinstance(value, str) and bool(value.strip()), "a folder"
+            return is_text, "a folder"
         case "rules":
-            fits = isinstance(value, (list, tuple)) and all(
-                isinstance(rule, str) for rule in cast("list[object]", value)
-            )
-            return fits, "a list of rules, such as 'bash: pytest *'"
+            return are_texts, "a list of rules, such as 'bash: pytest *'"
         case "command":
-            words = cast("list[object]", value) if isinstance(value, (list, tuple)) else None
-            fits = words is not None and all(isinstance(word, str) and "\0" not in word for word in words)
-            return fits and (not words or bool(str(words[0]).strip())), "a list: a program and its arguments"
+            is_command = are_texts and not any("\0" in word for word in texts)
+            return is_command and (not texts or bool(texts[0].strip())), "a list: a program and its arguments"
         case "keys":
-            keys = [value] if isinstance(value, str) else value
-            fits = isinstance(keys, (list, tuple)) and all(isinstance(key, str) for key in cast("list[object]", keys))
-            return fits, "a key, such as 'ctrl+x', or a list of keys"
+            return are_texts or isinstance(value, str), "a key, such as 'ctrl+x', or a list of keys"
         case "hosts":
-            fits = isinstance(value, (list, tuple)) and all(isinstance(h, str) for h in cast("list[object]", value))
-            return fits, "a list of hosts, such as 'pypi.org'"
+            return are_texts, "a list of hosts, such as 'pypi.org'"
         case "private":
-            fits = isinstance(value, (list, tuple)) and all(isinstance(a, str) for a in cast("list[object]", value))
-            return fits, "a list of addresses, such as '127.0.0.1:8080'"
+            return are_texts, "a list of addresses, such as '127.0.0.1:8080'"
 
 
-def _check_rules(definition: Definition, rules: list[str], place: str) -> None:
-    if not rules:
-        return
-    from swink_agent.approvals import CallRules
+def _used(definition: Definition, value: Any) -> Any:
+    """The value as it is used. Raises `ValueError` for one that has the form, and still means nothing."""
+    match definition.kind:
+        case "amount" | "temperature":
+            return float(value)
+        case "command":
+            return tuple(value)
+        case "keys":
+            action = action_named(definition.name.removeprefix(KEYS))
+            assert action is not None
+            given: list[str] = [value] if isinstance(value, str) else value
+            return tuple(dict.fromkeys([read_key(key, action) for key in given]))
+        case "hosts" if value:
+            from swink_agent.sandbox.network.hosts import host_entry  # on use: most settings have none
 
-    try:
-        is_allowing = definition.name == "allow"
-        CallRules(os.sep, tools=_tools_in(rules), allow=rules if is_allowing else (), deny=() if is_allowing else rules)
-    except ValueError as error:
-        raise SettingsError(f"{place}: {error}") from error
+            return tuple(dict.fromkeys(map(host_entry, value)))
+        case "private" if value:
+            from swink_agent.tools.web.fetching import private_address  # on use: few settings have any
 
+            for address in value:
+                private_address(address)
+        case "rules" if value:
+            from swink_agent.approvals import CallRules
 
-def _check_private(addresses: list[str], place: str) -> None:
-    if not addresses:
-        return
-    from swink_agent.tools.web.fetching import private_address  # on use: few settings have any
-
-    try:
-        for address in addresses:
-            private_address(address)
-    except ValueError as error:
-        raise SettingsError(f"{place}: {error}") from error
-
-
-def _read_keys(definition: Definition, given: str | list[str], place: str) -> tuple[str, ...]:
-    """The keys of an action in their usual form. Raises `SettingsError`."""
-    action = action_named(definition.name.removeprefix(KEYS))
-    assert action is not None
-    try:
-        return tuple(dict.fromkeys([read_key(key, action) for key in ([given] if isinstance(given, str) else given)]))
-    except ValueError as error:
-        raise SettingsError(f"{place}: {definition.name}: {error}") from error
-
-
-def _hosts(hosts: list[str], place: str) -> tuple[str, ...]:
-    """The hosts in their normal form. Raises `SettingsError`."""
-    if not hosts:
-        return ()
-    from swink_agent.sandbox.network.hosts import host_entry  # on use: most settings have none
-
-    try:
-        return tuple(dict.fromkeys(map(host_entry, hosts)))
-    except ValueError as error:
-        raise SettingsError(f"{place}: {error}") from error
+            allow, deny = (value, ()) if definition.name == "allow" else ((), value)
+            CallRules(os.sep, tools=_tools_in(value), allow=allow, deny=deny)
+        case _:
+            pass
+    are_several = definition.kind in ("names", "rules", "private", "hosts")
+    return tuple(dict.fromkeys(value)) if are_several else value
 
 
 def _tools_in(rules: Iterable[str]) -> Sequence[str]:

@@ -55,10 +55,6 @@ class TomlFile:
         self._lines = re.split(r"(?<=\n)(?!\Z)", text) if text else []
         self._newline = "\r\n" if "\r\n" in text else "\n"
 
-    def line_of(self, key: str) -> int | None:
-        """The line (from 1) on which a key is set."""
-        return self.lines().get(key)
-
     def lines(self) -> dict[str, int]:
         """The line (from 1) on which each key is set. Arrays of tables have none."""
         found: dict[str, int] = {}
@@ -173,7 +169,7 @@ class TomlFile:
         statements = list(self._statements())
         if beside := [statement for statement in statements if statement.table == table]:
             at, written = max(statement.end for statement in beside), _assignment([name], value)
-        elif beside := [statement for statement in statements if any(_are_beside(key, k) for k in statement.keys)]:
+        elif beside := [one for one in statements if any(k.rpartition(".")[0] == table for k in one.keys)]:
             inside = key.removeprefix(f"{beside[-1].table}.")  # dotted keys like this one create its table
             at, written = beside[-1].end, _assignment(inside.split("."), value)
         elif table:
@@ -219,10 +215,6 @@ def _path(document: dict[str, Any], key: str) -> list[str]:
         if key.startswith(f"{name}.") and isinstance(inner, dict):
             return [name, *_path(cast("dict[str, Any]", inner), key.removeprefix(f"{name}."))]
     raise ValueError(_BY_HAND)
-
-
-def _are_beside(key: str, other: str) -> bool:
-    return key.rpartition(".")[0] == other.rpartition(".")[0]
 
 
 def _loads(text: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from swink_agent.app.trust.folder_rules import WorkedFolders
 
-from .plan import ENTERED, LEFT, OFFER, PlanMode, carrying_out
+from .plan import CARRYING_OUT, ENTERED, LEFT, OFFER, PlanMode
 
 if TYPE_CHECKING:
     from swink_agent.approvals.approvals import ApprovalsMode
@@ -163,7 +163,7 @@ class Modes:
         if await self._talk.front.confirm("Carry out this plan?", OFFER, "yes") != "yes":
             self._talk.notice(f"{LEFT}; the plan was not sent")
         else:
-            await self._talk.prompt(carrying_out(plan))
+            await self._talk.prompt(f"{CARRYING_OUT}{plan}")
 
 
 def _next_place(mode: ApprovalsMode, *, is_plan: bool, is_running: bool) -> _Place:

@@ -16,23 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from swink_agent.app.errors import ApplicationError, NoModel, SettingsError, UsageProblem
 from swink_agent.app.trust.folder_rules import FolderRules
+from swink_agent.core import events
 from swink_agent.core.agent.subscriptions import Subscription
-from swink_agent.core.events import (
-    AgentEvent,
-    DelegateEvent,
-    MessageEnd,
-    MessagesInjected,
-    MessageUpdate,
-    TaskEnded,
-    TaskStarted,
-    ToolExecutionEnd,
-    TurnEnd,
-)
+from swink_agent.core.events import AgentEvent, DelegateEvent, MessagesInjected, MessageUpdate, TaskEnded
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, AssistantMessage, Cost, Usage, UserMessage, extract_text
 from swink_agent.rendering.checklist import TodoItem, masked_items, todo_items, todo_of
 
-from ..agent.open_agent import OpenAgent, SharedArguments
+from ..agent.open_agent import OpenAgent
 from .approving import Modes
 from .commands import command_in, is_command, run_command
 from .delegates import is_streamed
@@ -48,7 +39,7 @@ from .tasks import Beside, SendGate
 from .usage import UsageTotals
 
 if TYPE_CHECKING:
-    from swink_agent.app.agent.opening import Opening
+    from swink_agent.app.agent.opening import GivenToAgent, Opening
     from swink_agent.app.runs.answers import Answers
     from swink_agent.app.runs.sessions import WantedSession
     from swink_agent.core.pending import Answer
@@ -102,7 +93,7 @@ class Conversation:
         """The Git branch of the folder, as it was when the last run ended."""
         self.todo: tuple[TodoItem, ...] = ()
         """The list of things to do that the model keeps, masked."""
-        self.around: SharedArguments = {
+        self.around: GivenToAgent = {
             "ask": front.ask,
             "is_attended": True,
             "on_local_state": self._local.hear,
@@ -127,18 +118,6 @@ class Conversation:
     @property
     def model(self) -> str:
         return "" if self.opened is None else str(self.opened.agent.model)
-
-    @property
-    def tokens(self) -> int:
-        return self.usage.tokens
-
-    @property
-    def cost(self) -> float | None:
-        return self.usage.dollars
-
-    @property
-    def fill(self) -> float:
-        return self.usage.fill
 
     @property
     def elapsed(self) -> float:
@@ -175,7 +154,6 @@ class Conversation:
 
     @property
     def tasks(self) -> Sequence[BackgroundTask]:
-        """The background commands that run."""
         tasks = None if self.opened is None else self.opened.made.tasks
         return () if tasks is None else tasks.running
 
@@ -214,17 +192,14 @@ class Conversation:
         """Creates the agent in a thread, and shows its notices. Raises `ApplicationError`."""
         self._local.open()
         try:
-            await self._open_agent(model)
+            open_agent = partial(OpenAgent.open, self.opening, self.around, None, self.options.session, model=model)
+            self._opening = asyncio.get_running_loop().run_in_executor(None, open_agent)
+            opened = await asyncio.shield(self._opening)
+            if opened.made.servers is not None:
+                opened.made.servers.begin()  # while the user writes the first prompt
+            self.adopt(opened, is_first=True)
         finally:
             self._gate.open()
-
-    async def _open_agent(self, model: ModelSpec | None) -> None:
-        open_agent = partial(OpenAgent.open, self.opening, self.around, None, self.options.session, model=model)
-        self._opening = asyncio.get_running_loop().run_in_executor(None, open_agent)
-        opened = await asyncio.shield(self._opening)
-        if opened.made.servers is not None:
-            opened.made.servers.begin()  # while the user writes the first prompt
-        self.adopt(opened, is_first=True)
 
     async def _look_at_branch(self) -> None:
         self.branch = await asyncio.to_thread(branch_of, self.opening.folder)
@@ -288,7 +263,8 @@ class Conversation:
         self.view.show(messages)
 
     def _take_over(self, messages: Sequence[AgentMessage]) -> None:
-        self._answer = _last_answer(messages)
+        said = (message.text.strip() for message in reversed(messages) if isinstance(message, AssistantMessage))
+        self._answer = next((text for text in said if text), "")
         self.todo = masked_items(todo_items(messages), self._redactor.redact)
 
     async def switch(self, wanted: WantedSession, *, model: ModelSpec | None = None) -> None:
@@ -345,19 +321,16 @@ class Conversation:
         """Continues this session with another model or other settings. Raises `ApplicationError`."""
         opening = self.opening if opening is None else opening
         with self.holding():
-            await self._remake(opening, model)
-
-    async def _remake(self, opening: Opening, model: ModelSpec | None) -> None:
-        if self.opened is None:
-            opened = await asyncio.to_thread(OpenAgent.open, opening, self.around, model=model)
-            self.adopt(opened)
-            for text, kind in first_words(opened):
-                self.notice(text, kind)
-            return
-        if model is None:
-            model = self.opened.agent.model
-        # The new agent has all tools and the full prompt; in plan mode `adopt` restricts it.
-        self.adopt(await asyncio.to_thread(self.opened.with_agent, opening, self.around, model), is_same_session=True)
+            if self.opened is None:
+                opened = await asyncio.to_thread(OpenAgent.open, opening, self.around, model=model)
+                self.adopt(opened)
+                for text, kind in first_words(opened):
+                    self.notice(text, kind)
+                return
+            model = self.opened.agent.model if model is None else model
+            opened = await asyncio.to_thread(self.opened.with_agent, opening, self.around, model)
+            # The new agent has all tools and the full prompt; in plan mode `adopt` restricts it.
+            self.adopt(opened, is_same_session=True)
 
     async def let_go(self) -> None:
         """Closes the session between runs, so that other programs can use it. The agent stays; see `take_up`."""
@@ -477,7 +450,6 @@ class Conversation:
         self.begin(self._run(AgentRun(self.opened, prompts, notice=self.notice, stop=self.stop), images))
 
     def resume(self, answers: Mapping[str, Answer]) -> None:
-        """Starts a run with answers to calls that wait."""
         assert self.opened is not None
         self.begin(self._run(AgentRun(self.opened, None, answers=answers, notice=self.notice, stop=self.stop), ()))
 
@@ -529,17 +501,18 @@ class Conversation:
             self.view.hear(event)
             return
         if isinstance(event, MessagesInjected):
-            self._show_injected(event)
-        elif isinstance(event, (TaskStarted, TaskEnded)):
-            if isinstance(event, TaskEnded):
-                self._tell_end(event)
-        elif isinstance(event, MessageEnd) and self.opened is not None:
+            assert self.opened is not None
+            images = {id(queued.message): queued.images for queued in self._queue.entered(event.messages)}
+            self.view.show_injected(event, len(self.opened.agent.messages), images)
+        elif isinstance(event, TaskEnded):
+            self._tell_end(event)
+        elif isinstance(event, events.MessageEnd) and self.opened is not None:
             guarded = {tool.name for tool in self.opened.agent.tools if tool.requires_approval}
             self._asked_about = [call.id for call in event.message.tool_calls if call.name in guarded]
-        elif isinstance(event, ToolExecutionEnd) and not event.is_error:
+        elif isinstance(event, events.ToolExecutionEnd) and not event.is_error:
             items = todo_of(event.name, event.result.details)
             self.todo = self.todo if items is None else items  # the run has masked it
-        if isinstance(event, (MessageEnd, TurnEnd)) and event.message is not None:
+        if isinstance(event, (events.MessageEnd, events.TurnEnd)) and event.message is not None:
             self._answer = event.message.text.strip() or self._answer  # a policy may have replaced the reply
         self.usage.on_event(event)
         self.view.on_event(event, self.usage.record)
@@ -550,11 +523,6 @@ class Conversation:
 
         tasks = None if self.opened is None else self.opened.made.tasks
         self.notice(*told_end(event, () if tasks is None else tasks.all))
-
-    def _show_injected(self, event: MessagesInjected) -> None:
-        assert self.opened is not None
-        images = {id(queued.message): queued.images for queued in self._queue.entered(event.messages)}
-        self.view.show_injected(event, len(self.opened.agent.messages), images)
 
     # -- during a run ------------------------------------------------------------------------------------------
 
@@ -647,8 +615,3 @@ class Conversation:
             resume = resuming(session_id, self.opening.options.cwd) if session_id else ""
         self._farewell = Farewell(self.answer, resume, problem)
         return self._farewell
-
-
-def _last_answer(messages: Sequence[AgentMessage]) -> str:
-    said = (message.text.strip() for message in reversed(messages) if isinstance(message, AssistantMessage))
-    return next((text for text in said if text), "")

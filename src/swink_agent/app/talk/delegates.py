@@ -8,17 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeAlias
 
-from swink_agent.core.events import (
-    AgentEnd,
-    AgentEvent,
-    DelegateEvent,
-    MessageUpdate,
-    ToolApprovalRequested,
-    ToolApprovalResolved,
-    ToolExecutionEnd,
-    ToolExecutionStart,
-    ToolExecutionUpdate,
-)
+from swink_agent.core import events
+from swink_agent.core.events import AgentEvent, DelegateEvent, MessageUpdate, ToolExecutionUpdate
 from swink_agent.core.record import RunRecord
 
 from ..runs import telling
@@ -65,7 +56,7 @@ class DelegateProgress:
 
     def feed(self, event: AgentEvent, describe: DescribeFn) -> None:
         self._record.feed(event)
-        self.is_over = isinstance(event, AgentEnd)
+        self.is_over = isinstance(event, events.AgentEnd)
         _take(self.calls, event, describe)
 
     @property
@@ -98,9 +89,8 @@ def _every(calls: list[DelegateCall], depth: int) -> Iterator[tuple[DelegateCall
 
 def _take(calls: list[DelegateCall], event: AgentEvent, describe: DescribeFn) -> None:
     """Adds an event to the calls of a delegate, or to those of its delegates."""
-    if not isinstance(
-        event, (DelegateEvent, ToolApprovalRequested, ToolApprovalResolved, ToolExecutionStart, ToolExecutionEnd)
-    ):
+    asked, answered = events.ToolApprovalRequested, events.ToolApprovalResolved
+    if not isinstance(event, (DelegateEvent, asked, answered, events.ToolExecutionStart, events.ToolExecutionEnd)):
         return
     call = next((call for call in calls if call.id == event.call_id and call.is_open), None)
     if isinstance(event, DelegateEvent):
@@ -108,13 +98,13 @@ def _take(calls: list[DelegateCall], event: AgentEvent, describe: DescribeFn) ->
             _take(call.calls, event.event, describe)
         return
     if call is None:
-        arguments = event.arguments if not isinstance(event, ToolApprovalResolved) else None
+        arguments = event.arguments if not isinstance(event, answered) else None
         call = DelegateCall(event.call_id, *describe(event.name, arguments or {}))
         calls.append(call)
     match event:
-        case ToolApprovalRequested():
+        case events.ToolApprovalRequested():
             call.status = "asking"
-        case ToolApprovalResolved() | ToolExecutionStart():
+        case events.ToolApprovalResolved() | events.ToolExecutionStart():
             call.status = "running"
-        case ToolExecutionEnd():
+        case events.ToolExecutionEnd():
             call.status, call.seconds = "failed" if event.is_error else "done", event.seconds

@@ -9,6 +9,7 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,13 +69,16 @@ def first_words(opened: OpenAgent, *, is_first: bool = True) -> list[tuple[str, 
             words.append((warning, "warning"))
     if session.warning:
         words.append((session.warning, "warning"))
-    if session.came_from:
-        words.append(
-            (f"the session was begun in {session.came_from}, stays listed there, and continues in this folder", "info")
-        )
+    if place := session.came_from:
+        words.append((f"the session was begun in {place}, stays listed there, and continues in this folder", "info"))
     if is_first and project is not None and (unused := project.what_is_unused):
         words.append((f"{unused}; #trust shows it and asks", "info"))
     return words
+
+
+def _caller_of_this_loop() -> Callable[..., None]:
+    """What calls a function in the running event loop, from any thread: others do not have the front end's context."""
+    return partial(call_in, asyncio.get_running_loop(), contextvars.copy_context().run)
 
 
 class LocalProgress:
@@ -87,21 +91,18 @@ class LocalProgress:
         self._clock = clock
         self._on_change = on_change
         self._fetch: FetchProgress | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._context = contextvars.Context()
+        self._call: Callable[..., None] | None = None
 
     def open(self) -> None:
         """Reports in the running event loop from now on."""
-        self._loop = asyncio.get_running_loop()
-        self._context = contextvars.copy_context()  # other threads do not have the front end's context
+        self._call = _caller_of_this_loop()
 
     def hear(self, event: Any) -> None:
         """Takes an event from the local model. May be called in any thread."""
-        if self._loop is not None:
-            call_in(self._loop, self._context.run, self._take, event)
+        if self._call is not None:
+            self._call(self._take, event)
 
     def clear(self) -> None:
-        """Clears the line."""
         if self.text:
             self.text = ""
             self._on_change()
@@ -131,12 +132,10 @@ class LibraryWarnings(logging.Handler):
     def __init__(self, tell: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
         self._tell = tell
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._context = contextvars.Context()
+        self._call: Callable[..., None] | None = None
 
     def open(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._context = contextvars.copy_context()  # other threads do not have the front end's context
+        self._call = _caller_of_this_loop()
         logging.getLogger("swink_agent").addHandler(self)
 
     def close(self) -> None:
@@ -144,5 +143,5 @@ class LibraryWarnings(logging.Handler):
         super().close()
 
     def emit(self, record: logging.LogRecord) -> None:
-        if self._loop is not None:  # the message only: a traceback does not help the user and may contain secrets
-            call_in(self._loop, self._context.run, self._tell, record.getMessage())
+        if self._call is not None:  # the message only: a traceback does not help the user and may contain secrets
+            self._call(self._tell, record.getMessage())

@@ -60,7 +60,6 @@ class Front(Protocol):
 
     def changed(self) -> None:
         """Draws again soon, because the status, queue, mode or usage changed."""
-        ...
 
     async def ask(self, question: ApprovalQuestion) -> ApprovalAnswer | Defer:
         """Asks the user to approve a call; `Defer` only if the call can wait. Cancelled when the run is stopped."""
@@ -68,39 +67,30 @@ class Front(Protocol):
 
     async def confirm(self, title: str, choices: Sequence[tuple[str, str]], default: str) -> str | None:
         """Returns the key of the choice that the user takes, from pairs of key and text; `None` for none of them."""
-        ...
 
     async def pick(self, title: str, items: Sequence[PickItem], preview: PreviewFn | None = None) -> str | None:
         """Returns the key of the item that the user picks from a searchable list; `None` for none of them."""
-        ...
 
     async def read_secret(self, title: str) -> str | None:
         """Reads a line without showing or storing it; `None` if the user cancels or enters nothing."""
-        ...
 
     async def edit(self, text: str) -> str | None:
         """Opens the text in the user's editor and returns the result; `None` if it is empty or the editor failed."""
-        ...
 
     def bring_back(self, text: str, images: Sequence[str] = ()) -> None:
         """Puts a prompt whose request failed back into the input, if the front end has an input and it is empty."""
-        ...
 
     def give_back(self, text: str, images: Sequence[str] = ()) -> None:
         """Puts unsent text back into the input, with the paths of its pictures."""
-        ...
 
     def copy(self, text: str) -> None:
         """Puts text onto the clipboard."""
-        ...
 
     def set_theme(self, name: str) -> None:
         """Changes the colour theme."""
-        ...
 
     def leave(self, code: int = 0) -> None:
         """Ends the program soon."""
-        ...
 
 
 class ShownCommand(Protocol):
@@ -108,11 +98,9 @@ class ShownCommand(Protocol):
 
     def begin(self) -> None:
         """Shows that the command runs now."""
-        ...
 
     def hear(self, text: str) -> None:
         """Adds output, masked."""
-        ...
 
     def finish(
         self,
@@ -124,7 +112,6 @@ class ShownCommand(Protocol):
         seconds: float | None = None,
     ) -> None:
         """Shows how the command ended, with its whole output, masked."""
-        ...
 
 
 class View(Protocol):
@@ -132,48 +119,38 @@ class View(Protocol):
 
     def adopt(self, redactor: Redactor, label: Callable[[], str]) -> None:
         """Shows what another agent does from now on, masked by this redactor. `label` is that of new replies."""
-        ...
 
     def show(
         self, messages: Sequence[AgentMessage], words: Sequence[tuple[str, NoticeKind]] = (), *, is_first: bool = False
     ) -> None:
         """Replaces everything with this history and these notices; with `is_first`, puts them above what is there."""
-        ...
 
     def show_prompt(self, text: str, images: Sequence[str], position: int) -> None:
         """Adds a prompt of the user, masked, that has this position in the history."""
-        ...
 
     def show_injected(self, event: MessagesInjected, length: int, images: Mapping[int, Sequence[str]]) -> None:
         """Adds the queued messages that entered the history, which now has `length` messages.
 
         `images` maps `id(message)` to the names of its pictures.
         """
-        ...
 
     def hear(self, event: MessageUpdate | DelegateEvent) -> None:
         """Adds a piece of a reply, or of what a delegate streams. Pieces are frequent."""
-        ...
 
     def on_event(self, event: AgentEvent, record: RunRecord) -> None:
         """Shows any other event, after the run's `record` was fed it."""
-        ...
 
     def end_run(self) -> None:
         """Closes what a run left open, because the run has ended."""
-        ...
 
     def notice(self, text: str, kind: NoticeKind = "info") -> None:
         """Adds a message from the program, and masks it."""
-        ...
 
     def show_help(self, parts: Sequence[str]) -> None:
         """Adds the parts of a help text."""
-        ...
 
     def offer(self, title: str, rows: Sequence[tuple[str, str, str]], choose: Callable[[int], None]) -> None:
         """Adds choices, each with key, label and detail; `choose` takes the number of the one that the user takes."""
-        ...
 
     def show_command(self, command: str) -> ShownCommand:
         """Adds a shell command of the user's own, masked."""
@@ -181,4 +158,3 @@ class View(Protocol):
 
     def clear(self) -> None:
         """Removes everything that is shown. The conversation stays."""
-        ...

@@ -11,12 +11,14 @@ from typing import Literal, TypeAlias
 from swink_agent.app.settings.definitions import TOOLS_OF_BASH
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.agent.options import Tools
+from swink_agent.core.tool import AgentTool
 from swink_agent.core.turn import wrapped_tools
 
 Mode: TypeAlias = Literal["Plan", "Execute"]
 LABEL = "PLAN"
 ENTERED = "plan mode: nothing is changed until you leave it ({ways})"
 LEFT = "execute mode: all tools are back"
+CARRYING_OUT = "Carry out this plan now, step by step; all tools are available again.\n\n"
 OFFER = (("yes", "carry the plan out"), ("no", "not now"))
 
 _NOTE = """
@@ -38,7 +40,6 @@ class PlanMode:
 
     @property
     def label(self) -> str:
-        """The label of replies and calls in this mode."""
         return LABEL if self.mode == "Plan" else ""
 
     def adopt(self, agent: Agent) -> None:
@@ -46,14 +47,13 @@ class PlanMode:
         self._tools = agent.given_tools
         self._prompt = agent.system_prompt if isinstance(agent.system_prompt, str) else ""
         if self.mode == "Plan":
-            self._restrict(agent)
+            agent.tools = wrapped_tools(self._tools, _that_changes_nothing)
+            agent.system_prompt = f"{self._prompt}{_NOTE}"
 
     def enter(self, agent: Agent) -> None:
         """Removes the tools that need approval, from the next run on."""
         self.mode, self.plan = "Plan", ""
-        self._tools = agent.given_tools
-        self._prompt = agent.system_prompt if isinstance(agent.system_prompt, str) else ""
-        self._restrict(agent)
+        self.adopt(agent)
 
     def leave(self, agent: Agent) -> str:
         """Gives the agent all of its tools back; returns the plan, or an empty text."""
@@ -63,14 +63,6 @@ class PlanMode:
         plan, self.plan = self.plan, ""
         return plan
 
-    def _restrict(self, agent: Agent) -> None:
-        agent.tools = wrapped_tools(
-            self._tools,
-            lambda tool: None if tool.requires_approval or tool.name in TOOLS_OF_BASH else tool,
-        )
-        agent.system_prompt = f"{self._prompt}{_NOTE}"
 
-
-def carrying_out(plan: str) -> str:
-    """Returns the prompt that tells the model to carry out the plan."""
-    return f"Carry out this plan now, step by step; all tools are available again.\n\n{plan}"
+def _that_changes_nothing(tool: AgentTool) -> AgentTool | None:
+    return None if tool.requires_approval or tool.name in TOOLS_OF_BASH else tool

@@ -47,7 +47,7 @@ class MessageQueue:
         if not self._waiting:
             return None
         taken = self._waiting.pop()
-        self._requeue(agent)
+        self.move(agent)
         return taken
 
     def take_all(self, agent: Agent) -> tuple[Queued, ...]:
@@ -64,10 +64,7 @@ class MessageQueue:
         return entered
 
     def move(self, agent: Agent) -> None:
-        """Gives all waiting messages to the agent that replaces the previous one."""
-        self._requeue(agent)
-
-    def _requeue(self, agent: Agent) -> None:
+        """Gives all waiting messages, and no others, to the agent, which may have replaced another."""
         agent.clear_queues()
         for queued in self._waiting:
             _send(agent, queued)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from swink_agent.app.settings.settings import Settings
+from swink_agent.core.errors import ToolError
 from swink_agent.core.types import AgentMessage, UserMessage, extract_text
 from swink_agent.rendering.escaping import safe_display
 
@@ -92,7 +93,6 @@ def plan_files(
 ) -> list[tuple[str, list[PathRewind]]]:
     """Returns what taking back these runs means, for each folder with checkpoints of them. Call it in a thread."""
     from swink_agent.app.runs.undo import open_checkpoints
-    from swink_agent.core.errors import ToolError
 
     if not runs or not settings.value("undo"):
         return []
@@ -140,7 +140,6 @@ def shown_changes(plans: Sequence[tuple[str, Sequence[PathRewind]]]) -> str:
 def put_files_back(plans: Sequence[tuple[str, Sequence[PathRewind]]], runs: Sequence[RewoundRun]) -> RestoredFiles:
     """Carries out the plans, which take back these runs. Call it in a thread."""
     from swink_agent.app.runs.undo import open_checkpoints
-    from swink_agent.core.errors import ToolError
 
     store = open_checkpoints()
     undoes = " ".join([run.run_id for run in runs if not run.since])  # of the others, a part is taken back

@@ -48,7 +48,6 @@ class Runner:
 
     @property
     def elapsed(self) -> float:
-        """Seconds of the current work, or of the last one."""
         return self._took if self._since is None else self._clock() - self._since
 
     def begin(self, work: Work) -> None:
@@ -101,8 +100,7 @@ class Runner:
 
 
 class AgentRun:
-    """One run with these prompts, with answers to calls that wait, or with the queued messages for neither. `stop` is
-    called at the time limit."""
+    """One run with prompts, with answers to calls that wait, or with what is queued. The time limit calls `stop`."""
 
     def __init__(
         self,

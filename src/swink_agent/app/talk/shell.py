@@ -109,7 +109,6 @@ class ShellCommand:
             asyncio.get_running_loop().call_later(_PATIENCE, self._signal, signal.SIGKILL)
 
     def kill(self) -> None:
-        """Kills the remaining processes of the command."""
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -180,7 +179,6 @@ class Shells:
 
 
 def shell_message(command: str, output: str) -> UserMessage:
-    """Returns the message that reports a command and its output to the model."""
     ends = _HeadAndTail(_MOST_REPORTED)
     ends.add(output)
     text = f"{_BEGIN}\n$ {command}\n{ends.text.rstrip()}\n{_END}\nI ran this myself, for you to see."

@@ -24,8 +24,10 @@ class SendGate:
         return not self._holders
 
     def open(self) -> None:
-        """Ends the first wait: the agent is ready, or could not be created."""
-        self._release()
+        """Ends the first wait, since the agent is ready or could not be created; or that of a block."""
+        self._holders = max(self._holders - 1, 0)
+        if self.is_open:
+            self._open.set()
 
     @contextmanager
     def shut(self) -> Generator[None]:
@@ -35,17 +37,12 @@ class SendGate:
         try:
             yield
         finally:
-            self._release()
+            self.open()
 
     async def passed(self) -> None:
         """Returns when the gate is open; it stays open until the caller awaits something else."""
         while not self.is_open:
             await self._open.wait()
-
-    def _release(self) -> None:
-        self._holders = max(self._holders - 1, 0)
-        if self.is_open:
-            self._open.set()
 
 
 class Beside:

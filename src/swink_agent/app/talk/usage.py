@@ -10,17 +10,9 @@ from collections.abc import Sequence
 
 from swink_agent.app.agent.context import context_window, count_tokens, fixed_tokens
 from swink_agent.app.settings.settings import Settings
+from swink_agent.core import events
 from swink_agent.core.agent.agent import Agent
-from swink_agent.core.events import (
-    AgentEnd,
-    AgentEvent,
-    CompactionReport,
-    ContextCompacted,
-    MessageEnd,
-    MessagesInjected,
-    TurnEnd,
-    TurnStart,
-)
+from swink_agent.core.events import AgentEvent, CompactionReport, ContextCompacted
 from swink_agent.core.record import RunRecord
 from swink_agent.core.types import AgentMessage, Cost, ModelSpec, Usage
 
@@ -108,18 +100,18 @@ class UsageTotals:
             return
         self.record.feed(event)
         match event:
-            case MessageEnd(message=message):
+            case events.MessageEnd(message=message):
                 self._messages += count_tokens(message)
-            case MessagesInjected(messages=messages):
+            case events.MessagesInjected(messages=messages):
                 self._messages += _estimated(messages)
             case ContextCompacted(report=report):
                 self._shrink(report)
-            case TurnStart():
+            case events.TurnStart():
                 self.turns += 1
-            case TurnEnd(tool_results=results):
+            case events.TurnEnd(tool_results=results):
                 self._messages += _estimated(results)
                 self._refill()
-            case AgentEnd():
+            case events.AgentEnd():
                 self._refill()
             case _:
                 pass

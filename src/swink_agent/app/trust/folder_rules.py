@@ -17,14 +17,11 @@ from ..settings.settings import SourcedValue
 
 
 def project_root(folder: Path) -> str:
-    """The real path of the folder's project."""
     real = Path(os.path.realpath(folder))
     return str(next((place for place in (real, *real.parents) if os.path.exists(place / ".git")), real))
 
 
 class FolderRules:
-    """The user's rules by folder."""
-
     def __init__(self, path: Path | None = None, *, environ: Mapping[str, str] = os.environ) -> None:
         self.path = path or config_folder(environ) / "allowed.json"
 
@@ -59,8 +56,6 @@ class FolderRules:
 
 
 class WorkedFolders:
-    """The user's answers by folder."""
-
     def __init__(self, path: Path | None = None, *, environ: Mapping[str, str] = os.environ) -> None:
         self.path = path or config_folder(environ) / "folders.json"
 

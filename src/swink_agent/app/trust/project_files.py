@@ -1,8 +1,7 @@
 """Reads a project's notes, settings, skills and commands, with the same protection as the model's file tools.
 
 Opens beneath the folder, so that no link leads out of it. Only regular files, none that the kernel generates, none with
-credentials; never waits, and reads no more than a limit. Whether a file may be used is decided in `trust`. Owns the
-part of the trust record that names skills and commands: `PATH=DIGEST`, behind the digests of settings and notes.
+credentials; never waits, and reads no more than a limit. Whether a file may be used is decided in `trust`.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,7 +55,8 @@ def read_project_file(folder: Path, name: str, most: int) -> ProjectFile:
 
 def read_project_files(folder: Path, names: Iterable[str], most: int) -> dict[str, ProjectFile]:
     """The files of these names, each as `read_project_file` has it; the folder is looked at once."""
-    from swink_agent.tools.workspace.wall import Workspace  # on use: `swink --help` needs none of it
+    from swink_agent.sandbox.profile import SandboxProfile  # on use: `swink --help` needs none of it
+    from swink_agent.tools.workspace.wall import Workspace
 
     found: dict[str, ProjectFile] = {}
     workspace: Workspace | None = None
@@ -66,7 +66,7 @@ def read_project_files(folder: Path, names: Iterable[str], most: int) -> dict[st
                 if not _is_there(folder, name):
                     found[name] = ProjectFile()
                     continue
-                workspace = workspace or Workspace(folder, hidden=_hidden())
+                workspace = workspace or Workspace(folder, hidden=(*SandboxProfile().hidden, str(config_folder())))
             except OSError as error:
                 found[name] = ProjectFile(problem=f"{folder / name} cannot be read: {error.strerror or error}")
                 continue
@@ -106,12 +106,6 @@ def _is_there(folder: Path, name: str) -> bool:
     return True
 
 
-def _hidden() -> tuple[str, ...]:
-    from swink_agent.sandbox.profile import SandboxProfile
-
-    return (*SandboxProfile().hidden, str(config_folder()))
-
-
 def _refused(path: Path, error: Exception) -> ProjectFile:
     cause = error.__cause__
     code = cause.errno if isinstance(cause, OSError) else None
@@ -141,14 +135,3 @@ def _names(place: Path) -> list[str]:
             return sorted([entry.name for entry in entries])[:_MOST]
     except OSError:
         return []
-
-
-def prompt_record(files: Mapping[str, bytes]) -> list[str]:
-    """The words of the trust record for these files."""
-    return [f"{path}={ProjectFile(data).digest}" for path, data in files.items()]
-
-
-def trusted_prompts(record: Iterable[str]) -> dict[str, str]:
-    """The digests in the words of a trust record, by path."""
-    parts = [word.rpartition("=") for word in record]
-    return {path: digest for path, _, digest in parts}

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import structs
 
@@ -24,7 +24,7 @@ from swink_agent.core.values.value import Value
 from ..errors import SettingsError
 from ..settings.paths import config_folder, read_record, write_record, write_whole
 from ..settings.settings import LARGEST_FILE, SettingsFile, load_settings, only_stricter, parse_file
-from .project_files import ProjectFile, found_prompt_files, prompt_record, read_project_file, trusted_prompts
+from .project_files import ProjectFile, found_prompt_files, read_project_file
 
 PROJECT_FILE = Path(".swink", "config.toml")
 NOTES_FILE = "AGENTS.md"
@@ -148,7 +148,6 @@ def offered_parts(offer: FolderToTrust) -> Iterator[OfferedPart]:
 
 
 def as_text(data: bytes) -> str:
-    """The content of a file as it is shown."""
     return data.decode("utf-8", "replace").removesuffix("\n")
 
 
@@ -198,7 +197,8 @@ class TrustStore:
     def accept(self, offer: FolderToTrust) -> Project:
         """Trusts what was offered. What has changed since is not trusted."""
         files = [ProjectFile(offer.settings), ProjectFile(offer.notes)]
-        record = [*[file.digest for file in files], *prompt_record(offer.prompts)]
+        record = [file.digest for file in files]
+        record += [f"{path}={ProjectFile(data).digest}" for path, data in offer.prompts.items()]
         write_record(self.path, {**self.folders(), offer.folder: " ".join(record)})
         self._keep([*files, *map(ProjectFile, offer.prompts.values())])
         return find_project(Path(offer.folder), self) or Project(offer.folder, True)
@@ -279,6 +279,8 @@ def _project(place: Path, record: str | None, above: Project | None) -> Project 
     parsed = None
     if is_trusted and settings.data is not None:
         parsed = parse_file(str(place / PROJECT_FILE), settings.data)
+    prompts = {path: file.data for path, file in skills.items() if file.data is not None}
+    trusted = [path for path in prompts if is_trusted and skills[path].digest == known.get(path)]
     return Project(
         str(place),
         is_trusted,
@@ -288,18 +290,8 @@ def _project(place: Path, record: str | None, above: Project | None) -> Project 
         has_notes=notes.is_there,
         notes=notes.data if is_trusted and are_same_notes else None,
         notes_were_changed=is_trusted and notes.data is not None and not are_same_notes,
-        prompts={
-            path: file.data
-            for path, file in skills.items()
-            if is_trusted and file.data is not None and file.digest == known.get(path)
-        },
-        unused_prompts=tuple(
-            [
-                path
-                for path, file in skills.items()
-                if file.data is not None and (not is_trusted or file.digest != known.get(path))
-            ]
-        ),
+        prompts={path: prompts[path] for path in trusted},
+        unused_prompts=tuple([path for path in prompts if path not in trusted]),
         prompt_problems={path: file.problem for path, file in skills.items() if file.problem},
         problems=tuple([file.problem for file in (settings, notes) if file.problem]),
         above=above,
@@ -307,28 +299,20 @@ def _project(place: Path, record: str | None, above: Project | None) -> Project 
 
 
 def _guard(project: Project | None, above: Project | None) -> Project | None:
-    """The part of a folder outside the repository that still applies: nothing for the model, and no choice of a
-    model."""
+    """What of a folder outside the repository still applies: nothing for the model, and no choice of one."""
     if project is None or not (project.settings or project.was_changed):
         return above
     settings = None if project.settings is None else only_stricter(project.settings)
-    return structs.replace(
-        project,
-        settings=settings,
-        has_notes=False,
-        notes=None,
-        prompts={},
-        unused_prompts=(),
-        prompt_problems={},
-        above=above,
-    )
+    nothing: dict[str, Any] = {"has_notes": False, "notes": None, "prompts": {}, "unused_prompts": ()}
+    return structs.replace(project, settings=settings, prompt_problems={}, above=above, **nothing)
 
 
 def _words(record: str | None) -> tuple[str, str, dict[str, str]]:
-    """The digests in a record: of the settings, of the notes, and of each skill and command by its path."""
+    """The digests in a record: of the settings, of the notes, and, as `PATH=DIGEST`, of each skill and command."""
     words = (record or "").split()
     settings, notes = [*words, "", ""][:2]
-    return settings, notes, trusted_prompts(words[2:])
+    prompts = [word.rpartition("=") for word in words[2:]]
+    return settings, notes, {path: digest for path, _, digest in prompts}
 
 
 def _settings_of(folder: Path) -> ProjectFile:

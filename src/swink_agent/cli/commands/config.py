@@ -13,12 +13,10 @@ import click
 from swink_agent.app.agent.approval_modes import mode_here
 from swink_agent.app.agent.models import named_model, settings_problems
 from swink_agent.app.errors import UsageProblem
-from swink_agent.app.settings.definitions import alias_of, all_definitions
+from swink_agent.app.settings.definitions import alias_of, all_definitions, definition_of
 from swink_agent.app.settings.settings import (
-    Definition,
     Settings,
     SourcedValue,
-    definition_of,
     load_settings,
     set_value,
     settings_file,
@@ -103,11 +101,13 @@ def show(as_json: bool = False) -> None:
     everything |= {f"keys.{action}": item for action, item in settings.bindings().items()}
     problems = settings_problems(settings, everything)
     if as_json:
-        shown = {name: _object(name, item, problems) for name, item in everything.items()}
-        hooks = {
-            f"hooks.{hook.name}": {"value": _masked(hook.summary), "source": hook.source} for hook in settings.hooks
-        }
-        say_json({**shown, **hooks})
+        shown: dict[str, Any] = {}
+        for name, item in everything.items():
+            problem = {"problem": problems[name]} if name in problems else {}
+            shown[name] = {"value": _masked(item.value), "source": item.source, **problem}
+        for hook in settings.hooks:
+            shown[f"hooks.{hook.name}"] = {"value": _masked(hook.summary), "source": hook.source}
+        say_json(shown)
         return
     rows = [
         (name, "cannot be used" if item.problem else _shown(name, item.value), item.source)
@@ -123,11 +123,6 @@ def show(as_json: bool = False) -> None:
         screen.say("note: ", note)
     if project is not None and (text := project.what_is_unused):
         screen.say("note: ", f"{text}: swink config trust")
-
-
-def _object(name: str, item: SourcedValue, problems: dict[str, str]) -> dict[str, Any]:
-    found = {"value": _masked(item.value), "source": item.source}
-    return {**found, "problem": problems[name]} if name in problems else found
 
 
 @config.command("get")
@@ -158,13 +153,9 @@ def set_(name: str, value: str) -> None:
     path = settings_file()
     stored = set_value(name, value, path=path)
     click.echo(f"{name} = {_shown(name, stored)} in {path}", err=True)
-    _tell_what_wins(definition_of(name), stored)
-
-
-def _tell_what_wins(definition: Definition, stored: Any) -> None:
-    item = _load()[0][definition.name]
-    if item.value != stored:
-        click.echo(f"note: here it is {_shown(definition.name, item.value)}, by {item.source}", err=True)
+    used = _load()[0][name]
+    if used.value != stored:
+        click.echo(f"note: here it is {_shown(name, used.value)}, by {used.source}", err=True)
 
 
 @config.command("unset")

@@ -40,8 +40,7 @@ def doctor(as_json: bool) -> int:
 
 
 def _show(finding: Finding, width: int | None, *, colours: bool) -> None:
-    """A finding as rows that all begin with our mark, so that quoted text cannot look like another finding or
-    advice."""
+    """A finding as rows that all begin with our mark, so that quoted text cannot look like another finding."""
     mark, colour = _MARKS[finding.state]
     indent = " " * (13 if width is None or width >= 50 else 2)
     rows = laid_out(safe_text(finding.text), f"{mark} {finding.area:<12} ", f"{indent}┆ ", width)

@@ -6,6 +6,7 @@ Owns the commands and their words. What they do is in `swink_agent.evals` and `a
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from swink_agent.app.errors import ApplicationError, ExitCode, UsageProblem
 from swink_agent.rendering.cells import laid_out
 from swink_agent.rendering.escaping import safe_text
 
-from ..process.groups import offered
+from ..process.groups import offered, picks, takes
 from ..root import options_of_prompt
 from ..screen.screen import Palette, say_json, table, wants_colour, width_of, write_answer
 
@@ -51,12 +52,7 @@ def _problems() -> Generator[None]:
         raise CannotRun(str(error)) from error
 
 
-_store = click.option(
-    "--store",
-    metavar="FOLDER",
-    shell_complete=offered("folders"),
-    help="Where results are kept. Default: in the user's data folder.",
-)
+_store = takes("--store FOLDER", "Where results are kept. Default: in the user's data folder.", "folders")
 
 
 def _opened(store: str | None) -> EvalStore:
@@ -84,16 +80,10 @@ def _as_recorded(store: EvalStore, result: str) -> EvalRun:
     return run
 
 
-_judge = click.option(
-    "--judge", metavar="PROVIDER:MODEL", shell_complete=offered("models"), help="Who judges by rubrics."
-)
-_judge_script = click.option(
-    "--judge-script", metavar="FILE", shell_complete=offered("files"), help="What the judge says, instead of a model."
-)
-_verdict = click.option(
-    "--verdict",
-    type=click.Choice(["all", "any", "majority", "mean"]),
-    help="How many of the repeats have to pass. Default: as the set says, else all.",
+_judge = takes("--judge PROVIDER:MODEL", "Who judges by rubrics.", "models")
+_judge_script = takes("--judge-script FILE", "What the judge says, instead of a model.", "files")
+_verdict = picks(
+    "--verdict", "all any majority mean", "How many of the repeats have to pass. Default: as the set says, else all."
 )
 
 
@@ -137,47 +127,37 @@ def eval_group() -> None:
 @options_of_prompt("thinking", "temperature", "max_tokens", "tools", "sandbox", "network", "max_turns")
 @eval_group.command("run")
 @click.argument("path", metavar="SET", shell_complete=offered("files"))
-@click.option(
-    "--agent",
+@takes(
+    "--agent [NAME=]MODULE:FUNCTION",
+    "Your own factory: (case, folder) to an agent. Several run side by side.",
     multiple=True,
-    metavar="[NAME=]MODULE:FUNCTION",
-    help="Your own factory: (case, folder) to an agent. Several run side by side.",
 )
-@click.option(
-    "--evaluator", multiple=True, metavar="MODULE:FUNCTION", help="An additional evaluator of your own. Repeatable."
-)
-@click.option(
-    "-m",
-    "--model",
+@takes("--evaluator MODULE:FUNCTION", "An additional evaluator of your own. Repeatable.", multiple=True)
+@takes(
+    "-m --model PROVIDER:MODEL",
+    "Which model; several run side by side. Default: settings, first key, else local.",
+    "models",
     multiple=True,
-    metavar="PROVIDER:MODEL",
-    shell_complete=offered("models"),
-    help="Which model; several run side by side. Default: settings, first key, else local.",
 )
 @_judge
 @_judge_script
-@click.option(
-    "--script", metavar="FILE", shell_complete=offered("files"), help="Replies instead of a model's, case by case."
-)
-@click.option(
-    "--replay", metavar="FOLDER", shell_complete=offered("folders"), help="Recorded sessions instead of a model."
-)
-@click.option("--parallel", type=click.IntRange(min=1), default=4, metavar="N", help="So many at once. Default: 4.")
-@click.option("--repeat", type=click.IntRange(min=1), default=1, metavar="K", help="Each case so often. Default: 1.")
+@takes("--script FILE", "Replies instead of a model's, case by case.", "files")
+@takes("--replay FOLDER", "Recorded sessions instead of a model.", "folders")
+@takes("--parallel N", "So many at once. Default: 4.", type=click.IntRange(min=1), default=4)
+@takes("--repeat K", "Each case so often. Default: 1.", type=click.IntRange(min=1), default=1)
 @_verdict
-@click.option(
-    "--retries",
+@takes(
+    "--retries N",
+    "How often an attempt is made again that the provider failed. Default: 2.",
     type=click.IntRange(min=0),
     default=2,
-    metavar="N",
-    help="How often an attempt is made again that the provider failed. Default: 2.",
 )
 @_store
 @click.option("--resume", is_flag=True, help="Continue the newest run of this set that was interrupted.")
-@click.option("--only", multiple=True, metavar="WORD", help="Only cases with this in id or name; nothing is kept.")
-@click.option("--tag", multiple=True, metavar="TAG", help="Only cases with this tag. Repeatable.")
-@click.option("--not-tag", multiple=True, metavar="TAG", help="No cases with this tag. Repeatable.")
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="For each attempt.")
+@takes("--only WORD", "Only cases with this in id or name; nothing is kept.", multiple=True)
+@takes("--tag TAG", "Only cases with this tag. Repeatable.", multiple=True)
+@takes("--not-tag TAG", "No cases with this tag. Repeatable.", multiple=True)
+@takes("--timeout SECONDS", "For each attempt.", type=click.FloatRange(min=0, min_open=True), default=1800.0)
 @click.option("--format", "format_name", type=click.Choice(FORMATS), default="console", help="Of the report on stdout.")
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
 def run_command(**options: Any) -> int:
@@ -192,18 +172,14 @@ def run_command(**options: Any) -> int:
     if not options["path"]:
         raise UsageProblem("an empty text names no file with cases")
     _opened(options["store"])
-    if options["timeout"] is None:
-        options["timeout"] = 1800.0
     with _problems():
         return run_set(options)
 
 
 @eval_group.command("score", short_help="Score a result again, without running it.")
 @click.argument("result", metavar="RESULT", shell_complete=offered("results"))
-@click.option("--set", "set_path", metavar="SET", shell_complete=offered("files"), help="What is expected now.")
-@click.option(
-    "--evaluator", multiple=True, metavar="MODULE:FUNCTION", help="An additional evaluator of your own. Repeatable."
-)
+@takes("--set set_path SET", "What is expected now.", "files")
+@takes("--evaluator MODULE:FUNCTION", "An additional evaluator of your own. Repeatable.", multiple=True)
 @_judge
 @_judge_script
 @_verdict
@@ -226,7 +202,7 @@ def score_command(result: str, store: str | None, **options: Any) -> int:
 
 
 @eval_group.command("list")
-@click.option("--set", "set_id", metavar="ID", help="Only results of this set.")
+@takes("--set set_id ID", "Only results of this set.")
 @_store
 @click.option("--json", "as_json", is_flag=True, help="As a list of objects.")
 def list_results(set_id: str | None, store: str | None, as_json: bool) -> None:
@@ -254,7 +230,7 @@ def list_results(set_id: str | None, store: str | None, as_json: bool) -> None:
 @eval_group.command("report", short_help="Show a result, in five formats.")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, shell_complete=offered("results"))
 @click.option("--format", "format_name", type=click.Choice(FORMATS), help="Default: by the ending of FILE, or console.")
-@click.option("-o", "--output", metavar="FILE", shell_complete=offered("files"), help="Write it here.")
+@takes("-o --output FILE", "Write it here.", "files")
 @_store
 def report_command(results: tuple[str, ...], format_name: str | None, output: str | None, store: str | None) -> None:
     """Show a result: for a terminal, a pull request (markdown), a program (json), a build server (junit), or as one
@@ -314,10 +290,9 @@ def compare_command(
         _row(palette.style("worse ", "red"), f"{case_id}{' (passed before)' if case_id in broken else ''}")
     for case_id in found.better:
         _row(palette.style("better", "green"), f"{case_id}{' (failed before)' if case_id in fixed else ''}")
-    for case_id in found.only_before:
-        _row("gone  ", case_id)
-    for case_id in found.only_after:
-        _row("new   ", case_id)
+    for word, ids in (("gone  ", found.only_before), ("new   ", found.only_after)):
+        for case_id in ids:
+            _row(word, case_id)
     click.echo(f"{len(found.better)} better, {len(found.worse)} worse, {len(found.same)} the same")
     click.echo(difference_words(found, f"{'case' if found.cases == 1 else 'cases'} of both"))
     if preference is not None:
@@ -353,49 +328,35 @@ def _seconds(ctx: click.Context, option: click.Parameter, value: str | None) -> 
 
 @eval_group.command("gate", short_help="Pass or fail a result.")
 @click.argument("result", metavar="RESULT", shell_complete=offered("results"))
-@click.option("--min-pass-rate", type=click.FloatRange(0, 1), metavar="PART", help="So many cases pass, from 0 to 1.")
-@click.option(
-    "--min-pass-rate-low",
+@takes("--min-pass-rate PART", "So many cases pass, from 0 to 1.", type=click.FloatRange(0, 1))
+@takes(
+    "--min-pass-rate-low PART",
+    "So many cases pass with 95 % confidence: the lower end of the interval.",
     type=click.FloatRange(0, 1),
-    metavar="PART",
-    help="So many cases pass with 95 % confidence: the lower end of the interval.",
 )
-@click.option(
-    "--max-not-measured",
+@takes(
+    "--max-not-measured N",
+    "So many cases may lack a verdict because the provider failed. Default: 0.",
     type=click.IntRange(min=0),
     default=0,
-    metavar="N",
-    help="So many cases may lack a verdict because the provider failed. Default: 0.",
 )
-@click.option("--max-cost", type=click.FloatRange(min=0), metavar="USD", help="It cost at most so much.")
-@click.option("--max-duration", metavar="TIME", callback=_seconds, help="It took at most so long: 90, 90s, 5m, 1h.")
-@click.option(
-    "--no-regression",
-    "baseline",
-    metavar="RESULT",
-    shell_complete=offered("results"),
-    help="No case that passed there fails here, and scores are not lower by more than noise.",
+@takes("--max-cost USD", "It cost at most so much.", type=click.FloatRange(min=0))
+@takes("--max-duration max_seconds TIME", "It took at most so long: 90, 90s, 5m, 1h.", callback=_seconds)
+@takes(
+    "--no-regression baseline RESULT",
+    "No case that passed there fails here, and scores are not lower by more than noise.",
+    "results",
 )
 @_store
 @click.pass_context
-def gate_command(
-    ctx: click.Context,
-    result: str,
-    min_pass_rate: float | None,
-    min_pass_rate_low: float | None,
-    max_not_measured: int,
-    max_cost: float | None,
-    max_duration: float | None,
-    baseline: str | None,
-    store: str | None,
-) -> int:
+def gate_command(ctx: click.Context, result: str, baseline: str | None, store: str | None, **limits: Any) -> int:
     """Pass or fail a result. Exit code 0: passed, 1: failed, 2: wrong usage, 3: could not run.
 
     Every failed check is named on its own line.
     """
     from swink_agent.evals import Gate
 
-    if min_pass_rate is min_pass_rate_low is max_cost is max_duration is baseline is None:
+    if baseline is None and all(limit is None for name, limit in limits.items() if name != "max_not_measured"):
         ctx.fail(
             "Nothing to check: give --min-pass-rate, --min-pass-rate-low, --max-cost, --max-duration "
             "or --no-regression."
@@ -404,7 +365,7 @@ def gate_command(
         opened = _opened(store)
         run = _as_recorded(opened, result)
         before = None if baseline is None else _as_recorded(opened, baseline)
-        gate = Gate(min_pass_rate, max_cost, max_duration, before, min_pass_rate_low, max_not_measured)
+        gate = Gate(baseline=before, **limits)
     verdict = gate.check(run)
     palette = Palette(wants_colour(sys.stdout))
     if verdict.passed:
@@ -443,14 +404,9 @@ def verify_command(result: str, store: str | None) -> int:
 
 @eval_group.command("add", short_help="Make a case of a recorded session.")
 @click.argument("session", metavar="SESSION", shell_complete=offered("sessions"))
-@click.option("--to", "path", metavar="FILE", shell_complete=offered("files"), help="Add it to this set, or begin one.")
-@click.option("--id", "case_id", metavar="ID", help="The id of the case. Default: made of what was asked.")
-@click.option(
-    "--recording",
-    metavar="FOLDER",
-    shell_complete=offered("folders"),
-    help="Keep a copy of the session here, for swink eval run --replay FOLDER.",
-)
+@takes("--to path FILE", "Add it to this set, or begin one.", "files")
+@takes("--id case_id ID", "The id of the case. Default: made of what was asked.")
+@takes("--recording FOLDER", "Keep a copy of the session here, for swink eval run --replay FOLDER.", "folders")
 def add_command(session: str, path: str | None, case_id: str | None, recording: str | None) -> None:
     """Make a case from a recorded session: the same messages, the calls that were made, the files that are known.
 
@@ -471,8 +427,6 @@ def add_command(session: str, path: str | None, case_id: str | None, recording: 
         else:
             add_case(case, Path(path))
     if recording is not None:
-        import shutil
-
         Path(recording).mkdir(parents=True, exist_ok=True)
         shutil.copyfile(loaded.path, Path(recording) / loaded.path.name)
     if path is not None:

@@ -18,21 +18,8 @@ from msgspec import structs
 from swink_agent.app.agent.models import named_model
 from swink_agent.app.agent.standard import redactor_for
 from swink_agent.app.errors import ExitCode, UsageProblem
-from swink_agent.app.evals.evaluation import (
-    STAND_IN_MODEL,
-    OwnAgents,
-    StandardAgents,
-    StandInModel,
-    agent_named,
-    evaluators_named,
-    factory_named,
-    judge_of,
-    judge_stream_fn,
-    other_runs,
-    results_folder,
-    scripted_judge,
-    scripted_judge_model,
-)
+from swink_agent.app.evals import evaluation
+from swink_agent.app.evals.evaluation import OwnAgents, StandardAgents, StandInModel
 from swink_agent.app.keys.credentials import Credentials
 from swink_agent.app.settings.settings import load_settings
 from swink_agent.core.cancel import CancellationToken
@@ -51,8 +38,7 @@ _FLAGS = ("model", "thinking", "temperature", "max_tokens", "tools", "sandbox", 
 
 
 def run_set(options: dict[str, Any]) -> int:
-    """Runs a set and returns the exit code. Raises `ApplicationError` and `EvalError` for what is wrong before the
-    run."""
+    """Runs a set; returns the exit code. Raises `ApplicationError` and `EvalError` for what is wrong before the run."""
     return _Run(options).run()
 
 
@@ -62,7 +48,7 @@ def score_result(store: EvalStore, run: EvalRun, options: dict[str, Any]) -> int
 
     eval_set = None if options["set_path"] is None else load_set(options["set_path"])
     judge = _given_judge(options)
-    evaluators = evaluators_named(options["evaluator"], Path.cwd(), judge)
+    evaluators = evaluation.evaluators_named(options["evaluator"], Path.cwd(), judge)
     redactor = redactor_for(load_settings(), Credentials())
     try:
         scoring = rescore(
@@ -78,15 +64,11 @@ def score_result(store: EvalStore, run: EvalRun, options: dict[str, Any]) -> int
 
 
 def preferred(before: EvalRun, after: EvalRun, judge: str | None, judge_script: str | None) -> Preference | None:
-    """Asks the judge which of two results is better; `None` without a judge. Raises `NotMeasured` if it cannot be
-    asked."""
+    """Asks the judge which of two results is better; `None` without a judge. Raises `NotMeasured`."""
     from swink_agent.evals import PairwiseJudge, load_script
     from swink_agent.evals.scoring.pairwise import names_winner
 
-    if judge is None and judge_script is None:
-        return None
-    if judge is not None and judge_script is not None:
-        raise UsageProblem("--judge and --judge-script are two judges: leave one out")
+    _refuse_two_judges(judge, judge_script)
     if judge_script is not None:
         script = load_script(judge_script)
         if not names_winner(script.judge or ""):
@@ -94,24 +76,29 @@ def preferred(before: EvalRun, after: EvalRun, judge: str | None, judge_script: 
                 f"{judge_script}: a judge of two answers names a winner: judge: {{winner: tie, reasoning: Fine.}}; "
                 "the winner is first, second or tie"
             )
-        asked = PairwiseJudge(STAND_IN_MODEL, scripted_judge_model(script))
+        asked = PairwiseJudge(evaluation.STAND_IN_MODEL, evaluation.scripted_judge_model(script))
+    elif judge is not None:
+        spec = named_model(judge, load_settings().aliases())
+        asked = PairwiseJudge(spec, evaluation.judge_stream_fn(spec, Credentials()))
     else:
-        spec = named_model(str(judge), load_settings().aliases())
-        asked = PairwiseJudge(spec, judge_stream_fn(spec, Credentials()))
+        return None
     with Reporter(Screen(sys.stderr), redactor_for(load_settings(), Credentials())).hearing_log():
         return asyncio.run(asked.compare(before, after))
 
 
+def _refuse_two_judges(judge: str | None, judge_script: str | None) -> None:
+    if judge is not None and judge_script is not None:
+        raise UsageProblem("--judge and --judge-script are two judges: leave one out")
+
+
 def _given_judge(options: dict[str, Any]) -> JudgeEvaluator | None:
-    """The judge that the command line names, or `None`."""
     from swink_agent.evals import load_script
 
     named, script = options["judge"], options["judge_script"]
-    if named is not None and script is not None:
-        raise UsageProblem("--judge and --judge-script are two judges: leave one out")
+    _refuse_two_judges(named, script)
     if script is not None:
-        return scripted_judge(load_script(script))
-    return None if named is None else judge_of(named, Credentials())
+        return evaluation.scripted_judge(load_script(script))
+    return None if named is None else evaluation.judge_of(named, Credentials())
 
 
 class _Run:
@@ -131,13 +118,13 @@ class _Run:
         self._agents: dict[str, StandardAgents | OwnAgents] = {}
         try:
             self._agents |= self._factories()
-            self._evaluators = evaluators_named(options["evaluator"], Path.cwd(), self._judge())
+            self._evaluators = evaluation.evaluators_named(options["evaluator"], Path.cwd(), self._judge())
         except BaseException:
             self._close()
             raise
         self._redactor = redactor_for(load_settings(), Credentials())
         """A redactor for the project's own agents that have none, so that no key of theirs is kept in a result."""
-        self._store = Path(options["store"]) if options["store"] else results_folder()
+        self._store = Path(options["store"]) if options["store"] else evaluation.results_folder()
 
     def run(self) -> int:
         progress = ProgressLine(self._screen, self._options["repeat"], is_quiet=self._options["quiet"])
@@ -185,7 +172,7 @@ class _Run:
         format_name = self._options["format_name"]
         runs = run.runs if isinstance(run, EvalGrid) else (run,)
         has_history = format_name == "html" and self._is_kept and not isinstance(run, EvalGrid)
-        others = other_runs(EvalStore(self._store), runs[0]) if has_history else ()
+        others = evaluation.other_runs(EvalStore(self._store), runs[0]) if has_history else ()
         if runs:
             write_answer(report(run, format_name, history=others))
         if self._is_kept and not self._options["quiet"]:
@@ -195,22 +182,19 @@ class _Run:
                 self._screen.say("kept: ", f"{one.id} in {one.path}", "dim")
         if self._cancel.is_cancelled:
             if self._is_kept:
-                self._screen.say("note: ", f"to go on with this: {self._resuming()}", "dim")
+                words = [word for word in sys.argv[1:] if word != "--resume"]
+                again = shlex.join(["swink", *words, "--resume"])
+                self._screen.say("note: ", f"to go on with this: {again}", "dim")
             return int(ExitCode.INTERRUPTED)
         is_good = all(one.is_complete and one.summary.total and one.summary.passed == one.summary.total for one in runs)
         return int(ExitCode.DONE if is_good else ExitCode.FAILED)
-
-    def _resuming(self) -> str:
-        """The command line that continues: this one with `--resume`."""
-        words = [word for word in sys.argv[1:] if word != "--resume"]
-        return shlex.join(["swink", *words, "--resume"])
 
     # -- what is needed for it ---------------------------------------------------------------------------------
 
     def _factories(self) -> dict[str, StandardAgents | OwnAgents]:
         """The agents by variant: each agent with each named model."""
         models: tuple[str | None, ...] = self._options["model"] or (None,)
-        agents = [agent_named(text) for text in self._options["agent"]] or [("", None)]
+        agents = [evaluation.agent_named(text) for text in self._options["agent"]] or [("", None)]
         made: dict[str, StandardAgents | OwnAgents] = {}
         for agent, factory in agents:
             for model in models:
@@ -233,7 +217,7 @@ class _Run:
         ours = [flag for flag in _FLAGS if flag != "model" and self._options[flag] is not None]
         if ours:
             raise UsageProblem(f"--{ours[0].replace('_', '-')} is for the standard agent, and --agent names another")
-        return OwnAgents(factory_named(name, Path.cwd()), model=model, stand_in=stand_in)
+        return OwnAgents(evaluation.factory_named(name, Path.cwd()), model=model, stand_in=stand_in)
 
     def _stand_in(self) -> StandInModel | None:
         from swink_agent.evals import load_script
@@ -262,10 +246,10 @@ class _Run:
             return judge
         named = load_settings().value("judge")
         if named and self._stands_in is None:
-            return judge_of(named, Credentials())
+            return evaluation.judge_of(named, Credentials())
         first = next(iter(self._agents.values()))
         if self._stands_in is None and isinstance(first, StandardAgents) and len(self._agents) == 1:
-            return judge_of(str(first.model), Credentials())
+            return evaluation.judge_of(str(first.model), Credentials())
         where = "" if self._options["script"] is None else ", or judge: in the script"
         told = f"the case {case.id!r} has a rubric and there is no judge: --judge MODEL, --judge-script FILE{where}"
         raise UsageProblem(told)

@@ -10,7 +10,7 @@ import click
 from swink_agent.app.errors import UsageProblem
 from swink_agent.app.keys.credentials import Credentials
 
-from ..process.groups import also_called, offered
+from ..process.groups import also_called, offered, picks
 from ..screen.screen import table
 
 _LONGEST_KEY = 16 * 1024
@@ -37,9 +37,7 @@ def keys(ctx: click.Context) -> None:
 
 @keys.command("set", context_settings={"allow_extra_args": True})
 @click.argument("provider", shell_complete=offered("providers"))
-@click.option(
-    "--store", type=click.Choice(["keyring", "file"]), help="Where to keep it. Default: keyring if there is one."
-)
+@picks("--store", "keyring file", "Where to keep it. Default: keyring if there is one.")
 @click.pass_context
 def set_key(ctx: click.Context, provider: str, store: str | None) -> None:
     """Keep a key: typed without echo, or read from stdin. Never an argument, which others could see."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import sys
 from typing import Any
 
@@ -14,10 +13,14 @@ import click
 from swink_agent.app.agent.opening import Opening, OpeningOptions
 from swink_agent.app.agent.servers import server_of
 from swink_agent.app.errors import ApplicationError, ExitCode, NoModel, UsageProblem
+from swink_agent.app.runs.sessions import WantedSession
 from swink_agent.app.settings.mcp_servers import ServerSettings
 from swink_agent.approvals.display import safe_display
+from swink_agent.core.types import ModelSpec
+from swink_agent.mcp import McpError
 
-from ..process.groups import offered
+from ..process.groups import offered, picks
+from ..process.interrupts import ended_by_signal
 from ..prompt.reporter import Reporter
 from ..root import options_of_prompt
 from ..screen.screen import Screen, say_json, table
@@ -106,8 +109,6 @@ def test_server(name: str, as_json: bool, cwd: str | None) -> int:
 
 
 async def _tried(chosen: ServerSettings, opening: Opening) -> tuple[list[dict[str, str]], list[str]]:
-    from swink_agent.mcp import McpError
-
     try:
         async with server_of(chosen, folder=opening.folder) as server:
             offered = [tool for tool in server.tools() if chosen.tools is None or tool.true_name in chosen.tools]
@@ -118,10 +119,10 @@ async def _tried(chosen: ServerSettings, opening: Opening) -> tuple[list[dict[st
 
 @options_of_prompt("allow", "deny", "tools", "cwd")
 @mcp.command("serve")
-@click.option(
+@picks(
     "--approve",
-    type=click.Choice(["none", "ask", "smart", "all"]),
-    help="Which calls may run. Nobody is asked: what would need a question is refused.",
+    "none ask smart all",
+    "Which calls may run. Nobody is asked: what would need a question is refused.",
 )
 def serve(
     approve: str | None, allow: tuple[str, ...], deny: tuple[str, ...], tools: str | None, cwd: str | None
@@ -137,8 +138,6 @@ def serve(
 
 async def _serve(opening: Opening) -> int:
     from swink_agent.app.agent.served import ServedAgent
-    from swink_agent.app.runs.sessions import WantedSession
-    from swink_agent.core.types import ModelSpec
     from swink_agent.mcp import serve_stdio
 
     session = opening.session(WantedSession(is_kept=False))
@@ -154,15 +153,13 @@ async def _serve(opening: Opening) -> int:
         made = opening.agent(session, redactor, model=ModelSpec("none", "none"), stream_fn=_no_model)
     for warning in made.warnings:
         reporter.warn(warning)
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, ended.set)
+    ended = ended_by_signal()
     with made:
         tools = [tool for tool in made.agent.tools if tool.name != "task" or has_model]
         served = made.agent.replaced(tools=[*tools, ServedAgent(opening)])
         watch = None if made.hooks is None else made.hooks.watch_call
-        serving = loop.create_task(serve_stdio(served, redactor=redactor, watch=watch))
-        stopping = loop.create_task(ended.wait())
+        serving = asyncio.create_task(serve_stdio(served, redactor=redactor, watch=watch))
+        stopping = asyncio.create_task(ended.wait())
         await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
         await made.finish(_CLOSING)
     if not serving.done():

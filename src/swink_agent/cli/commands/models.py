@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ from swink_agent.app.keys.credentials import Credentials
 from swink_agent.app.runs.telling import size_of
 from swink_agent.app.settings.settings import load_settings
 from swink_agent.app.trust.foreign_code import import_nothing_from_here
+from swink_agent.core.cancel import CancellationToken
+from swink_agent.core.errors import Aborted
 
 from ..process.groups import also_called, offered
 from ..process.interrupts import interruptible
@@ -21,7 +24,6 @@ from ..prompt.reporter import Reporter
 from ..screen.screen import Screen, say_json, table
 
 if TYPE_CHECKING:
-    from swink_agent.core.cancel import CancellationToken
     from swink_agent.core.values.model_info import ModelInfo
     from swink_agent.local.weights.store import ModelStore
 
@@ -52,15 +54,22 @@ def list_models(words: tuple[str, ...] = (), everything: bool = False, as_json: 
 
     WORDS are parts of names; only models that have all of them are listed.
     """
+    from swink_agent.adapters.catalog import ModelCatalog
+
     import_nothing_from_here()
     rows = [
         row
         for row in (*_alias_rows(), *_local_rows(), *_remote_rows())
         if all(word.lower() in row["model"].lower() for word in words)
     ]
-    unusable = _unusable(words)
+    # A word may be part of a model's name, and the names are unknown if the provider cannot be loaded.
+    asked = [word.lower().partition(":")[0] for word in words]
+    broken = unusable_providers().items()
+    unusable = [text for name, text in broken if not asked or any(word in name for word in asked)]
     if not rows and not unusable:
-        raise UsageProblem(_none_has(words))
+        near = ModelCatalog.load().nearest(" ".join(words))
+        hint = f"did you mean {' or '.join(near)}?" if near else "swink models list --all lists every model"
+        raise UsageProblem(f"no model has {' and '.join(map(repr, words))} in its name; {hint}")
     if as_json:
         say_json(rows)
         return
@@ -79,23 +88,9 @@ def list_models(words: tuple[str, ...] = (), everything: bool = False, as_json: 
         click.echo(f"{hidden} more of providers without a key here: --all lists them.", err=True)
     for problem in unusable:
         Screen(sys.stderr).say("warning: ", problem, "yellow")
-    _tell_disk_use()
-
-
-def _unusable(words: tuple[str, ...]) -> list[str]:
-    """Why models of installed providers with these words in their names are missing."""
-    # A word may be part of a model's name, and the names are unknown if the provider cannot be loaded.
-    asked = [word.lower().partition(":")[0] for word in words]
-    return [text for name, text in unusable_providers().items() if not asked or any(word in name for word in asked)]
-
-
-def _none_has(words: tuple[str, ...]) -> str:
-    """The message if no model has these words in its name."""
-    from swink_agent.adapters.catalog import ModelCatalog
-
-    near = ModelCatalog.load().nearest(" ".join(words))
-    hint = f"did you mean {' or '.join(near)}?" if near else "swink models list --all lists every model"
-    return f"no model has {' and '.join(map(repr, words))} in its name; {hint}"
+    store = _store()
+    if used := store.disk_use():
+        click.echo(f"{size_of(used)} in {store.folder}", err=True)
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
@@ -188,13 +183,6 @@ def _store() -> ModelStore:
     return ModelStore(load_settings().value("models_dir"))
 
 
-def _tell_disk_use() -> None:
-    store = _store()
-    used = store.disk_use()
-    if used:
-        click.echo(f"{size_of(used)} in {store.folder}", err=True)
-
-
 @models.command("pull")
 @click.argument("name", required=False, shell_complete=offered("local_models"))
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
@@ -203,8 +191,6 @@ def pull(name: str | None, quiet: bool) -> None:
 
     Then the model reads what every run begins with, which is kept next to it: the first answer comes sooner.
     """
-    from swink_agent.core.cancel import CancellationToken
-    from swink_agent.core.errors import Aborted
     from swink_agent.local.events import LocalModelError
     from swink_agent.local.weights.presets import DEFAULT_MODEL
 
@@ -228,8 +214,6 @@ def pull(name: str | None, quiet: bool) -> None:
 
 def _prepare(name: str, reporter: Reporter, cancel: CancellationToken) -> None:
     """Lets the model read what every run begins with. A failure here does not make the fetch a failure."""
-    import asyncio
-
     if not has_local_extra():
         return
     try:

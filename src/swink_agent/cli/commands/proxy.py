@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import signal
 import sys
 from collections.abc import Callable
 
 import click
 
-from swink_agent.app.agent.models import stream_fn_of
+from swink_agent.app.agent.models import stream_fn_of, with_stored_keys
 from swink_agent.app.errors import ApplicationError, UsageProblem
 from swink_agent.app.keys.credentials import Credentials
 from swink_agent.app.settings.settings import Settings, load_settings
@@ -19,6 +18,7 @@ from swink_agent.core.errors import AuthError
 from swink_agent.core.stream import StreamFn
 from swink_agent.core.types import ModelSpec
 
+from ..process.interrupts import ended_by_signal
 from ..prompt.reporter import Reporter
 from ..screen.screen import Screen
 
@@ -64,10 +64,7 @@ def proxy(host: str, port: int, streams: int, insecure: bool) -> int:
 async def _serve(host: str, port: int, token: str, is_new: bool, streams: int) -> int:
     from swink_agent.adapters.proxy_server import ProxyServer
 
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, ended.set)
+    ended = ended_by_signal()
     settings, credentials = load_settings(), Credentials()
     server = ProxyServer({token: streams}, _upstream(settings, credentials))
     Reporter(Screen(sys.stderr), credentials.redactor()).hear_log()
@@ -93,18 +90,9 @@ def _upstream(settings: Settings, credentials: Credentials) -> Callable[[ModelSp
         place = str(model) if model.provider == "local" else model.provider
         if place not in made:
             try:
-                made[place] = stream_fn_of(model, settings, credentials)
+                made[place] = with_stored_keys(stream_fn_of(model, settings, credentials), credentials)
             except ApplicationError as error:  # the client gets it as an error of the provider
                 raise AuthError(str(error)) from error
-        key = credentials.find(model.provider)
-        return made[place] if key is None else _with_key(made[place], key.value)
+        return made[place]
 
     return stream_fn
-
-
-def _with_key(stream_fn: StreamFn, key: str) -> StreamFn:
-    from msgspec import structs
-
-    return lambda model, context, options, cancel: stream_fn(
-        model, context, structs.replace(options, api_key=key), cancel
-    )

@@ -18,7 +18,8 @@ import click
 from swink_agent.app.errors import ApplicationError, ExitCode, UsageProblem
 from swink_agent.app.runs.durable import durable_named, durable_problems, existing_at, store_option
 from swink_agent.approvals.display import safe_display
-from swink_agent.core.approval import PendingCall
+from swink_agent.core.approval import Approve, ApproveWith, PendingCall, Reject
+from swink_agent.core.tool import AgentToolResult
 from swink_agent.core.types import AssistantMessage
 
 from ..screen.run_pages import fleet_rows, run_rows, runs_table
@@ -39,13 +40,11 @@ class _Store:
     """The store that the options of a command name, else those of the group before it, and how to print from it."""
 
     def __init__(self, before: _Store | None, url: str | None, app: str | None, as_json: bool) -> None:
+        if before is not None and not url and not app:
+            url, app = before.url, before.app
         self.url: str | None = url
         self.app: str | None = app
-        self.wants_json: bool = as_json
-        if before is not None:
-            self.wants_json = as_json or before.wants_json
-            if not url and not app:
-                self.url, self.app = before.url, before.app
+        self.wants_json: bool = as_json or (before is not None and before.wants_json)
 
     def use(self, work: Callable[[Durable], Awaitable[T]]) -> T:
         """Does some work with the store, open meanwhile."""
@@ -199,23 +198,13 @@ def stats(store: _Store) -> None:
 @click.option("--at", type=click.IntRange(min=1), metavar="NUMBER", help="The record that asks, if ids recur.")
 @click.option("--by", default="", metavar="NAME", help="Who answers; it is on record.")
 @_with_store
-def answer(
-    store: _Store,
-    run_id: str,
-    call_id: str,
-    approve: bool,
-    reject: str | None,
-    changed: str | None,
-    result: str | None,
-    at: int | None,
-    by: str,
-) -> int:
+def answer(store: _Store, run_id: str, call_id: str, at: int | None, by: str, **answers: Any) -> int:
     """Answer a call that waits. Of two answers the first counts; exit code 1 if another came first.
 
     `swink runs show ID` names the calls that wait, with what to type. Some models give several calls the same id: then
     --at says which one is meant.
     """
-    given = _answer(approve, reject, changed, result)
+    given = _answer(**answers)
     call = call_id if at is None else PendingCall(call_id, "", {}, position=at)
 
     async def worked(durable: Durable) -> bool:
@@ -228,9 +217,6 @@ def answer(
 
 
 def _answer(approve: bool, reject: str | None, changed: str | None, result: str | None) -> Any:
-    from swink_agent.core.approval import Approve, ApproveWith, Reject
-    from swink_agent.core.tool import AgentToolResult
-
     if sum([approve, reject is not None, changed is not None, result is not None]) != 1:
         raise UsageProblem("give one answer: --approve, --reject REASON, --with JSON or --result TEXT")
     if reject is not None:

@@ -22,19 +22,21 @@ from swink_agent.app.runs.sessions import (
     SessionProblem,
     age_of,
     illegible_ids,
+    import_atif,
     open_store,
     session_ids,
     session_problems,
     short_ids,
 )
-from swink_agent.app.runs.telling import age
-from swink_agent.app.settings.paths import beneath_home
+from swink_agent.app.runs.telling import age, number_of
+from swink_agent.app.settings.paths import beneath_home, write_whole
 from swink_agent.app.settings.settings import load_settings
+from swink_agent.app.trust.trust import TrustStore, find_project
 from swink_agent.approvals.display import safe_display
 from swink_agent.rendering.cells import laid_out
 from swink_agent.rendering.escaping import safe_text
 
-from ..process.groups import also_called, offered
+from ..process.groups import also_called, offered, takes
 from ..screen.screen import Palette, confirm, say_json, table, wants_colour, width_of, write_answer
 from ..screen.session_pages import facts, listing, remarks, rows_of
 
@@ -91,7 +93,7 @@ _id = click.argument("session_id", metavar="ID", shell_complete=offered("session
 
 @sessions.command("list")
 @click.option("-a", "--all", "everywhere", is_flag=True, help="Also the sessions of other folders.")
-@click.option("-C", "--cwd", metavar="FOLDER", shell_complete=offered("folders"), help="Those of this folder.")
+@takes("-C --cwd FOLDER", "Those of this folder.", "folders")
 @click.option("--json", "as_json", is_flag=True, help="As a list of objects.")
 def list_sessions(everywhere: bool = False, cwd: str | None = None, as_json: bool = False) -> None:
     """List sessions, the most recently used first."""
@@ -114,11 +116,11 @@ def list_sessions(everywhere: bool = False, cwd: str | None = None, as_json: boo
         click.echo(f"! {damaged} of them had damage, which `swink sessions show ID` shows.", err=True)
     if folder is not None and (unknown := sum(not info.cwd for info in listed)):
         are, them = ("is", "it") if unknown == 1 else ("are", "them")
-        said = f"! {_counted(unknown, 'session')} {are} of no known folder: `swink sessions list --all` lists {them}."
+        said = f"! {number_of(unknown, 'session')} {are} of no known folder: `swink sessions list --all` lists {them}."
         click.echo(said, err=True)
     if illegible := illegible_ids(store, listed):
         some = ", ".join(illegible[:5]) + (", …" if len(illegible) > 5 else "")
-        said = f"! Nothing can be read of {_counted(len(illegible), 'file')}: {some}."
+        said = f"! Nothing can be read of {number_of(len(illegible), 'file')}: {some}."
         click.echo(f"{said} `swink sessions show ID` tells why.", err=True)
 
 
@@ -210,7 +212,7 @@ def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
 @sessions.command("export")
 @_id
 @click.option("--format", "format_name", type=click.Choice(get_args(Format)), help="Default: markdown.")
-@click.option("-o", "--output", "file", metavar="FILE", shell_complete=offered("files"), help="Default: stdout.")
+@takes("-o --output file FILE", "Default: stdout.", "files")
 def export(session_id: str, format_name: Format | None, file: str | None) -> None:
     """Print a session, or write it to a file.
 
@@ -231,8 +233,6 @@ def export(session_id: str, format_name: Format | None, file: str | None) -> Non
     if path.is_dir() or not path.parent.is_dir():
         what = "is a folder" if path.is_dir() else f"cannot be written: {path.parent} is not a folder"
         raise UsageProblem(f"{path} {what} (-o)")
-    from swink_agent.app.settings.paths import write_whole
-
     try:
         write_whole(path, text.encode("utf-8", "replace").decode(), mode=0o600)
     except OSError as error:
@@ -244,7 +244,6 @@ def export(session_id: str, format_name: Format | None, file: str | None) -> Non
 def import_trajectory(file: str) -> None:
     """Make a session of an ATIF trajectory, by this or another agent. Its id is printed."""
     from swink_agent.app.runs.input_files import read_input
-    from swink_agent.app.runs.sessions import import_atif
 
     data = read_input(file, "", _LARGEST_TRAJECTORY)
     settings = load_settings()
@@ -278,7 +277,7 @@ def rename(session_id: str, title: str) -> None:
 
 @sessions.command("fork")
 @_id
-@click.option("--at", type=int, metavar="N", help="Only the first N messages. Default: all.")
+@takes("--at N", "Only the first N messages. Default: all.", type=int)
 def fork(session_id: str, at: int | None) -> None:
     """Begin a new session with the messages of another. Its id is printed."""
     with session_problems():
@@ -302,7 +301,6 @@ def replay(session_id: str) -> int:
     way.
     """
     from swink_agent.app.runs.replaying import replay_session
-    from swink_agent.app.trust.trust import TrustStore, find_project
 
     with session_problems():
         loaded = _store().load(session_id)
@@ -313,7 +311,7 @@ def replay(session_id: str) -> int:
     width = width_of(sys.stdout)
     if report.divergence is None:
         what = f"all {report.messages} messages" if report.messages != 1 else "the one message"
-        told = f"It would do the same today: {what} of {_counted(report.runs, 'run')} came out alike."
+        told = f"It would do the same today: {what} of {number_of(report.runs, 'run')} came out alike."
         click.echo("\n".join(laid_out(told, "", "  ┆ ", width)))
         return ExitCode.DONE
     divergence = report.divergence
@@ -343,7 +341,7 @@ also_called(sessions, remove, "remove")
 
 
 @sessions.command("prune")
-@click.option("--older-than", "limit", metavar="AGE", required=True, help="Not used for so long: 12h, 30d, 8w.")
+@takes("--older-than limit AGE", "Not used for so long: 12h, 30d, 8w.", required=True)
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def prune(limit: str, dry_run: bool, yes: bool) -> int:
@@ -359,7 +357,7 @@ def prune(limit: str, dry_run: bool, yes: bool) -> int:
     if dry_run:
         click.echo("Nothing is deleted. Those in use would stay.", err=True)
         return ExitCode.DONE
-    count = _counted(len(old), "session")
+    count = number_of(len(old), "session")
     if not yes:
         confirm(f"Delete {count}?", f"delete the {count}")
     with session_problems():
@@ -390,16 +388,12 @@ def _delete(store: JsonlSessionStore, ids: Sequence[str], *, spares_used: bool =
             complain(_in_use(session_id))
     deleted = len(ids) - len(kept)
     if deleted:
-        click.echo(f"{_counted(deleted, 'session')} deleted.", err=True)
+        click.echo(f"{number_of(deleted, 'session')} deleted.", err=True)
     if spared:
-        click.echo(f"{_counted(spared, 'session')} in use {'stays' if spared == 1 else 'stay'}.", err=True)
+        click.echo(f"{number_of(spared, 'session')} in use {'stays' if spared == 1 else 'stay'}.", err=True)
     return ExitCode.DONE if deleted + spared == len(ids) else ExitCode.FAILED
 
 
 def _in_use(session_id: str) -> str:
     """The library's message without the advice to fork, which is for users who want to continue."""
     return f"session {session_id} is in use, here or by another process: close it there first"
-
-
-def _counted(count: int, thing: str) -> str:
-    return f"{count} {thing}{'s' * (count != 1)}"

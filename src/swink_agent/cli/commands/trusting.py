@@ -7,23 +7,13 @@ shown, is in `app.trust`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from swink_agent.app.errors import SettingsError
-from swink_agent.app.trust.trust import (
-    NOTES_FILE,
-    PROJECT_FILE,
-    ChangedFile,
-    FolderToTrust,
-    Project,
-    TrustStore,
-    as_text,
-    find_project,
-    offered_parts,
-)
+from swink_agent.app.trust import trust
+from swink_agent.app.trust.trust import FolderToTrust, Project, TrustStore, as_text, find_project
 from swink_agent.approvals.display import safe_display
 from swink_agent.core.texts.diffs import diff_lines
 
@@ -42,7 +32,9 @@ def trust_folder(folder: Path, *, is_sure: bool) -> bool:
     wanted = next((item for item in chain if item.can_be_trusted), found)
     offer = store.offer(folder if wanted is None else Path(wanted.folder))
     _show(offer, screen)
-    _show_changes(store.changes(offer), screen)
+    for change in store.changes(offer):  # last, next to the question
+        screen.say("", f"{change.path}, what has changed since you trusted it:")
+        screen.change(diff_lines(as_text(change.old), as_text(change.new)), context=_MARK)
     if not is_sure and not _says_yes(f"Trust {safe_display(offer.folder)}?"):
         screen.line("Nothing was changed.")
         return False
@@ -53,20 +45,13 @@ def trust_folder(folder: Path, *, is_sure: bool) -> bool:
 
 def _show(offer: FolderToTrust, screen: Screen) -> None:
     """Shows all of it, each line of a file behind a mark, so that none of their lines looks like one of ours."""
-    parts = list(offered_parts(offer))
+    parts = list(trust.offered_parts(offer))
     for part in parts:
         screen.say("not counted: " * part.is_uncounted, part.words, *["yellow"] * part.is_uncounted)
         if part.text is not None:
             screen.rows(_MARK, part.text)
     if not parts:
-        screen.say("", f"{offer.folder} has neither {PROJECT_FILE} nor {NOTES_FILE}, skills or commands.")
-
-
-def _show_changes(changes: Sequence[ChangedFile], screen: Screen) -> None:
-    """Shows what changed since it was trusted, last, next to the question."""
-    for change in changes:
-        screen.say("", f"{change.path}, what has changed since you trusted it:")
-        screen.change(diff_lines(as_text(change.old), as_text(change.new)), context=_MARK)
+        screen.say("", f"{offer.folder} has neither {trust.PROJECT_FILE} nor {trust.NOTES_FILE}, skills or commands.")
 
 
 def what_changed(project: Project, store: TrustStore) -> list[str]:

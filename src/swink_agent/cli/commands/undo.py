@@ -15,6 +15,7 @@ import click
 
 from swink_agent.app.errors import ExitCode, UsageProblem
 from swink_agent.app.runs.input_files import folder_of
+from swink_agent.app.runs.telling import number_of
 from swink_agent.app.runs.undo import ChangedRun, changed_runs, choose_run, elsewhere, open_checkpoints, texts_of
 from swink_agent.approvals.display import safe_display
 from swink_agent.core.texts.diffs import diff_lines
@@ -71,11 +72,11 @@ def _undo(store: CheckpointStore, run: ChangedRun, plan: Sequence[PathRewind], *
     code: int = ExitCode.DONE
     if not dry_run:
         if not yes:
-            confirm(f"Put {_paths(len(possible))} back?", "put it back")
+            confirm(f"Put {number_of(len(possible), 'path')} back?", "put it back")
         code = _put_back(store, run, plan)
     for other in elsewhere(store, run):
         click.echo(
-            f"The same run changed {_paths(other.changed)} in {safe_display(other.root, None)}: "
+            f"The same run changed {number_of(other.changed, 'path')} in {safe_display(other.root, None)}: "
             f"swink undo -C {safe_display(shlex.quote(other.root), None)} --run {other.id[:_SHOWN_ID]}"
         )
     return code
@@ -88,10 +89,6 @@ def _folder(cwd: str) -> Path:
         raise UsageProblem(f"{cwd} cannot be looked at: {error} (--cwd)") from error
 
 
-def _paths(count: int) -> str:
-    return f"{count} path{'s' * (count != 1)}"
-
-
 def _list(runs: Sequence[ChangedRun]) -> None:
     if not runs:
         click.echo("No run has changed anything here.", err=True)
@@ -99,7 +96,7 @@ def _list(runs: Sequence[ChangedRun]) -> None:
     rows: list[tuple[str, ...]] = []
     for run in runs:
         states = [f"undo of {run.undoes[:_SHOWN_ID]}"] * bool(run.undoes) + ["put back"] * run.is_undone
-        rows.append((run.id[:_SHOWN_ID], _time(run), _paths(run.changed), ", ".join(states)))
+        rows.append((run.id[:_SHOWN_ID], _time(run), number_of(run.changed, "path"), ", ".join(states)))
     click.echo(table(rows, right=(2,)))
 
 
@@ -115,10 +112,13 @@ def _show(store: CheckpointStore, run: ChangedRun, plan: Sequence[PathRewind]) -
     what = "Undo" if run.undoes else "Run"
     click.echo(f"{what} {run.id[:_SHOWN_ID]} of {_time(run)} in {safe_display(run.root, None)}:")
     changes = [_lines(store, run.root, item) for item in plan]
-    rows = [
-        (f"  {_VERBS[item.what]}", item.path, _counts(lines), _note(item))
-        for item, lines in zip(plan, changes, strict=True)
-    ]
+    rows: list[tuple[str, ...]] = []
+    for item, lines in zip(plan, changes, strict=True):
+        kinds = [kind for kind, _ in lines]
+        counts = [(sign, kinds.count(kind)) for sign, kind in (("+", "added"), ("-", "removed"))]
+        counted = " ".join(f"{sign}{count}" for sign, count in counts if count)
+        notes = {"same": "as it was before", "changed": f"{item.note}; --force puts it back all the same"}
+        rows.append((f"  {_VERBS[item.what]}", item.path, counted, notes.get(item.what, item.note)))
     click.echo(table(rows))
     screen, room = Screen(sys.stdout), _MOST_LINES
     for item, lines in zip(plan, changes, strict=True):
@@ -138,22 +138,6 @@ def _lines(store: CheckpointStore, root: str, item: PathRewind) -> list[tuple[st
     return [] if texts is None else [*diff_lines(*texts)]
 
 
-def _counts(lines: Sequence[tuple[str, str]]) -> str:
-    kinds = [kind for kind, _ in lines]
-    counts = [(sign, kinds.count(kind)) for sign, kind in (("+", "added"), ("-", "removed"))]
-    return " ".join(f"{sign}{count}" for sign, count in counts if count)
-
-
-def _note(item: PathRewind) -> str:
-    match item.what:
-        case "same":
-            return "as it was before"
-        case "changed":
-            return f"{item.note}; --force puts it back all the same"
-        case _:
-            return item.note
-
-
 # -- putting back --------------------------------------------------------------------------------------------
 
 
@@ -165,5 +149,5 @@ def _put_back(store: CheckpointStore, run: ChangedRun, plan: Sequence[PathRewind
         if item.what in ("changed", "failed") and before.what != item.what:
             click.echo(f"{safe_display(item.path, None)}: {safe_display(item.note, None)}", err=True)
     if count:
-        click.echo(f"{_paths(count)} put back. To take that back: swink undo --run {undo_id[:_SHOWN_ID]}")
+        click.echo(f"{number_of(count, 'path')} put back. To take that back: swink undo --run {undo_id[:_SHOWN_ID]}")
     return ExitCode.FAILED if any(item.what in ("changed", "failed") for item in done) else ExitCode.DONE

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -16,12 +15,14 @@ from urllib.parse import quote
 
 import click
 
-from swink_agent.app.agent.opening import Opening, OpeningOptions
+from swink_agent.app.agent.opening import SETTING_FLAGS, Opening, OpeningOptions
 from swink_agent.app.browser import open_in_browser
 from swink_agent.app.doctor import WEB_PORT
 from swink_agent.app.errors import ExitCode, UsageProblem
-from swink_agent.app.runs.sessions import newest, open_store, session_problems
+from swink_agent.app.runs.sessions import newest_and_unknown, open_store, session_problems
 
+from ..process.groups import takes
+from ..process.interrupts import ended_by_signal
 from ..prompt.reporter import Reporter
 from ..root import options_of_prompt
 from ..screen.screen import Screen
@@ -31,9 +32,8 @@ _LEAST_TOKEN = 22
 """Characters that 128 bits take in base 64."""
 _ENDING = 4.5
 _SHARED = (
-    *("model", "thinking", "temperature", "max_tokens", "system", "append_system", "tools", "approve", "allow", "deny"),
-    *("sandbox", "network", "otel", "masking", "unmask", "max_turns", "max_cost", "timeout", "no_mcp", "cwd"),
-    *("no_hooks", "web_search", "add_dir", "continue", "resume"),
+    *[name for name in SETTING_FLAGS if name not in ("output", "allow_hosts")],
+    *("no_mcp", "no_hooks", "cwd", "add_dir", "continue", "resume"),
 )
 """The flags of the terminal UI."""
 
@@ -50,19 +50,12 @@ Examples:
     "--port", default=WEB_PORT, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."
 )
 @click.option("--no-open", is_flag=True, help="Do not open the browser.")
-@click.option("--host", metavar="ADDRESS", help="Listen at this address instead of this machine alone.")
-@click.option("--tls-cert", metavar="FILE", help="The certificate, for encrypted connections.")
-@click.option("--tls-key", metavar="FILE", help="The key of the certificate.")
+@takes("--host ADDRESS", "Listen at this address instead of this machine alone.")
+@takes("--tls-cert FILE", "The certificate, for encrypted connections.")
+@takes("--tls-key FILE", "The key of the certificate.")
 @click.option("--insecure", is_flag=True, help="Listen beyond this machine although nothing is encrypted.")
-@click.option(
-    "--allow-host",
-    multiple=True,
-    metavar="NAME",
-    help="Also answer under this name, with or without a port. Repeatable.",
-)
-@click.option(
-    "--allow-origin", multiple=True, metavar="URL", help="Pages of this site may send requests too. Repeatable."
-)
+@takes("--allow-host NAME", "Also answer under this name, with or without a port. Repeatable.", multiple=True)
+@takes("--allow-origin URL", "Pages of this site may send requests too. Repeatable.", multiple=True)
 def web(**options: Any) -> int:
     """Open the agent in a browser, and serve its API.
 
@@ -115,10 +108,7 @@ async def _serve(opening: Opening, options: dict[str, Any], token: str, tls: Any
     port = listening.getsockname()[1]
     hosts = hosts_of(host, options["allow_host"], port)
     access = Access(token=token, hosts=hosts, origins=options["allow_origin"], port=port)
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, ended.set)
+    ended = ended_by_signal()
     name = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     url = f"{'https' if tls else 'http'}://{name}:{port}{page}?token={quote(token, safe='')}"
     Reporter(Screen(sys.stderr), opening.credentials.redactor()).hear_log()
@@ -130,7 +120,9 @@ async def _serve(opening: Opening, options: dict[str, Any], token: str, tls: Any
             click.echo(line, err=True)
         click.echo("Serving. Ctrl+C ends it.", err=True)
         if not options["no_open"]:
-            await asyncio.to_thread(_open_browser, url, opening)
+            is_open = await asyncio.to_thread(open_in_browser, url, os.environ, opening.writable)
+            if not is_open:
+                click.echo("no browser could be opened: open the address above yourself", err=True)
         await ended.wait()
     finally:
         try:
@@ -161,10 +153,6 @@ def _first_page(opening: Opening, options: dict[str, Any]) -> str:
         return "/"
     with session_problems():
         store = open_store(opening.settings)
-        found = newest(store, opening.folder.resolve()).id if options["continue"] else store.load(wanted).id
-    return f"/sessions/{found}"
-
-
-def _open_browser(url: str, opening: Opening) -> None:
-    if not open_in_browser(url, os.environ, opening.writable):
-        click.echo("no browser could be opened: open the address above yourself", err=True)
+        is_newest = options["continue"]
+        found = newest_and_unknown(store, opening.folder.resolve())[0] if is_newest else store.load(wanted)
+    return f"/sessions/{found.id}"

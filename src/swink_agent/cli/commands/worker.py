@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -22,7 +22,7 @@ from ..screen.run_pages import pending_rows
 from ..screen.screen import Screen, say_json, write_answer
 
 if TYPE_CHECKING:
-    from swink_agent.durable import Durable
+    from swink_agent.durable import Durable, RunInfo
 
 _APP = click.argument("app", metavar="MODULE:NAME")
 
@@ -131,46 +131,40 @@ def submit(
         raise UsageProblem("--timeout is for --wait: without it the command does not wait")
     durable = durable_named(app, Path.cwd())
     text = sys.stdin.read() if prompt == "-" else prompt
-    options: dict[str, Any] = {"id": run_id, "key": key, "priority": priority, "after": after}
-    with durable_problems():
-        return asyncio.run(_submit(durable, app, agent, text, options, wait, timeout, as_json))
-
-
-async def _submit(
-    durable: Durable,
-    app: str,
-    agent: str,
-    text: str,
-    options: dict[str, Any],
-    wait: bool,
-    limit: float | None,
-    as_json: bool,
-) -> int:
     store = store_option(durable, app)
-    async with durable:
-        run = await durable.submit(agent, text, **options)
-        info = await run.info()
-        if not wait:
-            if as_json:
-                say_json(info)
-            else:
-                click.echo(info.id)
-            return int(ExitCode.DONE)
-        click.echo(f"{run.id} is {info.status}", err=True)
-        try:
-            result = await run.result(limit)
-        except TimeoutError:
+
+    async def submitted() -> int:
+        async with durable:
+            run = await durable.submit(agent, text, id=run_id, key=key, priority=priority, after=after)
             info = await run.info()
-            if as_json:
-                say_json(info)
-            words = f"{run.id} is {info.status} after {limit:g} s, and goes on: swink runs show {run.id}{store}"
-            click.echo(words, err=True)
-            return int(ExitCode.LIMIT)
-        info = await run.info()
+            if not wait:
+                if as_json:
+                    say_json(info)
+                else:
+                    click.echo(info.id)
+                return int(ExitCode.DONE)
+            click.echo(f"{run.id} is {info.status}", err=True)
+            try:
+                result = await run.result(timeout)
+            except TimeoutError:
+                info = await run.info()
+                if as_json:
+                    say_json(info)
+                words = f"{run.id} is {info.status} after {timeout:g} s, and goes on: swink runs show {run.id}{store}"
+                click.echo(words, err=True)
+                return int(ExitCode.LIMIT)
+            return _told(await run.info(), result.text, store, as_json)
+
+    with durable_problems():
+        return asyncio.run(submitted())
+
+
+def _told(info: RunInfo, text: str, store: str, as_json: bool) -> int:
+    """Says how a run that was waited for ended; returns the exit code."""
     if as_json:
-        say_json({**msgspec.to_builtins(info), "text": result.text})
+        say_json({**msgspec.to_builtins(info), "text": text})
     elif info.status == "done":
-        write_answer(result.text if result.text.endswith("\n") else f"{result.text}\n")
+        write_answer(text if text.endswith("\n") else f"{text}\n")
     if info.status == "waiting":
         for row in pending_rows(info, store):
             click.echo(row, err=True)

@@ -28,7 +28,8 @@ def completions(kind: str, ctx: click.Context, incomplete: str) -> list[Completi
     except ApplicationError:
         return []
     words = dict.fromkeys([word for word in found if isinstance(word, str) and word.startswith(incomplete)])
-    return [*map(CompletionItem, words), *[item for item in found if not isinstance(item, str)]]
+    items = [item for item in found if not isinstance(item, str) and item.value.startswith(incomplete)]
+    return [*map(CompletionItem, words), *items]
 
 
 def _files(ctx: click.Context, incomplete: str) -> Candidates:
@@ -57,10 +58,6 @@ def _models(ctx: click.Context, incomplete: str) -> Candidates:
         if is_wanted:
             names += [f"{provider.name}:{info.model_id}" for info in catalog.models(provider.account)]
     return names
-
-
-def _local_models(ctx: click.Context, incomplete: str) -> Candidates:
-    return _presets()
 
 
 def _providers(ctx: click.Context, incomplete: str) -> Candidates:
@@ -122,7 +119,7 @@ def _results(ctx: click.Context, incomplete: str) -> Candidates:
 def _settings(ctx: click.Context, incomplete: str) -> Candidates:
     from swink_agent.app.settings.definitions import all_definitions
 
-    return [CompletionItem(item.name, help=item.help) for item in all_definitions() if item.name.startswith(incomplete)]
+    return [CompletionItem(item.name, help=item.help) for item in all_definitions()]
 
 
 def _mcp_servers(ctx: click.Context, incomplete: str) -> Candidates:
@@ -131,23 +128,19 @@ def _mcp_servers(ctx: click.Context, incomplete: str) -> Candidates:
 
     project = _project(ctx)
     found, _ = load_settings(project=None if project is None else project.settings_files).servers()
-    return [
-        CompletionItem(server.name, help=server.target[:60]) for server in found if server.name.startswith(incomplete)
-    ]
+    return [CompletionItem(server.name, help=server.target[:60]) for server in found]
 
 
 def _skills(ctx: click.Context, incomplete: str) -> Candidates:
     from swink_agent.app.agent.skills import usable_skills
 
-    found = usable_skills(_project(ctx))
-    return [CompletionItem(one.name, help=one.description) for one in found if one.name.startswith(incomplete)]
+    return [CompletionItem(one.name, help=one.description) for one in usable_skills(_project(ctx))]
 
 
 def _prompt_commands(ctx: click.Context, incomplete: str) -> Candidates:
     from swink_agent.app.agent.prompt_commands import prompt_commands
 
-    found = prompt_commands(_project(ctx)).values()
-    return [CompletionItem(one.name, help=one.description) for one in found if one.name.startswith(incomplete)]
+    return [CompletionItem(one.name, help=one.description) for one in prompt_commands(_project(ctx)).values()]
 
 
 def _project(ctx: click.Context) -> Project | None:
@@ -210,7 +203,7 @@ _KINDS: dict[str, Callable[[click.Context, str], Candidates]] = {
     "answers": _answers,
     "files": _files,
     "folders": _folders,
-    "local_models": _local_models,
+    "local_models": lambda ctx, incomplete: _presets(),
     "mcp_servers": _mcp_servers,
     "models": _models,
     "prompt_commands": _prompt_commands,

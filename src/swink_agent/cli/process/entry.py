@@ -33,7 +33,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
     try:
         code = _run(swink, arguments)
-        _flush()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None and not stream.closed:  # it is None if the caller closed it
+                stream.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:
@@ -56,21 +58,20 @@ def _run(command: click.Command, arguments: Sequence[str] | None) -> int:
     except click.exceptions.Abort:
         return INTERRUPTED
     except click.ClickException as error:
-        _show(error)
-        _answer_wrong_usage(error, sys.argv[1:] if arguments is None else arguments)
+        from .unanswered import format_in, write_unanswered
+
+        if isinstance(error, click.exceptions.NoArgsIsHelpError):
+            error.show()  # a group without a command shows its help
+        else:
+            complain(text_of(error)[0])
+        asked_for = format_in(sys.argv[1:] if arguments is None else arguments)
+        write_unanswered(asked_for, text_of(error)[0], error.exit_code)  # the object, even for a wrong command line
         return error.exit_code
     except Exception as error:
         if _is_lost_output(error):
             raise
         return _report(error)
     return outcome if isinstance(outcome, int) else 0
-
-
-def _answer_wrong_usage(error: click.ClickException, arguments: Sequence[str]) -> None:
-    """Writes the JSON object that a script asked for, even if its command line is wrong."""
-    from .unanswered import format_in, write_unanswered
-
-    write_unanswered(format_in(arguments), text_of(error)[0], error.exit_code)
 
 
 def _report(error: Exception) -> int:
@@ -82,23 +83,10 @@ def _report(error: Exception) -> int:
     text, code = text_of(error)
     complain(_safe(text))
     if not is_foreseen(error):
-        _tell(f"(this should not happen; {DEBUG_VARIABLE}=1 shows where)")
+        from ..screen.screen import Screen
+
+        Screen(sys.stderr).line(f"(this should not happen; {DEBUG_VARIABLE}=1 shows where)")
     return code
-
-
-def _show(error: click.ClickException) -> None:
-    """Reports what is wrong with the command line in one line. A group without a command shows its help instead."""
-    if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        error.show()
-        return
-    complain(text_of(error)[0])
-
-
-def _tell(line: str) -> None:
-    """Writes one of our own lines to stderr, if there is a stderr."""
-    from ..screen.screen import Screen
-
-    Screen(sys.stderr).line(line)
 
 
 def complain(message: str) -> None:
@@ -109,8 +97,7 @@ def complain(message: str) -> None:
 
 
 def _safe(text: str) -> str:
-    """The text without secrets and without characters that a terminal would obey. It may quote a file, a name or a
-    key."""
+    """The text, which may quote anything, without secrets and without characters that a terminal would obey."""
     from swink_agent.core.secrets.redaction import Redactor
     from swink_agent.rendering.escaping import safe_text
 
@@ -156,12 +143,6 @@ def _write_anything() -> None:
         cast("io.TextIOWrapper[Any]", stream).reconfigure(errors="backslashreplace")
 
 
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None and not stream.closed:  # it is None if the caller closed it
-            stream.flush()
-
-
 def _is_lost_output(error: Exception) -> bool:
     """Whether the error is about writing a stream, not about a file."""
     broken = (errno.EPIPE, errno.ENOSPC, errno.EBADF, errno.EIO)
@@ -169,8 +150,7 @@ def _is_lost_output(error: Exception) -> bool:
 
 
 def _lost_output(error: OSError) -> int:
-    """Reports output that cannot be written, for example because the disk is full. A reader that left is not
-    reported."""
+    """Reports output that cannot be written, such as on a full disk. A reader that left is not reported."""
     if error.errno not in (errno.EPIPE, errno.EBADF):
         complain(f"the output cannot be written: {error.strerror or error}")
     elif error.errno == errno.EBADF:

@@ -16,7 +16,6 @@ _LONGEST = 60
 
 
 def text_of(error: BaseException) -> tuple[str, int]:
-    """The text and the exit code for an exception."""
     from swink_agent.app.errors import ApplicationError
     from swink_agent.core.extras import MissingExtra
 
@@ -98,7 +97,8 @@ def _no_such_option(error: click.NoSuchOption) -> str:
     near = close_names(name, [word for word in known if word.startswith("--")], cutoff=0.7)
     hint = f"; did you mean {near[0]}?" if near else ""
     whose = "" if error.ctx is None else f"{error.ctx.command_path} has "
-    return f"{whose}no option {_quoted(name)}{hint}{_help(error.ctx) if not near else ''}"
+    see = "" if near or error.ctx is None else f"; see {error.ctx.command_path} --help"
+    return f"{whose}no option {_quoted(name)}{hint}{see}"
 
 
 def _no_such_command(error: click.UsageError) -> str:
@@ -167,10 +167,6 @@ def _usage(ctx: click.Context | None) -> str:
         return ""
     usage = " ".join(ctx.get_usage().split()).removeprefix("Usage: ")
     return f"; usage: {usage}"
-
-
-def _help(ctx: click.Context | None) -> str:
-    return "" if ctx is None else f"; see {ctx.command_path} --help"
 
 
 def _quoted(word: str) -> str:

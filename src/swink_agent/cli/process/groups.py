@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import copy
+from importlib import import_module
 from typing import Any
 
 import click
@@ -22,6 +23,22 @@ def offered(name: str) -> Callable[[click.Context, click.Parameter, str], list[A
         return completions(name, ctx, incomplete)
 
     return offer
+
+
+def takes(written: str, help: str, offers: str = "", **options: Any) -> Callable[[Any], Any]:  # noqa: A002 - as click's
+    """An option with a value: its names as `click.option` has them, and what the help calls the value.
+
+    `offers` is what a shell completes it with.
+    """
+    *names, metavar = written.split()
+    if offers:
+        options["shell_complete"] = offered(offers)
+    return click.option(*names, metavar=metavar, help=help, **options)
+
+
+def picks(name: str, choices: str, help: str) -> Callable[[Any], Any]:  # noqa: A002 - as click's
+    """An option whose value is one of several words."""
+    return click.option(name, type=click.Choice(choices.split()), help=help)
 
 
 def also_called(group: click.Group, command: click.Command, name: str) -> None:
@@ -47,8 +64,6 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.commands_by_name:
             return None
-        from importlib import import_module
-
         module, _, attribute = self.commands_by_name[cmd_name][0].partition(":")
         return getattr(import_module(f"swink_agent.cli.{module}"), attribute)
 

@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -23,16 +23,12 @@ _CLEANUP_SECONDS = 0.5
 _LAST_WORDS_SECONDS = 0.5
 
 
-def _nothing() -> None:
-    pass
-
-
 @contextmanager
 def interruptible(
     stop: Callable[[], None],
     clean_up: Callable[[], None],
     *,
-    last_words: Callable[[], None] = _nothing,
+    last_words: Callable[[], None] = lambda: None,
     is_told: bool = False,
 ) -> Generator[None]:
     """Calls `stop` at the first signal, and says so on stderr with `is_told`. At the second, calls `clean_up` and
@@ -74,15 +70,19 @@ def interruptible(
     finally:
         if count:
             # Python restores the default handlers while it exits, and one more signal would then kill it.
-            atexit.register(_ignore, tuple(before))
+            for number in before:
+                atexit.register(signal.signal, number, signal.SIG_IGN)
         else:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
 
-def _ignore(numbers: Iterable[signal.Signals]) -> None:
-    for number in numbers:
-        signal.signal(number, signal.SIG_IGN)
+def ended_by_signal() -> asyncio.Event:
+    """An event of the running event loop that SIGINT and SIGTERM set."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    return ended
 
 
 async def wakeable(work: Awaitable[T]) -> T:

@@ -65,8 +65,7 @@ class TerminalAsk:
             self._descriptor = -1
 
     async def __call__(self, question: ApprovalQuestion) -> ApprovalAnswer:
-        """Shows the call and waits for a key in a thread. If the run is aborted, a byte in a pipe ends the thread
-        early."""
+        """Shows the call and waits for a key in a thread, which a byte in a pipe ends early if the run is aborted."""
         ending, end = os.pipe()
         talking = asyncio.get_running_loop().run_in_executor(None, self._talk, question, ending)
         try:

@@ -24,9 +24,8 @@ from swink_agent.app.agent.standard import StandardAgent
 from swink_agent.app.errors import ExitCode
 from swink_agent.app.runs.answers import Answers, answers_for, check_approved, how_to_answer, missing_tool
 from swink_agent.app.runs.headless import HeadlessRun, Outcome, PromptFn
-from swink_agent.app.runs.output import OneOutcome, Output, output_for
+from swink_agent.app.runs.output import OneOutcome, output_for
 from swink_agent.app.runs.sessions import RunSession
-from swink_agent.app.settings.settings import Settings
 from swink_agent.app.trust.trust import Project, TrustStore
 from swink_agent.approvals.display import safe_display
 from swink_agent.core.agent.agent import Prompt
@@ -51,7 +50,8 @@ _UNATTENDED = (
 
 def run_prompt(options: dict[str, Any], unanswered: UnansweredOutput) -> int:
     """Runs the prompt and returns the exit code. Raises `ApplicationError` for what is wrong before the run."""
-    _check_stdout()
+    if fcntl.fcntl(1, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:  # before anything is spent on an answer
+        raise OSError(errno.EBADF, "stdout is closed")
     return _Prompt(options, unanswered).run()
 
 
@@ -115,7 +115,8 @@ class _Prompt:
                 timeout=self._settings.value("timeout"),
                 prepare=made.prepare,
             )
-            output = self._output(self._settings, made, run)
+            written_as = self._settings.value("output")
+            output = OneOutcome(output_for(written_as, write_answer, made.redactor, lambda: run.interrupt("output")))
             self._interrupts.attach(
                 run, made, lambda: output.finish(structs.replace(run.as_it_stands(), session=session.id))
             )
@@ -178,13 +179,8 @@ class _Prompt:
         return f"swink -p{prompt}{where} --resume {session_id}"
 
     @staticmethod
-    def _output(settings: Settings, made: StandardAgent, run: HeadlessRun) -> Output:
-        write = output_for(settings.value("output"), write_answer, made.redactor, lambda: run.interrupt("output"))
-        return OneOutcome(write)
-
-    @staticmethod
     def _drive(
-        made: StandardAgent, run: HeadlessRun, prompt: PromptFn | None, output: Output, reporter: Reporter
+        made: StandardAgent, run: HeadlessRun, prompt: PromptFn | None, output: OneOutcome, reporter: Reporter
     ) -> Outcome:
         async def run_all() -> Outcome:
             try:
@@ -255,9 +251,3 @@ def _unread(error: OSError, reporter: Reporter) -> int:
         reporter.error(f"the answer could not be written: {error.strerror or error}")
     discard_stdout()
     return int(ExitCode.FAILED)
-
-
-def _check_stdout() -> None:
-    """Fails if stdout is closed, before anything is spent on an answer."""
-    if fcntl.fcntl(1, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
-        raise OSError(errno.EBADF, "stdout is closed")

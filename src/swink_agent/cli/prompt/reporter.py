@@ -16,29 +16,11 @@ from typing import Any, Literal, TypeAlias
 
 from swink_agent.app.runs.answers import OUTSIDE, named
 from swink_agent.app.runs.headless import Outcome
-from swink_agent.app.runs.telling import FetchProgress, seconds, shortening_of, summary_of
+from swink_agent.app.runs.telling import FetchProgress, number_of, seconds, shortening_of, summary_of
 from swink_agent.approvals.display import safe_display
+from swink_agent.core import events
 from swink_agent.core.approval import PendingCall
-from swink_agent.core.events import (
-    AgentEnd,
-    AgentEvent,
-    ContextCompacted,
-    DelegateEvent,
-    MessageEnd,
-    MessageRetry,
-    MessageStart,
-    MessageUpdate,
-    ModelFallback,
-    TaskEnded,
-    ToolApprovalRequested,
-    ToolApprovalResolved,
-    ToolCallDeferred,
-    ToolExecutionEnd,
-    ToolExecutionStart,
-    ToolExecutionUpdate,
-    TurnEnd,
-    TurnResumed,
-)
+from swink_agent.core.events import AgentEvent, DelegateEvent, MessageUpdate, ToolExecutionEnd
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.stream import TextDelta, ThinkingDelta
 from swink_agent.core.tool import AgentToolResult
@@ -117,11 +99,6 @@ class Reporter:
         fitting = next((command for command in commands if cell_width(command) + 2 <= width), commands[-1])
         self._screen.line(f"  {safe_display(self._redactor.redact(fitting), None)}")
 
-    def _tell_mode(self) -> None:
-        note, self.mode_note = self.mode_note, ""
-        if note:
-            self.note(note)
-
     def log_handler(self) -> logging.Handler:
         """A handler that shows warnings of the library's log as our warnings."""
         return _LogHandler(self)
@@ -146,46 +123,48 @@ class Reporter:
 
     def on_event(self, event: AgentEvent) -> None:
         match event:
-            case MessageStart():
-                self._decided = frozenset()  # ids may recur
-                self._tell_words()
-                self._live.wait("waiting for the model …")
             case MessageUpdate(delta=TextDelta(delta=text)):
                 self._live.write(text)
             case MessageUpdate(delta=delta):
                 self._live.wait("thinking …" if isinstance(delta, ThinkingDelta) else "preparing a call …")
-            case MessageRetry(attempt=attempt, error=error, delay=delay):
+            case events.MessageStart():
+                self._decided = frozenset()  # ids may recur
+                self._tell_words()
+                self._live.wait("waiting for the model …")
+            case events.MessageRetry(attempt=attempt, error=error, delay=delay):
                 self.warn(f"attempt {attempt} failed, the next is in {delay:.0f} s: {error}")
-            case ModelFallback(to_model=model, error=error):
+            case events.ModelFallback(to_model=model, error=error):
                 self.warn(f"continuing with {model}: {error}")
-            case ContextCompacted(report=report):
+            case events.ContextCompacted(report=report):
                 self.note(shortening_of(report))
-            case MessageEnd(message=message):
+            case events.MessageEnd(message=message):
                 self._on_message(message)
-            case ToolExecutionStart(call_id=call_id, name=name, arguments=arguments):
+            case events.ToolExecutionStart(call_id=call_id, name=name, arguments=arguments):
                 self._live.start(call_id, self._call(name, arguments))
-            case ToolExecutionUpdate(call_id=call_id, update=update):
+            case events.ToolExecutionUpdate(call_id=call_id, update=update):
                 self._live.hear(call_id, extract_text(update.content))
-            case ToolApprovalRequested():
+            case events.ToolApprovalRequested():
                 self._live.stop()
-                self._tell_mode()
-            case TurnResumed(pending=pending):
+                if self.mode_note:
+                    self.note(self.mode_note)
+                    self.mode_note = ""
+            case events.TurnResumed(pending=pending):
                 self._decided |= frozenset([call.call_id for call in pending])
-            case ToolApprovalResolved(call_id=call_id) if call_id in self._decided:
+            case events.ToolApprovalResolved(call_id=call_id) if call_id in self._decided:
                 pass  # the user's own answer
-            case ToolApprovalResolved(name=name, approved=False) if self._rejection_hint:
+            case events.ToolApprovalResolved(name=name, approved=False) if self._rejection_hint:
                 self.warn(f"a call of {safe_display(name, 60)} was not approved: {self._rejection_hint}")
                 self._rejection_hint = ""  # once is enough
-            case ToolCallDeferred(call_id=call_id):
+            case events.ToolCallDeferred(call_id=call_id):
                 self._live.end(call_id)
             case ToolExecutionEnd():
                 self._on_tool_end(event)
             case DelegateEvent():
                 self._on_delegate(event)
-            case TaskEnded(id=task_id, exit_code=code):
+            case events.TaskEnded(id=task_id, exit_code=code):
                 how = "was stopped" if code is None else f"ended with exit code {code}"
                 self.note(f"the background command {task_id} {how}")
-            case TurnEnd() | AgentEnd():
+            case events.TurnEnd() | events.AgentEnd():
                 self._live.stop()
             case _:
                 pass
@@ -196,9 +175,11 @@ class Reporter:
         while isinstance(inner, DelegateEvent):
             inner = inner.event
         match inner:
-            case ToolExecutionStart(name=name, arguments=arguments):
+            case events.ToolExecutionStart(name=name, arguments=arguments):
                 self._live.hear(event.call_id, f"{self._call(name, arguments)}\n")
-            case MessageRetry() | ModelFallback() | ToolApprovalRequested() | ToolApprovalResolved() | TurnResumed():
+            case events.MessageRetry() | events.ModelFallback() | events.TurnResumed():
+                self.on_event(inner)
+            case events.ToolApprovalRequested() | events.ToolApprovalResolved():
                 self.on_event(inner)
             case _:
                 pass
@@ -310,7 +291,6 @@ class Reporter:
             self._screen.line("")
 
     def finish(self, outcome: Outcome) -> None:
-        """Reports what is left when the run has ended."""
         self._live.stop()
         if not outcome.is_answer and not outcome.has_value:
             self._tell_words()  # not an answer, but the user may want to read it
@@ -325,7 +305,7 @@ class Reporter:
             cost = f", ${outcome.cost.amount:.4f}" if outcome.cost.amount else ""
             cached = f" ({usage.cache_read} cached)" if usage.cache_read else ""
             told = (
-                f"{outcome.model}: {_count(outcome.turns, 'turn')}, {_count(outcome.tool_calls, 'call')}, "
+                f"{outcome.model}: {number_of(outcome.turns, 'turn')}, {number_of(outcome.tool_calls, 'call')}, "
                 f"{usage.input + usage.cache_read + usage.cache_write} tokens in{cached}, {usage.output} out{cost}, "
                 f"{seconds(outcome.seconds)}"
             )
@@ -353,10 +333,6 @@ def _how_it_ended(details: dict[str, Any]) -> str:
     if code is None:
         return "timed out" if details.get("timed_out") else "cancelled" if details.get("cancelled") else "ended"
     return f"exit code {code}: killed by {name}" if name else f"exit code {code}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 class _LogHandler(logging.Handler):

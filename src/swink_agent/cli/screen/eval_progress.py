@@ -49,7 +49,6 @@ class ProgressLine:
         self(progress)
 
     def stop(self) -> None:
-        """Removes the line for good."""
         self._progress = None
         if self._timer is not None:
             self._timer.cancel()
@@ -104,7 +103,6 @@ def _time_left(progress: Progress, elapsed: float) -> float | None:
 
 
 def _reason(result: CaseResult) -> str:
-    """Why the case failed, in a few words."""
     if result.error is not None:
         return safe_display(result.error, _LONGEST_REASON)
     for name, score in result.scores.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from swink_agent.app.runs.telling import seconds
 from swink_agent.approvals.display import safe_display
@@ -52,21 +53,18 @@ class LiveLine:
             self._draw()
 
     def start(self, call_id: str, shown: str) -> None:
-        """A call starts."""
         if self._is_on:
             self._waiting = ""
             self._running[call_id] = _Running(shown, self._clock())
             self._draw(at_once=True)
 
     def hear(self, call_id: str, text: str) -> None:
-        """A running call has printed something."""
         running = self._running.get(call_id)
         if running is not None:
             running.hear(text)
             self._draw()
 
     def end(self, call_id: str) -> None:
-        """A call has ended."""
         if self._running.pop(call_id, None) is not None and self._running:
             self._draw(at_once=True)
         elif not self._running and not self._waiting:
@@ -93,7 +91,8 @@ class LiveLine:
             self._shown_at = now
             self._screen.status(self._line(now))
         if self._timer is None:
-            self._tick_later()
+            with suppress(RuntimeError):  # without a loop nothing takes long
+                self._timer = asyncio.get_running_loop().call_later(_TICK, self._tick)
 
     def _line(self, now: float) -> str:
         if self._running:
@@ -114,12 +113,6 @@ class LiveLine:
         shown = cut_middle(running.shown, max(room // 2 if newest else room, _LEAST_ROOM))
         line = f"▸ {shown} …{time}{others}"
         return f"{line} │ {safe_display(newest, self._screen.columns)}" if newest else line
-
-    def _tick_later(self) -> None:
-        try:
-            self._timer = asyncio.get_running_loop().call_later(_TICK, self._tick)
-        except RuntimeError:
-            pass  # without a loop nothing takes long
 
     def _tick(self) -> None:
         self._timer = None

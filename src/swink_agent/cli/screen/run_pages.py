@@ -17,30 +17,18 @@ from swink_agent.rendering.turns import local_moment
 from .screen import table
 
 if TYPE_CHECKING:
-    from swink_agent.core.approval import PendingCall
     from swink_agent.durable import FleetStats, RunInfo
 
 _LONGEST_ARGUMENTS = 300
 
 
 def runs_table(runs: Sequence[RunInfo]) -> str:
-    """One row for each run."""
     rows = [["ID", "AGENT", "STATUS", "KEY", "AGE", "TOKENS", "COST", "WORKER", ""]]
     for info in runs:
         said = ", ".join(call.name for call in info.pending) if info.status == "waiting" else info.error
-        rows.append(
-            [
-                info.id,
-                info.agent,
-                info.status,
-                info.key,
-                age(info.created),
-                f"{info.tokens:,}",
-                f"${info.cost:.4f}" if info.cost else "-",
-                info.worker,
-                said.partition("\n")[0],
-            ]
-        )
+        cost = f"${info.cost:.4f}" if info.cost else "-"
+        figures = [age(info.created), f"{info.tokens:,}", cost]
+        rows.append([info.id, info.agent, info.status, info.key, *figures, info.worker, said.partition("\n")[0]])
     return table(rows, right=[4, 5, 6], whole=[0, 2])
 
 
@@ -75,17 +63,13 @@ def pending_rows(info: RunInfo, store: str = "") -> list[str]:
         shown = json.dumps(call.arguments, ensure_ascii=False)[:_LONGEST_ARGUMENTS]
         rows.append(safe_display(f"waits: {call.name} {shown}{f' ({call.reason})' if call.reason else ''}", None))
         where = "" if call.position is None else f" --at {call.position}"
-        command = f"swink runs answer {info.id} {shlex.quote(call.call_id)} {_ways(call)}{where}{store}"
+        ways = "--result TEXT" if call.kind == "external" else "--approve | --reject REASON"
+        command = f"swink runs answer {info.id} {shlex.quote(call.call_id)} {ways}{where}{store}"
         rows.append(safe_display(f"  {command}", None))
     return rows
 
 
-def _ways(call: PendingCall) -> str:
-    return "--result TEXT" if call.kind == "external" else "--approve | --reject REASON"
-
-
 def fleet_rows(stats: FleetStats) -> list[str]:
-    """How many runs there are, and who runs them."""
     counts = [
         f"{getattr(stats, status):,} {status}"
         for status in ("queued", "running", "waiting", "done", "failed", "cancelled")

@@ -99,7 +99,6 @@ class Palette:
         self._colours = colours
 
     def style(self, text: str, *styles: str) -> str:
-        """The text in these styles, if colours are on."""
         if not self._colours or not text or not styles:
             return text
         return f"\x1b[{';'.join(_STYLES[style] for style in styles)}m{text}\x1b[0m"
@@ -129,7 +128,6 @@ class Screen(Palette):
 
     @property
     def columns(self) -> int:
-        """The width of the window now."""
         if self._given_width is not None:
             return max(10, self._given_width())
         return (width_of(self._stream) or 79) + 1
@@ -177,7 +175,6 @@ class Screen(Palette):
             self._write(erase + self._cut_status())
 
     def clear(self) -> None:
-        """Removes the status line."""
         with self._lock:
             if self._status:
                 self._write(self._erased())
@@ -190,7 +187,6 @@ class Screen(Palette):
             self._held = [] if self._held is None else self._held
 
     def release(self) -> None:
-        """Writes the lines that were held back."""
         with self._lock:
             held, self._held = self._held, None
             for text in held or ():
@@ -202,8 +198,7 @@ class Screen(Palette):
         return self._status
 
     def _erased(self) -> str:
-        """The control sequence that erases the status line. In a window that was made narrower it takes several
-        rows."""
+        """The control sequence that erases the status line, which takes several rows in a window made narrower."""
         if not self._status:
             return ""
         rows = (cell_width(self._status) - 1) // self.columns

@@ -15,19 +15,10 @@ import msgspec
 from swink_agent.app.runs.answers import how_to_answer, named
 from swink_agent.app.runs.telling import age, summary_of
 from swink_agent.approvals.display import safe_display
+from swink_agent.core import types
 from swink_agent.core.pending import pending_calls
 from swink_agent.core.secrets.redaction import Redactor
-from swink_agent.core.types import (
-    AgentMessage,
-    AssistantMessage,
-    Document,
-    Image,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResultMessage,
-    UserMessage,
-)
+from swink_agent.core.types import AgentMessage, AssistantMessage, ToolResultMessage, UserMessage
 from swink_agent.rendering.cells import cut, laid_out
 from swink_agent.rendering.escaping import safe_text
 from swink_agent.rendering.turns import local_moment
@@ -143,13 +134,11 @@ def _short_lines(text: str) -> str:
     """The text without the middle of its longest lines, which would otherwise be unlimited if rows are not wrapped."""
     if len(text) <= _LONGEST_LINE:
         return text
-    return "\n".join([line if len(line) <= _LONGEST_LINE else _without_middle(line) for line in text.split("\n")])
-
-
-def _without_middle(line: str) -> str:
-    tail = _LONGEST_LINE * 2 // 5
-    head = _LONGEST_LINE - tail
-    return f"{line[:head]} … [{len(line) - _LONGEST_LINE:,} characters more] … {line[-tail:]}"
+    lines, tail = text.split("\n"), _LONGEST_LINE * 2 // 5
+    for number, line in enumerate(lines):
+        if (more := len(line) - _LONGEST_LINE) > 0:
+            lines[number] = f"{line[: _LONGEST_LINE - tail]} … [{more:,} characters more] … {line[-tail:]}"
+    return "\n".join(lines)
 
 
 def remarks(loaded: LoadedSession, redactor: Redactor, *, width: int | None, full: bool) -> dict[int, list[str]]:
@@ -181,22 +170,16 @@ def _parts(message: AgentMessage, redactor: Redactor) -> tuple[str, list[tuple[s
             return f"assistant {message.provider}:{message.model_id}{ended}", blocks
         case ToolResultMessage():
             how = message.outcome.value if message.is_error else "done"
-            return f"result of {redactor.redact(message.tool_name)}, {how}", [
-                _block(block) for block in message.content
-            ]
+            head = f"result of {redactor.redact(message.tool_name)}, {how}"
+            return head, [_block(block) for block in message.content]
         case _:
-            fields = _fields_of(message)
+            from swink_agent.memory import UnknownMessage  # an application's own message, whose type is not known here
+
+            is_known = not isinstance(message, UnknownMessage)
+            fields = msgspec.to_builtins(message, enc_hook=str) if is_known else dict(message.data)
             tag = redactor.redact(str(fields.pop("role", "") or type(message).__name__))
-            return f"{tag}, a message of an application", [
-                (_TEXT, f"{name}: {_plain(value)}") for name, value in fields.items()
-            ]
-
-
-def _fields_of(message: Any) -> dict[str, Any]:
-    """The fields of an application's own message, including its tag, whether or not its type is known here."""
-    from swink_agent.memory import UnknownMessage
-
-    return dict(message.data) if isinstance(message, UnknownMessage) else msgspec.to_builtins(message, enc_hook=str)
+            said = [(_TEXT, f"{name}: {_plain(value)}") for name, value in fields.items()]
+            return f"{tag}, a message of an application", said
 
 
 def _plain(value: Any) -> str:
@@ -205,15 +188,15 @@ def _plain(value: Any) -> str:
 
 def _block(block: Any) -> tuple[str, str]:
     match block:
-        case Text():
+        case types.Text():
             return _TEXT, block.text
-        case Thinking():
+        case types.Thinking():
             return _THOUGHT, block.thinking
-        case ToolCall():
+        case types.ToolCall():
             return _CALL, f"{block.name} {summary_of(block.name, block.arguments)}".rstrip()
-        case Image():
+        case types.Image():
             return _TEXT, "(a picture)"
-        case Document():
+        case types.Document():
             return _TEXT, f"(the document {block.shown_name})"
         case _:
             return _TEXT, msgspec.json.encode(block).decode()

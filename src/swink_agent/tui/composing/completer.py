@@ -12,13 +12,14 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from swink_agent.core.run.threads import in_own_thread
 
 from .matching import fitting
 
 if TYPE_CHECKING:
+    from swink_agent.app.talk.commands import Command
     from swink_agent.tools.files.listing import VisiblePaths
 
 T = TypeVar("T")
@@ -33,15 +34,6 @@ _SOON = 0.15
 _FEW = 2000
 """Most names that are compared without a thread."""
 _ELSEWHERE = ("/", "~", "./", "../")
-
-
-class KnownCommand(Protocol):
-    """A command as it is completed: its name with the sign before it (`/model`, `#help`), and a few words about it."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def help(self) -> str: ...
 
 
 class TypedWord(NamedTuple):
@@ -64,9 +56,9 @@ class Completion(NamedTuple):
 class Completer:
     """Completes commands by their names, and files beneath a folder by parts of theirs."""
 
-    def __init__(self, *, commands: Sequence[KnownCommand] = (), folder: Path | str = ".") -> None:
+    def __init__(self, *, commands: Sequence[Command] = (), folder: Path | str = ".") -> None:
         self._commands = tuple(commands)
-        self._folder = Path(folder)
+        self.folder = Path(folder)
         self._index: list[str] = []
         self._read_at: float | None = None
         self._reading: asyncio.Future[VisiblePaths] | None = None
@@ -75,11 +67,6 @@ class Completer:
         self._asked = 0
         self._took = 0.0
         self._is_open = True
-
-    @property
-    def folder(self) -> Path:
-        """Where files are looked for."""
-        return self._folder
 
     def close(self) -> None:
         """Ends a scan of the folder that is still running."""
@@ -121,7 +108,7 @@ class Completer:
         self._asked += 1
         asked = self._asked
         if typed.startswith(_ELSEWHERE):
-            found = await in_own_thread(lambda: _entries_of(typed, self._folder))
+            found = await in_own_thread(lambda: _entries_of(typed, self.folder))
         else:
             paths = await self._paths()
 
@@ -133,7 +120,8 @@ class Completer:
             if was_reading and not self.is_reading:  # all have been found meanwhile
                 paths = self._index
                 found = await in_own_thread(fit)
-        return [Completion(_written(path), path) for path in found]
+        # As written in a prompt: in quotes where a path has spaces.
+        return [Completion(f'@"{path}"' if any(map(str.isspace, path)) else f"@{path}", path) for path in found]
 
     @property
     def is_reading(self) -> bool:
@@ -154,7 +142,8 @@ class Completer:
 
     async def _paths(self) -> list[str]:
         """The paths beneath the folder, as they were a few seconds ago at most; of a first look, those that it has."""
-        if self._read_at is None or time.monotonic() - self._read_at > self._fresh:
+        fresh = _FRESH + 10 * self._took  # a folder that takes long is not read all the time
+        if self._read_at is None or time.monotonic() - self._read_at > fresh:
             if self._reading is None:
                 self._growing = []
                 self._reading = asyncio.ensure_future(in_own_thread(self._look))
@@ -165,16 +154,12 @@ class Completer:
                 return reading.result().paths if reading.done() else self._growing[:]
         return self._index  # the last look serves until the next one is done
 
-    @property
-    def _fresh(self) -> float:
-        return _FRESH + 10 * self._took  # a folder that takes long is not read all the time
-
     def _look(self) -> VisiblePaths:
         from swink_agent.tools.files.listing import visible_paths
 
         start = time.monotonic()
         found = visible_paths(
-            self._folder,
+            self.folder,
             most=_MOST_PATHS,
             seconds=_LONGEST_LOOK,
             goes_on=lambda: self._is_open,
@@ -203,8 +188,3 @@ def _entries_of(typed: str, folder: Path) -> list[str]:
     begun = beginning.casefold()
     fit = [(name, is_folder) for name, is_folder in entries if name.casefold().startswith(begun) and name.isprintable()]
     return [f"{above}/{name}{'/' * is_folder}" for name, is_folder in fit[:_MOST]]
-
-
-def _written(path: str) -> str:
-    """Returns the path as written in a prompt: in quotes where it has spaces."""
-    return f'@"{path}"' if any(part.isspace() for part in path) else f"@{path}"

@@ -62,8 +62,7 @@ def whole_characters(line: str) -> Iterator[tuple[str, int]]:
 
 
 class Draft:
-    """A text that is edited. `cursor` and `anchor` are positions in `text`; with an anchor, what lies between is
-    selected."""
+    """A text that is edited. `cursor` and `anchor` are positions in `text`; with an anchor, a part is selected."""
 
     def __init__(self, text: str = "") -> None:
         self.text = plain_text(text)
@@ -133,7 +132,6 @@ class Draft:
         self._replace(*(self.selection or (self.cursor, self.cursor)), plain_text(text), is_typed=is_typed)
 
     def replace(self, start: int, end: int, text: str) -> None:
-        """Replaces a part of the text."""
         self._replace(start, end, plain_text(text))
 
     def insert_token(self, kind: Literal["paste", "image"], label: str, content: str) -> None:
@@ -211,12 +209,12 @@ class Draft:
         """Deletes the selection, or up to the end of the word."""
         self._delete(self.word_right(), is_kept=True)
 
-    def delete_to_line_start(self) -> None:
+    def delete_line_start(self) -> None:
         """Deletes the selection, or back to the line's beginning; at the beginning, the line end before it."""
         start = self.line_start()
         self._delete(start if start < self.cursor else max(self.cursor - 1, 0), is_kept=True)
 
-    def delete_to_line_end(self) -> None:
+    def delete_line_end(self) -> None:
         """Deletes the selection, or up to the line's end; at the end, the line end."""
         end = self.line_end()
         self._delete(end if end > self.cursor else min(self.cursor + 1, len(self.text)), is_kept=True)
@@ -300,7 +298,6 @@ class Draft:
     # -- taking back -------------------------------------------------------------------------------------------
 
     def undo(self) -> bool:
-        """Takes the last change back, if there is one."""
         return self._step(self._done, self._undone)
 
     def redo(self) -> bool:

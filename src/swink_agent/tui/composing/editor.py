@@ -16,7 +16,6 @@ import threading
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
 from swink_agent.sandbox.starting import check_words, start_program
 
@@ -98,10 +97,6 @@ def _read(path: Path) -> str:
     return data.decode("utf-8", "replace").replace("\r\n", "\n").removesuffix("\n")
 
 
-def _nothing(number: int, frame: FrameType | None) -> None:
-    pass
-
-
 @contextmanager
 def _without_interrupts() -> Generator[None]:
     """Leaves Ctrl+C to the editor: this program, in the same process group, must not end.
@@ -111,7 +106,7 @@ def _without_interrupts() -> Generator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, _nothing) for number in (signal.SIGINT, signal.SIGQUIT)}
+    before = {number: signal.signal(number, lambda number, frame: None) for number in (signal.SIGINT, signal.SIGQUIT)}
     try:
         yield
     finally:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from swink_agent.rendering.cells import TAB_STOP, cell_width, cut_middle
 from swink_agent.rendering.escaping import safe_text
@@ -35,10 +35,8 @@ class Row(NamedTuple):
     pieces: tuple[Piece, ...]
 
 
-class _Broken(NamedTuple):
-    """The rows of one line: where each begins in it, and its pieces, whose places count from there."""
-
-    rows: tuple[tuple[int, tuple[Piece, ...]], ...]
+_Broken: TypeAlias = tuple[tuple[int, tuple[Piece, ...]], ...]
+"""The rows of one line: where each begins in it, and its pieces, whose places count from there."""
 
 
 class Layout:
@@ -61,8 +59,8 @@ class Layout:
         start = 0
         for line in text.split("\n"):
             broken = known[line] = self._known.get(line) or _broken(line, width, tokens)
-            ends = [*[first for first, _ in broken.rows[1:]], len(line)]
-            for (first, pieces), last in zip(broken.rows, ends, strict=True):
+            ends = [*[first for first, _ in broken[1:]], len(line)]
+            for (first, pieces), last in zip(broken, ends, strict=True):
                 rows.append(Row(start + first, start + last, pieces))
             start += len(line) + 1
         self.rows, self._known = rows, known
@@ -108,7 +106,7 @@ def _moved(pieces: list[Piece]) -> tuple[int, tuple[Piece, ...]]:
 
 def _broken(line: str, width: int, tokens: Mapping[str, Token]) -> _Broken:
     if len(line) <= width and line.isascii() and line.isprintable():
-        return _Broken(((0, _ascii_pieces(line)),))
+        return ((0, _ascii_pieces(line)),)
     rows: list[tuple[int, tuple[Piece, ...]]] = []
     row: list[Piece] = []
     used, after_space = 0, 0
@@ -121,7 +119,7 @@ def _broken(line: str, width: int, tokens: Mapping[str, Token]) -> _Broken:
         used += piece.width
         if piece.text == " ":
             after_space = len(row)
-    return _Broken((*rows, _moved(row)))
+    return (*rows, _moved(row))
 
 
 @lru_cache(64)

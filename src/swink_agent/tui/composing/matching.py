@@ -74,8 +74,7 @@ def _scattered(names: Sequence[str], typed: str, most: int, goes_on: Callable[[]
 
 
 def matching(items: Sequence[PickItem], typed: str) -> list[PickItem]:
-    """Returns the items that contain every word, in their own order; otherwise those that contain the letters in order,
-    the best match first."""
+    """The items with every word, in their own order; else those with the letters in order, the best first."""
     words = typed.casefold().split()
     if not words:
         return list(items)

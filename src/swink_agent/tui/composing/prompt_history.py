@@ -25,7 +25,7 @@ _LARGEST_ENTRY = 64 * 1024
 _MOST_ENTRIES = 5000
 _PATIENCE = 0.2
 _SECRET_LINE = re.compile(r"^\s*#key(?!s\s*$)", re.IGNORECASE | re.MULTILINE)
-_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+_APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class _Entry(msgspec.Struct):
@@ -45,9 +45,6 @@ class PromptHistory:
         self._unwritten: list[str] = []
         self._seen: tuple[int, int, int] | None = None
         self.problem = ""
-
-    def __repr__(self) -> str:
-        return f"<PromptHistory {self._path or 'in memory'}>"
 
     def add(self, text: str) -> None:
         """Keeps a prompt, masked. One with a `#key` line is not kept at all; one like the last is not kept twice."""
@@ -119,21 +116,12 @@ class PromptHistory:
             about = os.fstat(fd)
             if about.st_mode & 0o077:
                 os.fchmod(fd, 0o600)
-            if about.st_size and not self._ends_whole(about.st_size):
+            if about.st_size and os.pread(fd, 1, about.st_size - 1) != b"\n":
                 line = b"\n" + line  # keep what a crash cut off on its own line
             os.write(fd, line)
             return about.st_size + len(line)
         finally:
             os.close(fd)
-
-    def _ends_whole(self, size: int) -> bool:
-        assert self._path is not None
-        try:
-            with open(self._path, "rb") as file:
-                file.seek(size - 1)
-                return file.read(1) == b"\n"
-        except OSError:
-            return True
 
     def _trim(self) -> None:
         """Drops the older half. Replaces the whole file, while this program holds the lock."""

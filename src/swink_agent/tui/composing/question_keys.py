@@ -39,10 +39,11 @@ class Choice(NamedTuple):
 def choices_of(question: ApprovalQuestion, name: str, *, has_hunks: bool) -> dict[str, Choice]:
     """The answers by their keys, those that are not offered included: a key never means another thing."""
     foreign = trusted_by(question)
+    named = name if _NAME.fullmatch(name) else "this tool"  # another name could be taken for words of ours
     offered = offered_answers(question, *(["hunks"] if has_hunks else []), *(["keep"] if foreign["keep"] else []))
     choices = [
         Choice(
-            *(answer.number, answer.key, answer.label.format(name=_named(name)), answer.means),
+            *(answer.number, answer.key, answer.label.format(name=named), answer.means),
             is_offered=answer in offered and foreign.get(answer.means) != "",
             foreign=foreign.get(answer.means, ""),
         )
@@ -50,11 +51,6 @@ def choices_of(question: ApprovalQuestion, name: str, *, has_hunks: bool) -> dic
         if answer.means != "view"
     ]
     return {key: choice for choice in choices for key in (choice.number, choice.letter) if key}
-
-
-def _named(name: str) -> str:
-    """The tool, if its name is one that could not be taken for words of ours."""
-    return name if _NAME.fullmatch(name) else "this tool"
 
 
 def low_choice_rows(choices: Iterable[Choice], width: int) -> list[list[tuple[str, str]]]:

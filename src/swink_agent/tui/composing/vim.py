@@ -9,23 +9,9 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple, TypeAlias
 
+from . import vim_motions as motions
 from .draft import Draft, Token
-from .vim_motions import (
-    Range,
-    characters,
-    first_mark,
-    found_in_line,
-    is_blank,
-    left,
-    lines_from,
-    right,
-    snapped,
-    text_object,
-    vertical,
-    word_back,
-    word_end,
-    word_on,
-)
+from .vim_motions import Range
 
 Mode: TypeAlias = Literal["INSERT", "NORMAL", "VISUAL", "V-LINE"]
 Taken: TypeAlias = Literal["pass", "done", "up", "down"]
@@ -40,17 +26,8 @@ _COMMANDS = frozenset("xXpPoOAIiaCDYSsuJ~.vV")
 _WITH_CHARACTER = frozenset("fFtT")
 _LINEWISE = frozenset("jkG")
 _OBJECTS = frozenset("wW\"'`()[]{}<>b")
-_NAMED = {
-    "left": "h",
-    "right": "l",
-    "up": "k",
-    "down": "j",
-    "home": "0",
-    "end": "$",
-    "backspace": "h",
-    "delete": "x",
-    "space": "l",
-}
+_KEYS = ("left", "right", "up", "down", "home", "end", "backspace", "delete", "space")
+_NAMED: dict[str, str] = dict(zip(_KEYS, "hlkj0$hxl", strict=True))
 _ESCAPED = {"alt+b": "b", "alt+d": "d", "alt+f": "f"}
 """Escape and a letter that arrived at once: here they are two keys."""
 
@@ -113,16 +90,11 @@ class Vim:
         if key in _ESCAPED:
             self._escape(draft)
             key = character = _ESCAPED[key]
-        if self.mode == "INSERT":
-            if key != "escape":
-                return "pass"
+        if key == "escape" and self.takes_escape:
             self._escape(draft)
             return "done"
-        if key == "escape":
-            if not self.takes_escape:
-                return "pass"
-            self._escape(draft)
-            return "done"
+        if key == "escape" or self.mode == "INSERT":
+            return "pass"
         if key == "ctrl+r" and self.mode == "NORMAL":
             self._keys = ""
             draft.redo()
@@ -193,15 +165,17 @@ class Vim:
             return
         match what:
             case "x":
-                self._operate("d", Range(draft.cursor, right(draft, draft.cursor, count)), keys, draft)
+                self._operate("d", Range(draft.cursor, motions.right(draft, draft.cursor, count)), keys, draft)
             case "X":
-                self._operate("d", Range(left(draft, draft.cursor, count), draft.cursor), keys, draft)
+                self._operate("d", Range(motions.left(draft, draft.cursor, count), draft.cursor), keys, draft)
             case "s":
-                self._operate("c", Range(draft.cursor, right(draft, draft.cursor, count)), keys, draft)
+                self._operate("c", Range(draft.cursor, motions.right(draft, draft.cursor, count)), keys, draft)
             case "D" | "C":
                 self._operate(what.lower(), Range(draft.cursor, draft.line_end(_down(draft, count - 1))), keys, draft)
             case "S" | "Y":
-                self._operate("c" if what == "S" else "y", lines_from(draft, draft.cursor, count - 1), keys, draft)
+                self._operate(
+                    "c" if what == "S" else "y", motions.lines_from(draft, draft.cursor, count - 1), keys, draft
+                )
             case "r" | "~" | "J":
                 self._small(command, keys, draft)
             case "p" | "P":
@@ -236,7 +210,7 @@ class Vim:
             else:
                 start = max(start - 1, 0)  # the last line goes with the line end before it
             draft.cut(start, end)
-            draft.move(first_mark(draft, draft.line_start(min(start, len(draft.text)))))
+            draft.move(motions.first_mark(draft, draft.line_start(min(start, len(draft.text)))))
         else:
             draft.cut(start, end)
             draft.move(start)
@@ -262,15 +236,15 @@ class Vim:
                 draft.replace(end, after, " " if is_apart and end > draft.line_start(end) else "")
                 draft.move(end)
         else:
-            end = right(draft, start, command.times)
-            places = characters(draft, start, end)
+            end = motions.right(draft, start, command.times)
+            places = motions.characters(draft, start, end)
             if command.what == "~" or len(places) == command.times:
                 for place in reversed(places):
                     if draft.text[place] in draft.tokens:
                         continue
                     old = draft.text[place : draft.after(place)]
                     draft.replace(place, place + len(old), old.swapcase() if command.what == "~" else command.character)
-                draft.move(start if command.what == "r" else right(draft, start, command.times))
+                draft.move(start if command.what == "r" else motions.right(draft, start, command.times))
         draft.end_group()
         self._change = (keys, _Register())
 
@@ -284,7 +258,7 @@ class Vim:
             whole = "\n".join([text] * count)
             place = draft.line_end(at) if is_after else draft.line_start(at)
             draft.put(place, f"\n{whole}" if is_after else f"{whole}\n", tokens)
-            draft.move(first_mark(draft, place + 1 if is_after else place))
+            draft.move(motions.first_mark(draft, place + 1 if is_after else place))
             return
         place = draft.after(at) if is_after and at < draft.line_end(at) else at
         draft.put(place, text * count, tokens)
@@ -300,7 +274,7 @@ class Vim:
             case "A":
                 draft.move(draft.line_end())
             case "I":
-                draft.move(first_mark(draft, draft.line_start()))
+                draft.move(motions.first_mark(draft, draft.line_start()))
             case "o":
                 end = draft.line_end()
                 draft.replace(end, end, "\n")
@@ -406,18 +380,18 @@ class Vim:
         what, at, count = command.what, draft.cursor, command.times
         if what == "line":  # on the last line, a number of lines is too many for vim
             is_last = draft.line_end(at) == len(draft.text)
-            return None if is_last and count > 1 else lines_from(draft, at, count - 1)
+            return None if is_last and count > 1 else motions.lines_from(draft, at, count - 1)
         if what[0] in "ia" and len(what) == 2:
-            return text_object(draft, at, what)
+            return motions.text_object(draft, at, what)
         if what in _LINEWISE or what == "gg":
             target = self._target(command, draft)
             if target is None or (what in "jk" and draft.line_start(target) == draft.line_start(at)):
                 return None
             return Range(draft.line_start(min(at, target)), draft.line_end(max(at, target)), is_lines=True)
-        if command.operator == "c" and what in ("w", "W") and not is_blank(draft, at):
+        if command.operator == "c" and what in ("w", "W") and not motions.is_blank(draft, at):
             end = at  # as vim does: a changed word ends where it ends
             for number in range(count):
-                end = word_end(draft, end - 1 if not number else end, what == "W")
+                end = motions.word_end(draft, end - 1 if not number else end, what == "W")
             return Range(at, draft.after(end))
         if what == "$":
             return Range(at, draft.line_end(_down(draft, count - 1)))
@@ -432,40 +406,40 @@ class Vim:
             if "\n" in trailing:
                 target = at + len(passed.rstrip()) + trailing.index("\n")
         if what == "l":
-            target = right(draft, at, count)
+            target = motions.right(draft, at, count)
         return Range(min(at, target), max(at, target))
 
     def _target(self, command: _Command, draft: Draft) -> int | None:
         """Where a motion leads from the cursor; `None` if nowhere."""
         at, what, count = draft.cursor, command.what, command.times
-        steps = {"w": word_on, "b": word_back, "e": word_end}
+        steps = {"w": motions.word_on, "b": motions.word_back, "e": motions.word_end}
         match what:
             case "h":
-                return left(draft, at, count)
+                return motions.left(draft, at, count)
             case "l":
-                return min(right(draft, at, count), max(draft.line_end(at), 0))
+                return min(motions.right(draft, at, count), max(draft.line_end(at), 0))
             case "j" | "k":
-                return vertical(draft, at, count if what == "j" else -count)
+                return motions.vertical(draft, at, count if what == "j" else -count)
             case "w" | "W" | "b" | "B" | "e" | "E":
                 for _ in range(count):
                     at = steps[what.lower()](draft, at, what.isupper())
-                return snapped(draft, min(at, len(draft.text)))
+                return motions.snapped(draft, min(at, len(draft.text)))
             case "0":
                 return draft.line_start(at)
             case "^":
-                return first_mark(draft, draft.line_start(at))
+                return motions.first_mark(draft, draft.line_start(at))
             case "$":
                 return draft.line_end(_down(draft, count - 1))
             case "gg" | "G":
                 number = count - 1 if command.has_count or what == "gg" else draft.text.count("\n")
-                return first_mark(draft, vertical(draft, 0, number))
+                return motions.first_mark(draft, motions.vertical(draft, 0, number))
             case "f" | "F" | "t" | "T":
                 self._found = (what, command.character)
-                return found_in_line(draft, at, what, command.character, count)
+                return motions.found_in_line(draft, at, what, command.character, count)
             case ";" | ",":
                 key, character = self._found
                 key = key.swapcase() if what == "," else key
-                return found_in_line(draft, at, key, character, count, is_again=True) if key else None
+                return motions.found_in_line(draft, at, key, character, count, is_again=True) if key else None
             case _:
                 return None
 
@@ -502,4 +476,4 @@ def _read(keys: str, *, is_visual: bool) -> _Command | str | None:
 
 
 def _down(draft: Draft, lines: int) -> int:
-    return draft.cursor if lines <= 0 else draft.line_start(vertical(draft, draft.cursor, lines))
+    return draft.cursor if lines <= 0 else draft.line_start(motions.vertical(draft, draft.cursor, lines))

@@ -75,7 +75,6 @@ def word_end(draft: Draft, at: int, is_big: bool) -> int:
 
 
 def word_back(draft: Draft, at: int, is_big: bool) -> int:
-    """The beginning of the word before a place."""
     at -= 1
     while at > 0 and not _kind(draft, at, is_big):
         if _is_empty_line(draft, at):

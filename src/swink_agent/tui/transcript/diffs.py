@@ -68,12 +68,10 @@ class Change:
 
     @property
     def size(self) -> int:
-        """The number of lines of the diff."""
         return len(self._compared())
 
     @property
     def longest(self) -> int:
-        """The number of characters of the longest line."""
         return max([len(text) for _, text in self._compared()], default=0)
 
     @property

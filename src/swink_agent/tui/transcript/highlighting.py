@@ -37,8 +37,7 @@ _PREFIX = re.compile(r"[rRbBfFuU]{0,2}")
 
 
 class Highlighter:
-    """Highlights one line after another. Roles are `base`, optionally with a part of the language, such as
-    `code+code.keyword`."""
+    """Highlights one line after another. Roles are `base`, or with a part of the language: `code+code.keyword`."""
 
     __slots__ = ("_base", "_carried", "_family", "_language")
 

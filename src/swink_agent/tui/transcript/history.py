@@ -8,25 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+from swink_agent.core import types
 from swink_agent.core.events import MessageEnd, ToolExecutionEnd
 from swink_agent.core.record import RunRecord
 from swink_agent.core.tool import AgentToolResult
-from swink_agent.core.types import (
-    AgentMessage,
-    AssistantMessage,
-    Document,
-    FileSource,
-    Image,
-    StopReason,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolOutcome,
-    ToolResultMessage,
-    UrlSource,
-    UserMessage,
-    extract_text,
-)
+from swink_agent.core.types import AgentMessage, AssistantMessage, Text, Thinking, ToolOutcome, extract_text
 from swink_agent.rendering.checklist import TODO, todo_of
 
 from .block import Block
@@ -52,7 +38,7 @@ def blocks_of(
     replies = [position for position, message in enumerate(messages) if type(message) is AssistantMessage]
     ends = dict(zip(replies, [*replies[1:], len(messages)], strict=False))
     for position, message in enumerate(messages):
-        if type(message) is UserMessage:
+        if type(message) is types.UserMessage:
             blocks.append(_prompt(message, first + position, redact))
         elif type(message) is AssistantMessage:
             if any(type(block) in (Text, Thinking) for block in message.content) or message.is_failed:
@@ -60,7 +46,7 @@ def blocks_of(
             end = ends[position]
             open_outcome = ToolOutcome.NEVER_RAN if end == len(messages) else ToolOutcome.LOST
             blocks += _calls(message, messages[position + 1 : end], open_outcome, redact, summary_of)
-        elif type(message) is ToolResultMessage and (not replies or position < replies[0]):
+        elif type(message) is types.ToolResultMessage and (not replies or position < replies[0]):
             blocks += _calls(None, [message], ToolOutcome.LOST, redact, summary_of)
     return blocks
 
@@ -77,7 +63,7 @@ def _calls(
     if reply is not None:
         record.feed(MessageEnd(reply))
     for message in following:
-        if type(message) is ToolResultMessage:
+        if type(message) is types.ToolResultMessage:
             result = AgentToolResult(message.content, message.details, message.is_error)
             record.feed(
                 ToolExecutionEnd(message.tool_call_id, message.tool_name, result, message.is_error, message.outcome)
@@ -96,7 +82,7 @@ def _calls(
     return blocks
 
 
-def _summary(call: ToolCall, summary_of: Callable[[str, dict[str, Any]], str] | None) -> str:
+def _summary(call: types.ToolCall, summary_of: Callable[[str, dict[str, Any]], str] | None) -> str:
     if summary_of is not None and not call.is_incomplete:
         return summary_of(call.name, call.arguments)
     if call.is_incomplete:
@@ -104,28 +90,28 @@ def _summary(call: ToolCall, summary_of: Callable[[str, dict[str, Any]], str] | 
     return next((value for value in call.arguments.values() if isinstance(value, str) and value.strip()), "")
 
 
-def _prompt(message: UserMessage, position: int, redact: Callable[[str], str]) -> UserBlock:
+def _prompt(message: types.UserMessage, position: int, redact: Callable[[str], str]) -> UserBlock:
     text = extract_text(message.content)
-    images = [_name(block) for block in message.content if type(block) is Image or type(block) is Document]
+    images = [_name(block) for block in message.content if type(block) is types.Image or type(block) is types.Document]
     block = UserBlock(text, images=images, position=position)
     block.restore_with(lambda: block.set_content(redact(text), [redact(image) for image in images]))
     return block
 
 
-def _name(block: Image | Document) -> str:
-    if type(block) is Document and block.name:
+def _name(block: types.Image | types.Document) -> str:
+    if type(block) is types.Document and block.name:
         return block.shown_name
-    if isinstance(block.source, FileSource):
+    if isinstance(block.source, types.FileSource):
         return block.source.path
-    if isinstance(block.source, UrlSource):
+    if isinstance(block.source, types.UrlSource):
         return block.source.url
-    return "image" if type(block) is Image else "document"
+    return "image" if type(block) is types.Image else "document"
 
 
 def _reply(message: AssistantMessage, redact: Callable[[str], str]) -> list[ReplyBlock]:
     stopped: Stopped = ""
     if message.is_failed:
-        stopped = "aborted" if message.stop_reason == StopReason.ABORTED else "error"
+        stopped = "aborted" if message.stop_reason == types.StopReason.ABORTED else "error"
     parts = [block for block in message.content if type(block) in (Text, Thinking)]
     if sum([len(part.text) for part in parts if type(part) is Text]) > LONG:
         return _long_reply(message, stopped, redact)
@@ -146,8 +132,7 @@ def _reply(message: AssistantMessage, redact: Callable[[str], str]) -> list[Repl
 
 
 def _long_reply(message: AssistantMessage, stopped: Stopped, redact: Callable[[str], str]) -> list[ReplyBlock]:
-    """Cuts a long reply into parts at once, not when it is seen: a secret may cross the end of a part, so the whole
-    text is masked first."""
+    """Cuts a long reply into parts at once. The whole text is masked first: a secret may cross the end of a part."""
     replies = [ReplyBlock()]
     cutter = Cutter()
     for part in message.content:

@@ -109,7 +109,6 @@ class Paragraph:
 
 
 def split_lines(spans: Sequence[Span]) -> list[list[Span]]:
-    """Splits spans at line ends."""
     lines: list[list[Span]] = [[]]
     for span in spans:
         if "\n" not in span.text:
@@ -149,7 +148,6 @@ class Code:
         self._is_begun = True
 
     def closes(self, text: str) -> bool:
-        """Returns whether a line is the closing fence."""
         mark = text.strip()
         return bool(self.fence) and len(mark) >= len(self.fence) and not mark.strip(self.fence[0])
 

@@ -53,12 +53,10 @@ EMPTY = Line(())
 
 
 def plain(spans: Iterable[Span]) -> str:
-    """Returns the text of the spans."""
     return "".join([span.text for span in spans])
 
 
 def width_of(spans: Iterable[Span]) -> int:
-    """Returns the width of the spans in cells."""
     return sum([cell_width(span.text) for span in spans])
 
 
@@ -86,7 +84,6 @@ def cut_spans(spans: Sequence[Span], width: int) -> tuple[Span, ...]:
 
 
 def body_of(line: Line) -> str:
-    """Returns the part of a line that is copied."""
     return plain(line.spans)[line.gutter :].rstrip() if line.copied is None else line.copied
 
 

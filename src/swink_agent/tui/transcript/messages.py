@@ -43,8 +43,7 @@ _WIDEST_PART = 84
 
 
 def _indented_rows(text: str, width: int, role: str) -> list[tuple[tuple[Span, ...], str | None]]:
-    """Wraps like `wrapped_rows`, but keeps the text after a name in its column, or below the name if that is too
-    narrow."""
+    """Wraps like `wrapped_rows`; the text after a name stays in its column, or below the name if that is narrow."""
     rows: list[tuple[tuple[Span, ...], str | None]] = []
     for line in text.split("\n"):
         named = _TWO_COLUMNS.match(line)
@@ -62,8 +61,7 @@ def _indented_rows(text: str, width: int, role: str) -> list[tuple[tuple[Span, .
 
 
 class UserBlock(Block):
-    """A prompt. `label` describes how it was sent, if not the usual way; `position` is its place in the agent's
-    messages."""
+    """A prompt. `label` says how it was sent, if not as usual; `position` is its place in the agent's messages."""
 
     def __init__(self, text: str, *, images: Sequence[str] = (), label: str = "", position: int | None = None) -> None:
         super().__init__()
@@ -126,12 +124,6 @@ class NoticeBlock(Block):
         self.kind: NoticeKind = kind
         self._text = text
         self.is_compact = kind != "welcome"
-
-    def set_text(self, text: str) -> None:
-        """Replaces the text, for a notice about something that is still in progress."""
-        if text != self._text:
-            self._text = text
-            self._changed()
 
     def _plain(self) -> str:
         return self._text

@@ -60,7 +60,6 @@ def _overwritten(line: str) -> str:
 
 
 def first_line(text: str) -> str:
-    """Returns the first line that is not blank."""
     for line in text[:4000].split("\n"):
         if line.strip():
             return safe(_overwritten(line).strip())

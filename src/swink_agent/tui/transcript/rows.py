@@ -21,8 +21,7 @@ _MOST_NEW = 4096
 
 
 class Place(NamedTuple):
-    """A row, as a block and a row in it, because the heights of blocks above may change. Row 0 is the gap above the
-    block, if it has one."""
+    """A row, as a block and a row in it: heights above may change. Row 0 is the gap above the block, if any."""
 
     block: int
     row: int
@@ -138,7 +137,6 @@ class Rows:
         return self._heights[index]
 
     def start(self, index: int) -> int:
-        """Returns the first row of a block."""
         if index >= self._known:
             at = self._starts[self._known - 1] + self._heights[self._known - 1] if self._known else 0
             for number in range(self._known, index + 1):
@@ -182,7 +180,6 @@ class Rows:
         return self.blocks[index].drawn_lines(self.width)
 
     def gap(self, index: int) -> int:
-        """Returns the number of empty rows above a block."""
         return self._gaps[index]
 
     def line_number(self, place: Place) -> int:

@@ -127,7 +127,6 @@ class Table:
 
 
 def _natural(cell: list[Span]) -> int:
-    """Returns the width of a table cell's widest line."""
     return max(width_of(line) for line in split_lines(cell))
 
 

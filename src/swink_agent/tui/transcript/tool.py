@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias, TypeGuard
+from typing import Any, Literal, TypeAlias, TypeGuard, get_args
 
 from swink_agent.app.runs import telling
 from swink_agent.app.talk.delegates import DelegateProgress
@@ -26,15 +26,7 @@ from .wrapping import Flow
 ToolStatus: TypeAlias = Literal["waiting", "asking", "running", "done", "failed", "rejected", "cancelled"]
 
 _SPINNER = "\u280b\u2819\u2839\u2838\u283c\u2834\u2826\u2827\u2807\u280f"
-_GLYPHS: dict[str, str] = {
-    "waiting": "\u25cb",
-    "asking": "?",
-    "running": "\u25cf",
-    "done": "\u2713",
-    "failed": "\u2717",
-    "rejected": "\u2298",
-    "cancelled": "\u2298",
-}
+_GLYPHS = dict(zip(get_args(ToolStatus), "\u25cb?\u25cf\u2713\u2717\u2298\u2298", strict=True))
 _STATUSES: dict[ToolOutcome, ToolStatus] = {
     ToolOutcome.RAN: "done",
     ToolOutcome.REJECTED: "rejected",
@@ -84,7 +76,7 @@ class ToolBlock(Block):
         self.seconds: float | None = None
         self.is_pending = False
         """Whether it waits for an answer that may come in another run."""
-        self._is_open = True
+        self.is_open = True
         self._is_apart = False
         """Whether the user opened the run that the call was in."""
         self._was_joinable = False
@@ -111,12 +103,10 @@ class ToolBlock(Block):
         self._changed()
 
     def begin(self) -> None:
-        """Notes that the call runs now."""
         self.status, self.began, self.is_pending = "running", time.monotonic(), False
         self._changed()
 
     def hear(self, text: str) -> None:
-        """Adds output of the running call."""
         if text:
             self._tail.hear(text)
             self._changed()
@@ -148,8 +138,8 @@ class ToolBlock(Block):
 
     def fold(self) -> None:
         """Folds the call to one line, unless the user opened it or it still runs."""
-        if self._is_open and self.is_finished and not self.opened_by_hand:
-            self._is_open = False
+        if self.is_open and self.is_finished and not self.opened_by_hand:
+            self.is_open = False
             self._changed()
 
     def beat(self, number: int | None) -> None:
@@ -165,10 +155,6 @@ class ToolBlock(Block):
         return self.is_pending or self.status in ("done", "failed", "rejected", "cancelled")
 
     @property
-    def is_open(self) -> bool:
-        return self._is_open
-
-    @property
     def stays_open(self) -> bool:
         """Whether the call is not folded automatically: a change of a file that is short enough to stay readable."""
         return self.status == "done" and self._change is not None and self._change.size <= _OPEN_CHANGE
@@ -179,18 +165,17 @@ class ToolBlock(Block):
 
     @property
     def is_compact(self) -> bool:
-        return not self._is_open
+        return not self.is_open
 
     @property
     def newest(self) -> str:
-        """The newest output line of the running call."""
         last, _ = self._tail.last(1)
         return safe(last[0].strip()) if last else ""
 
     def open(self) -> bool:
-        if self._is_open and (self.opened_by_hand or not self.is_finished):
+        if self.is_open and (self.opened_by_hand or not self.is_finished):
             return False
-        self._is_open = self.opened_by_hand = True
+        self.is_open = self.opened_by_hand = True
         self._changed()
         return True
 
@@ -199,9 +184,9 @@ class ToolBlock(Block):
         if len(run := self._run()) > 1:
             _set_apart(run, True)
             return True
-        self.opened_by_hand = self._is_open = not (self._is_open and (self.opened_by_hand or not self.is_finished))
+        self.opened_by_hand = self.is_open = not (self.is_open and (self.opened_by_hand or not self.is_finished))
         self._changed()
-        if self._is_apart and not self._is_open and not (self._is_like(self.before) and self.before._is_apart):
+        if self._is_apart and not self.is_open and not (self._is_like(self.before) and self.before._is_apart):
             _set_apart(self._apart(), False)
         return True
 
@@ -217,7 +202,7 @@ class ToolBlock(Block):
 
     @property
     def _is_joinable(self) -> bool:
-        return self.joins_runs and self.status == "done" and not self._is_open and not self._is_apart
+        return self.joins_runs and self.status == "done" and not self.is_open and not self._is_apart
 
     def _is_like(self, other: Block | None) -> TypeGuard[ToolBlock]:
         return isinstance(other, ToolBlock) and (other.name, other.label) == (self.name, self.label)
@@ -264,7 +249,7 @@ class ToolBlock(Block):
         return f"{self.name} {self.summary}\n{body}"
 
     def estimated_height(self, width: int) -> int:
-        if not self._is_open:
+        if not self.is_open:
             return 0 if self.is_hidden else 1
         return 2 + min(self._output.count("\n") + len(self._output) // max(width, 8), _PREVIEW_ROWS)
 
@@ -273,7 +258,7 @@ class ToolBlock(Block):
     def _draw(self, width: int) -> list[Line]:
         if self.is_hidden:
             return []
-        if not self._is_open:
+        if not self.is_open:
             run = self._run()
             return [self._folded(width) if len(run) == 1 else self._folded_run(run, width)]
         return [*self._head(width), *self._body(width)]

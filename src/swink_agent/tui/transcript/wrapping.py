@@ -94,7 +94,6 @@ def _fitting(window: str, width: int) -> int:
 
 
 def slice_spans(spans: Sequence[Span], start: int, end: int) -> tuple[Span, ...]:
-    """Returns the characters from `start` to `end` of the spans."""
     return _slices(spans, [(start, end)])[0]
 
 

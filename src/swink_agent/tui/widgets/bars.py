@@ -20,8 +20,6 @@ from .strips import ThemeStyles
 
 
 class StatusBar(Widget, can_focus=False):
-    """Draws a `Status`."""
-
     DEFAULT_CSS = "StatusBar { height: 1; width: 1fr; dock: bottom; }"
     ALLOW_SELECT: ClassVar[bool] = False
 
@@ -47,101 +45,88 @@ _UNSEEN = 80
 """Columns to lay out for while it is not on the screen; it hears of its size when it is."""
 
 
-class ActivityPanel(Widget, can_focus=False):
-    """Draws the running tools; hidden while nothing runs."""
+class _Panel(Widget, can_focus=False):
+    """Rows of the screen; hidden while there are none."""
 
-    DEFAULT_CSS = "ActivityPanel { height: auto; width: 1fr; display: none; }"
     ALLOW_SELECT: ClassVar[bool] = False
+    DEFAULT_CSS = "_Panel { display: none; height: auto; width: 1fr; }"
 
     def __init__(self, looks: ThemeStyles) -> None:
         super().__init__()
         self._drawing: ThemeStyles = looks
-        self._shown: Sequence[Activity] = ()
-        self._progress = ""
-        self._frame: int | None = None
         self._lines: list[Line] = []
 
-    def show(self, running: Sequence[Activity], progress: str, frame: int | None, looks: ThemeStyles) -> None:
-        """Draws these tools. `progress` is a line about a local model; `frame` turns the spinner."""
-        is_empty = not running and not progress and not self._lines
-        is_same = running == self._shown and progress == self._progress and frame == self._frame
-        if is_empty or (is_same and looks is self._drawing):
-            return
-        self._shown, self._progress, self._frame, self._drawing = running, progress, frame, looks
-        before = len(self._lines)
-        self._lay_out()
-        if len(self._lines) != before:
-            self.styles.display = "block" if self._lines else "none"
-            self.refresh(layout=True)
-        else:
-            self.refresh()
-
-    def _lay_out(self) -> None:
-        width = self.size.width or _UNSEEN
-        shown = list(self._shown)
-        self._lines = activity_lines(shown, width, self._frame)
-        if self._progress:
-            sign = activity_lines([Activity("", "", 0)], width, self._frame)[0].spans[0]
-            self._lines.append(Line((sign, Span(self._progress, "dim"))))
+    def _put(self, lines: list[Line]) -> None:
+        is_taller = len(lines) != len(self._lines)
+        self._lines = lines
+        if is_taller:
+            self.styles.display = "block" if lines else "none"
+        self.refresh(layout=is_taller)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return len(self._lines)
-
-    def on_resize(self) -> None:
-        self._lay_out()
 
     def render_line(self, y: int) -> Strip:
         return self._drawing.strip(self._lines[y] if y < len(self._lines) else EMPTY, self.size.width)
 
 
-class TodoPanel(Widget, can_focus=False):
-    """Draws the list of things to do; hidden while nothing is left to do. A click, or a key, opens and folds it."""
-
-    ALLOW_SELECT: ClassVar[bool] = False
-    DEFAULT_CSS = "TodoPanel { display: none; height: auto; width: 1fr; }"
+class ActivityPanel(_Panel):
+    """Draws the running tools."""
 
     def __init__(self, looks: ThemeStyles) -> None:
-        super().__init__()
-        self._drawing: ThemeStyles = looks
+        super().__init__(looks)
+        self._shown: Sequence[Activity] = ()
+        self._progress = ""
+        self._frame: int | None = None
+
+    def show(self, running: Sequence[Activity], progress: str, frame: int | None, looks: ThemeStyles) -> None:
+        """Draws these tools. `progress` is a line about a local model; `frame` turns the spinner."""
+        is_empty = not running and not progress and not self._lines
+        is_same = running == self._shown and progress == self._progress and frame == self._frame
+        if not is_empty and not (is_same and looks is self._drawing):
+            self._shown, self._progress, self._frame, self._drawing = running, progress, frame, looks
+            self._put(self._laid_out())
+
+    def _laid_out(self) -> list[Line]:
+        width = self.size.width or _UNSEEN
+        lines = activity_lines(list(self._shown), width, self._frame)
+        if self._progress:
+            sign = activity_lines([Activity("", "", 0)], width, self._frame)[0].spans[0]
+            lines.append(Line((sign, Span(self._progress, "dim"))))
+        return lines
+
+    def on_resize(self) -> None:
+        self._lines = self._laid_out()
+
+
+class TodoPanel(_Panel):
+    """Draws the list of things to do, if any is left. A click, or a key, opens and folds it."""
+
+    def __init__(self, looks: ThemeStyles) -> None:
+        super().__init__(looks)
         self._items: tuple[TodoItem, ...] = ()
         self._hint = ""
-        self._lines: list[Line] = []
         self._is_open = True
 
     def show(self, items: tuple[TodoItem, ...], hint: str, looks: ThemeStyles) -> None:
         """Draws this list from now on, if it is anything new. `hint` names the key that folds it."""
         if (items, hint) != (self._items, self._hint) or looks is not self._drawing:
             self._items, self._hint, self._drawing = items, hint, looks
-            self._lay_out()
+            self.fit()
 
     def toggle(self) -> None:
         """Opens the list, or folds it to one row."""
         self._is_open = not self._is_open
-        self._lay_out()
-
-    def _lay_out(self) -> None:
-        if not self.is_attached:
-            return  # the program is ending
-        before = len(self._lines)
-        is_open = self._is_open and self.screen.size.height >= _LOW
-        self._lines = todo_lines(self._items, self.screen.size.width or _UNSEEN, is_open=is_open, hint=self._hint)
-        if len(self._lines) != before:
-            self.styles.display = "block" if self._lines else "none"
-        self.refresh(layout=len(self._lines) != before)
-
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len(self._lines)
+        self.fit()
 
     def fit(self) -> None:
-        """Adapts to a new size of the window."""
-        self._lay_out()
+        """Lays out the list for the window as it is now."""
+        if self.is_attached:  # else the program is ending
+            is_open = self._is_open and self.screen.size.height >= _LOW
+            self._put(todo_lines(self._items, self.screen.size.width or _UNSEEN, is_open=is_open, hint=self._hint))
 
     def on_click(self) -> None:
         self.toggle()
-
-    def render_line(self, y: int) -> Strip:
-        width = self.size.width
-        return self._drawing.strip(self._lines[y] if y < len(self._lines) else EMPTY, width)
 
 
 _MOST_ROWS = 3
@@ -168,11 +153,6 @@ class WaitingMessages(Widget, can_focus=False):
     def __init__(self) -> None:
         super().__init__()
         self._waiting: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def count(self) -> int:
-        """How many messages wait."""
-        return len(self._waiting)
 
     def show(self, waiting: Sequence[tuple[str, str]]) -> None:
         """Other messages, as pairs of "steer" or "follow_up" and the text, the next one first."""

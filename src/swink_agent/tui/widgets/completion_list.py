@@ -43,8 +43,6 @@ class CompletionList(Widget, can_focus=False):
     """
 
     class Picked(Message):
-        """The user clicked a row."""
-
         def __init__(self, completion: Completion) -> None:
             super().__init__()
             self.completion = completion
@@ -53,34 +51,30 @@ class CompletionList(Widget, can_focus=False):
         """`room` returns how many rows the list may take now."""
         super().__init__()
         self._room = room
-        self._items: Sequence[Completion] = ()
+        self.items: Sequence[Completion] = ()
         self._note = ""
         self._chosen = 0
         self._top = 0
 
     @property
     def is_open(self) -> bool:
-        return bool(self._items)
-
-    @property
-    def items(self) -> Sequence[Completion]:
-        return self._items
+        return bool(self.items)
 
     @property
     def chosen(self) -> Completion | None:
         """The completion that Enter takes."""
-        return self._items[self._chosen] if self._items else None
+        return self.items[self._chosen] if self.items else None
 
     def show(self, items: Sequence[Completion], note: str = "") -> None:
         """Replaces the completions and the note below them; an empty list without a note hides the widget.
 
         Chooses the first one, or keeps the user's choice if more completions of the same search have arrived.
         """
-        if items == self._items and note == self._note:
+        if items == self.items and note == self._note:
             return
         chosen = self.chosen if self._chosen else None
         before = self._height()
-        self._items, self._note, self._chosen, self._top = items, note, 0, 0
+        self.items, self._note, self._chosen, self._top = items, note, 0, 0
         if chosen is not None and note and chosen in items:
             self.step(items.index(chosen))
         self.styles.display = "block" if items or note else "none"
@@ -90,11 +84,10 @@ class CompletionList(Widget, can_focus=False):
         return self._seen() + self._has_note()
 
     def _seen(self) -> int:
-        """Returns the number of visible items."""
-        return min(len(self._items), max(min(self._room() - bool(self._note), _MOST_ROWS), 1))
+        return min(len(self.items), max(min(self._room() - bool(self._note), _MOST_ROWS), 1))
 
     def _has_note(self) -> bool:
-        return bool(self._note) and (not self._items or self._room() > 1)
+        return bool(self._note) and (not self.items or self._room() > 1)
 
     def fit(self) -> None:
         """Adapts to a new number of available rows."""
@@ -106,7 +99,7 @@ class CompletionList(Widget, can_focus=False):
 
     def step(self, by: int) -> None:
         """Chooses another row; wraps around at the ends."""
-        self._chosen = (self._chosen + by) % max(len(self._items), 1)
+        self._chosen = (self._chosen + by) % max(len(self.items), 1)
         self._top = min(max(self._top, self._chosen - self._seen() + 1), self._chosen)
         self.refresh()
 
@@ -119,15 +112,15 @@ class CompletionList(Widget, can_focus=False):
         if self._has_note() and y == self._seen():
             style = self.get_component_rich_style("completion--more")
             return Strip([Segment(cut(self._note, width), style)]).adjust_cell_length(width, self.rich_style)
-        if number >= len(self._items):
+        if number >= len(self.items):
             return Strip.blank(width, self.rich_style)
-        item = self._items[number]
+        item = self.items[number]
         is_chosen = number == self._chosen
         base = self.get_component_rich_style("completion--chosen") if is_chosen else self.rich_style
         dim = base if is_chosen else self.get_component_rich_style("completion--detail")
-        more = f" {number + 1}/{len(self._items)}" if is_chosen and len(self._items) > self._seen() else ""
+        more = f" {number + 1}/{len(self.items)}" if is_chosen and len(self.items) > self._seen() else ""
         room = width - cell_width(more)
-        column = min(max([cell_width(safe_line(each.label)) for each in self._items[:50]]) + 2, max(room // 2, 12))
+        column = min(max([cell_width(safe_line(each.label)) for each in self.items[:50]]) + 2, max(room // 2, 12))
         shown = safe_line(item.label)
         detail = safe_line(item.detail)
         label = cut_start(shown, room) if "/" in shown[1:] else cut_middle(shown, room)
@@ -141,5 +134,5 @@ class CompletionList(Widget, can_focus=False):
     async def on_click(self, event: events.Click) -> None:
         event.stop()
         number = self._top + event.get_content_offset_capture(self).y
-        if 0 <= number < min(len(self._items), self._top + self._seen()):
-            self.post_message(self.Picked(self._items[number]))
+        if 0 <= number < min(len(self.items), self._top + self._seen()):
+            self.post_message(self.Picked(self.items[number]))

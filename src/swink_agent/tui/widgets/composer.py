@@ -105,13 +105,14 @@ class Composer(Vertical):
         self._completer = completer
         self._view = DraftView(
             on_key=self._key,
-            on_paste=self._paste,
+            on_paste=self.paste,
             on_change=self._changed,
             sign=_SIGN,
             placeholder=_PLACEHOLDER,
             border_rows=2,
         )
-        self._list = CompletionList(self._room_for_list)
+        # Rows of the window without the draft, its frame, the status bar and one row of conversation.
+        self._list = CompletionList(lambda: self.screen.size.height - self._view.seen_rows - 4)
         self._is_running = False
         self._mode = "Execute"
         self._walk: HistoryWalk | None = None
@@ -140,7 +141,6 @@ class Composer(Vertical):
 
     @property
     def images(self) -> tuple[str, ...]:
-        """The paths of the attached pictures."""
         return self._view.draft.sent().images
 
     @property
@@ -163,49 +163,19 @@ class Composer(Vertical):
         is_redo = self.vim_mode == "NORMAL" and key == "ctrl+r"
         return is_redo or self._search is not None or (self._list.is_open and key in _CHOOSING)
 
-    def _room_for_list(self) -> int:
-        """Returns the rows of the window without the draft, its frame, the status bar and one row of conversation."""
-        return self.screen.size.height - self._view.seen_rows - 4
-
     def fit(self) -> None:
         """Adapts to a new height of the window."""
         self._view.update()
         self._list.fit()
 
-    @property
-    def is_running(self) -> bool:
-        """Whether an agent run is in progress, so that Tab queues the draft."""
-        return self._is_running
-
-    @is_running.setter
-    def is_running(self, value: bool) -> None:
-        if value != self._is_running:
-            self._is_running = value
+    def show_run(self, is_running: bool, mode: str) -> None:
+        """Shows in the border whether a run is in progress, so that Tab queues the draft, and the mode."""
+        if (is_running, mode) != (self._is_running, self._mode):
+            self._is_running, self._mode = is_running, mode
+            self.set_class(mode == "Plan", "-plan")
             self._update_border()
-
-    @property
-    def mode(self) -> str:
-        """The mode, "Plan" or "Execute", which the colour of the border shows."""
-        return self._mode
-
-    @mode.setter
-    def mode(self, value: str) -> None:
-        if value != self._mode:
-            self._mode = value
-            self.set_class(value == "Plan", "-plan")
-            self._update_border()
-
-    @property
-    def placeholder(self) -> str:
-        """The text that is shown while the draft is empty."""
-        return self._view.placeholder
-
-    @placeholder.setter
-    def placeholder(self, text: str) -> None:
-        self._view.placeholder = text
 
     def set_text(self, text: str) -> None:
-        """Replaces the whole draft."""
         self._end_search()
         self._walk = None
         self._view.draft.set(text)
@@ -219,21 +189,11 @@ class Composer(Vertical):
         self.set_text("")
         self.give_back(text, pictures)
 
-    async def paste(self, text: str) -> None:
-        """Inserts text as if the terminal had pasted it."""
-        await self._paste(text)
-
     def give_back(self, text: str, images: Sequence[str] = ()) -> None:
         """Puts a message that was taken back, with its pictures, before the draft."""
         self._end_search()
         self._walk = None
         self._view.draft.put_before(text, [(image_label(path), path) for path in images])
-        self._view.changed()
-
-    def insert(self, text: str) -> None:
-        """Inserts text at the cursor."""
-        self._end_search()
-        self._view.draft.insert(text)
         self._view.changed()
 
     def attach(self, path: str) -> None:
@@ -255,11 +215,9 @@ class Composer(Vertical):
             self._view.border_subtitle = f"Enter takes it · {self._keys.shown('history') or 'Up'} older · Esc back"
             return
         self._view.border_title = "Plan" if self._mode == "Plan" else ""
-        self._view.border_subtitle = self._running_hint() if self._is_running else ""
-
-    def _running_hint(self) -> str:
         words = [(self._keys.shown("send"), "steers"), (self._keys.shown("queue"), "queues"), ("Esc", "stops")]
-        return " · ".join([f"{key} {does}" for key, does in words if key])
+        hint = " · ".join([f"{key} {does}" for key, does in words if key])
+        self._view.border_subtitle = hint if self._is_running else ""
 
     # -- keys --------------------------------------------------------------------------------------------------
 
@@ -435,7 +393,7 @@ class Composer(Vertical):
             self._walk = None  # an edited prompt of the history is a new prompt
         self._complete()
 
-    def _complete(self, *, is_asked: bool = False) -> None:
+    def _complete(self) -> None:
         draft = self._view.draft
         is_moving = self.vim_mode not in ("", "INSERT")
         wanted = None if draft.selection or is_moving else self._completer.wanted(draft.text, draft.cursor)
@@ -443,7 +401,7 @@ class Composer(Vertical):
             self._closed_at = None
             self._close_list()
             return
-        if wanted.start == self._closed_at and not is_asked:
+        if wanted.start == self._closed_at:
             return
         self._closed_at = None
         self._wanted = wanted
@@ -511,7 +469,8 @@ class Composer(Vertical):
 
     # -- pastes ------------------------------------------------------------------------------------------------
 
-    async def _paste(self, text: str) -> None:
+    async def paste(self, text: str) -> None:
+        """Takes text that was pasted: folded if it is long, pictures if it names some."""
         self._end_search()
         if self._vim is not None:
             self._vim.leave_visual(self._view.draft)

@@ -89,10 +89,6 @@ class DialogText(Widget, can_focus=False):
         super().__init__()
         self._lines: Sequence[str] = safe_text(text).replace("\t", "    ").split("\n")
 
-    def show(self, text: str) -> None:
-        self._lines = safe_text(text).replace("\t", "    ").split("\n")
-        self.refresh(layout=True)
-
     def fit(self, rows: int) -> None:
         """Draws at most `rows` rows; the last one ends with "…" if there are more."""
         self.styles.max_height = max(rows, 1)

@@ -17,6 +17,7 @@ from textual.geometry import Offset, Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
+from swink_agent.app.settings.key_bindings import ACTIONS
 from swink_agent.rendering.cells import cell_width, cut
 
 from ..composing.draft import Draft
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 KeyFn = Callable[[events.Key], bool]
 PasteFn = Callable[[str], Awaitable[None]]
+_DELETING = {key: action.name for action in ACTIONS if action.name.startswith("delete_") for key in action.keys}
+"""The methods of a draft by their keys."""
 _GUTTER = 2
 _ROWS_AROUND = 6
 """Rows of the window that a draft leaves free for its frame, the status bar and the list of completions."""
@@ -39,12 +42,7 @@ class DraftView(Widget, can_focus=True):
 
     ALLOW_SELECT: ClassVar[bool] = False
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "draft--sign",
-        "draft--placeholder",
-        "draft--token",
-        "draft--selection",
-        "draft--match",
-        "draft--cursor",
+        f"draft--{name}" for name in ("sign", "placeholder", "token", "selection", "match", "cursor")
     }
     DEFAULT_CSS = """
     DraftView {
@@ -102,21 +100,8 @@ class DraftView(Widget, can_focus=True):
 
     @property
     def seen_rows(self) -> int:
-        """The number of visible rows."""
         room = self.screen.size.height - _ROWS_AROUND if self.is_attached else self._most_rows
         return max(1, min(self.rows, self._most_rows, room))
-
-    @property
-    def placeholder(self) -> str:
-        """The text that is shown while the draft is empty."""
-        return self._placeholder
-
-    @placeholder.setter
-    def placeholder(self, text: str) -> None:
-        if text != self._placeholder:
-            self._placeholder = text
-            if self.draft.is_empty:
-                self.refresh()
 
     def highlight(self, match: tuple[int, int] | None) -> None:
         """Highlights a range of the text, such as a search hit; `None` removes the highlight."""
@@ -151,13 +136,9 @@ class DraftView(Widget, can_focus=True):
                 if number >= len(before) or number >= len(after) or before[number].pieces != after[number].pieces
             }
             self.refresh(*[Region(0, number - top, width + _GUTTER, 1) for number in changed if number >= top])
-        self._put_cursor(column, at - top)
-
-    def _put_cursor(self, column: int, row: int) -> None:
-        """Moves the terminal's own cursor, because input methods open their windows there."""
-        if self.has_focus:
+        if self.has_focus:  # the terminal's own cursor, because input methods open their windows there
             app = cast("App[object]", self.app)  # pyright: ignore[reportUnknownMemberType]
-            app.cursor_position = self.content_region.offset + Offset(column + _GUTTER, row)
+            app.cursor_position = self.content_region.offset + Offset(column + _GUTTER, at - top)
 
     def _style(self, name: str) -> Style:
         found = self._styles_of.get(name)
@@ -219,13 +200,12 @@ class DraftView(Widget, can_focus=True):
     # -- keys --------------------------------------------------------------------------------------------------
 
     async def on_key(self, event: events.Key) -> None:
-        if self._on_key_first is not None and self._on_key_first(event):
+        is_taken = self._on_key_first is not None and self._on_key_first(event)
+        if is_taken or self.edit(event):
             event.stop()
             event.prevent_default()
-        elif self.edit(event):
-            event.stop()
-            event.prevent_default()
-            self.changed()
+            if not is_taken:
+                self.changed()
 
     async def on_paste(self, event: events.Paste) -> None:
         # Handled here and not in the parent, so that a key after the paste cannot overtake it.
@@ -265,24 +245,10 @@ class DraftView(Widget, can_focus=True):
         return self._delete(key) or self._move(key) or self._undo_or_yank(key)
 
     def _delete(self, key: str) -> bool:
-        draft = self.draft
-        match key:
-            case "backspace" | "ctrl+h" | "shift+backspace":
-                draft.delete_left()
-            case "delete" | "shift+delete":
-                draft.delete_right()
-            case "ctrl+d" if not draft.is_empty:
-                draft.delete_right()
-            case "ctrl+w" | "alt+backspace" | "ctrl+backspace":
-                draft.delete_word_left()
-            case "alt+d" | "ctrl+delete" | "alt+delete":
-                draft.delete_word_right()
-            case "ctrl+u":
-                draft.delete_to_line_start()
-            case "ctrl+k":
-                draft.delete_to_line_end()
-            case _:
-                return False
+        name = _DELETING.get(key)
+        if name is None or (key == "ctrl+d" and self.draft.is_empty):
+            return False
+        getattr(self.draft, name)()
         return True
 
     def _move(self, key: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -24,6 +24,7 @@ from swink_agent.rendering.cells import cell_width, cut
 from swink_agent.rendering.escaping import safe_display
 
 from ..composing.matching import PickItem, matching
+from ..transcript.line import Line
 from .dialog import DIALOG_CSS, LOW, Dialog
 from .draft_view import DraftView
 
@@ -33,19 +34,7 @@ _PREVIEW_DELAY = 0.08
 """Seconds that an item must stay chosen before its preview is made, so that moving through the list makes none."""
 
 
-class _Span(Protocol):
-    @property
-    def text(self) -> str: ...
-    @property
-    def role(self) -> str: ...
-
-
-class _Line(Protocol):
-    @property
-    def spans(self) -> Sequence[_Span]: ...
-
-
-PreviewFn = Callable[[str], Awaitable[Sequence[_Line]]]
+PreviewFn = Callable[[str], Awaitable[Sequence[Line]]]
 StyleFn = Callable[[str], Style]
 
 
@@ -120,12 +109,12 @@ class _Preview(Widget, can_focus=False):
     _Preview { height: 1fr; width: 1fr; border-left: solid $accent 30%; padding: 0 1; display: none; }
     """
 
-    def __init__(self, style_of: StyleFn | None) -> None:
+    def __init__(self, style_of: StyleFn) -> None:
         super().__init__()
         self._style_of = style_of
-        self._lines: Sequence[_Line] = ()
+        self._lines: Sequence[Line] = ()
 
-    def show(self, lines: Sequence[_Line]) -> None:
+    def show(self, lines: Sequence[Line]) -> None:
         self._lines = lines
         self.refresh()
 
@@ -134,11 +123,7 @@ class _Preview(Widget, can_focus=False):
         if y >= len(self._lines):
             return Strip.blank(width, self.rich_style)
         base = self.rich_style
-        style_of = self._style_of
-        segments = [
-            Segment(span.text, base if style_of is None else base + style_of(span.role))
-            for span in self._lines[y].spans
-        ]
+        segments = [Segment(span.text, base + self._style_of(span.role)) for span in self._lines[y].spans]
         return Strip(segments).adjust_cell_length(width, base)
 
 
@@ -163,7 +148,7 @@ class Picker(Dialog["str | None"]):
         items: Sequence[PickItem],
         preview: PreviewFn | None = None,
         *,
-        style_of: StyleFn | None = None,
+        style_of: StyleFn = lambda role: Style.null(),
     ) -> None:
         super().__init__()
         self._heading = title

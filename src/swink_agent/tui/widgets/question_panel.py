@@ -88,13 +88,7 @@ class QuestionPanel(Widget, can_focus=True):
 
     ALLOW_SELECT: ClassVar[bool] = False
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "question--green",
-        "question--red",
-        "question--cyan",
-        "question--yellow",
-        "question--dim",
-        "question--key",
-        "question--cursor",
+        f"question--{name}" for name in ("green", "red", "cyan", "yellow", "dim", "key", "cursor")
     }
     DEFAULT_CSS = """
     QuestionPanel {
@@ -138,7 +132,7 @@ class QuestionPanel(Widget, can_focus=True):
         self.kept = ""
         """The rule that the user wants to keep for this project, or ""."""
         self._change: Change | None = None
-        self._question = question
+        self.question = question
         self._redact = redact
         self._clock = clock
         self._view: QuestionView | None = None
@@ -157,10 +151,6 @@ class QuestionPanel(Widget, can_focus=True):
         self._fixed_cache: tuple[int, tuple[list[list[Segment]], list[list[Segment]]]] | None = None
         self._prepare_task: asyncio.Task[None] | None = None
 
-    @property
-    def question(self) -> ApprovalQuestion:
-        return self._question
-
     def set_place(self, number: int, total: int) -> None:
         """Shows in the title which call of a batch this is."""
         self.border_title = self._title if total < 2 else f"{self._title} (call {number} of {total})"
@@ -169,7 +159,8 @@ class QuestionPanel(Widget, can_focus=True):
 
     def on_mount(self) -> None:
         try:
-            if _size(self._question) <= _LARGE:
+            asked = (self.question.request.arguments, self.question.details)
+            if len(repr(asked)) <= _LARGE:  # repr counts values of any type
                 self._prepared(*self._prepare())
             else:
                 self._prepare_task = asyncio.create_task(self._prepare_in_thread())
@@ -183,7 +174,7 @@ class QuestionPanel(Widget, can_focus=True):
             self._fail(error)
 
     def _prepare(self) -> tuple[QuestionView, ChangeHunks | None, Change | None]:
-        asked = self._question
+        asked = self.question
         return QuestionView(asked, self._redact), offered_hunks(asked), self._change_of(asked.details)
 
     def _change_of(self, details: Mapping[str, Any] | None) -> Change | None:
@@ -198,7 +189,7 @@ class QuestionPanel(Widget, can_focus=True):
 
     def _prepared(self, view: QuestionView, hunks: ChangeHunks | None, change: Change | None) -> None:
         self._view, self._hunks, self._change = view, hunks, change
-        self._choices = choices_of(self._question, view.name, has_hunks=hunks is not None)
+        self._choices = choices_of(self.question, view.name, has_hunks=hunks is not None)
         self._rows.clear()
         self.refresh(layout=True)
 
@@ -207,8 +198,8 @@ class QuestionPanel(Widget, can_focus=True):
         problem = f"this call cannot be shown ({type(error).__name__}), so it cannot be allowed"
         self._problem = safe_display(problem, 400)
         self._view = self._hunks = self._hunk = self._change = None
-        every = choices_of(self._question, "", has_hunks=False)
-        says_no = (ApprovalChoice.NO, "because", *(["later"] if self._question.can_wait else []))
+        every = choices_of(self.question, "", has_hunks=False)
+        says_no = (ApprovalChoice.NO, "because", *(["later"] if self.question.can_wait else []))
         self._choices = {key: choice._replace(is_offered=choice.means in says_no) for key, choice in every.items()}
         self._rows.clear()
         self.call_later(self.refresh, layout=True)  # later, because this may run in the middle of drawing
@@ -300,11 +291,7 @@ class QuestionPanel(Widget, can_focus=True):
     def _hunk_rows(self, width: int, number: int, total: int) -> list[list[Segment]]:
         heading = f"Hunk {number} of {total} · {len(self._accepted)} accepted"
         keys = "  y take it   n leave it   a take all that follow   d done   Esc back"
-        return [
-            [],
-            [Segment(cut(heading, width), self._style("key"))],
-            [Segment(cut(keys, width), self.rich_style)],
-        ]
+        return [[], [Segment(cut(heading, width), self._style("key"))], [Segment(cut(keys, width), self.rich_style)]]
 
     def _style(self, name: str) -> Style:
         return self.rich_style if name in ("", "bold") else self.get_component_rich_style(f"question--{name}")
@@ -369,7 +356,6 @@ class QuestionPanel(Widget, can_focus=True):
 
     @property
     def is_early(self) -> bool:
-        """Whether keys are still ignored."""
         return self._drawn_at is None or self._clock() - self._drawn_at < GRACE
 
     async def on_key(self, event: events.Key) -> None:
@@ -385,24 +371,15 @@ class QuestionPanel(Widget, can_focus=True):
 
     def _scroll_key(self, key: str) -> bool:
         page = max(self._content_height - 1, 1)
-        steps: dict[str, int | None] = {
-            "up": -1,
-            "down": 1,
-            "pageup": -page,
-            "pagedown": page,
-            "space": page,
-            "home": -(10**9),
-            "end": None,
-        }
+        steps: dict[str, int | None] = {"up": -1, "down": 1, "pageup": -page, "pagedown": page, "space": page}
+        steps |= {"home": -(10**9), "end": None}
         if key not in steps or (self._reason is not None and key in ("space", "home", "end")):
             return False
-        if self._top == 0 and self._content(self.content_size.width).is_all and self._is_all_seen():
+        rows = self._content(self.content_size.width)
+        if self._top == 0 and rows.is_all and len(rows.made) <= self._content_height:
             return key in ("up", "down", "space")  # nothing to scroll here: the other keys scroll the transcript
         self._scroll(steps[key])
         return True
-
-    def _is_all_seen(self) -> bool:
-        return len(self._content(self.content_size.width).made) <= self._content_height
 
     def _act(self, event: events.Key) -> bool:
         if self._reason is not None:
@@ -411,7 +388,7 @@ class QuestionPanel(Widget, can_focus=True):
         if self._hunk is not None and self._hunks is not None:
             return self._hunk_key(key, self._hunk, self._hunks)
         if key == "escape":
-            self._answer(answer_for(self._question, "later" if self._question.can_wait else ApprovalChoice.NO))
+            self._answer(answer_for(self.question, "later" if self.question.can_wait else ApprovalChoice.NO))
             return True
         choice = self._choices.get(key)
         if choice is None:
@@ -425,7 +402,7 @@ class QuestionPanel(Widget, can_focus=True):
             self._rows.clear()
         else:
             self.kept = choice.foreign if choice.means == "keep" else ""
-            self._answer(answer_for(self._question, choice.means))
+            self._answer(answer_for(self.question, choice.means))
             return True
         self.refresh(layout=True)
         return True
@@ -434,7 +411,7 @@ class QuestionPanel(Widget, can_focus=True):
         if event.key == "escape":
             self._reason = None
         elif event.key == "enter":
-            self._answer(answer_for(self._question, "because", reason.text))
+            self._answer(answer_for(self.question, "because", reason.text))
         elif event.key in ("backspace", "ctrl+h"):
             reason.delete_left()
         elif event.key in ("ctrl+w", "alt+backspace"):
@@ -492,8 +469,3 @@ class QuestionPanel(Widget, can_focus=True):
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()
         self._scroll(3)
-
-
-def _size(question: ApprovalQuestion) -> int:
-    """Returns roughly how many characters there are to lay out."""
-    return len(repr((question.request.arguments, question.details)))  # repr counts values of any type

@@ -30,8 +30,6 @@ class SearchBar(Horizontal):
     """
 
     class Typed(Message):
-        """The search text has changed."""
-
         def __init__(self, query: str) -> None:
             super().__init__()
             self.query = query
@@ -59,7 +57,6 @@ class SearchBar(Horizontal):
 
     @property
     def query_text(self) -> str:
-        """The search text."""
         return self._view.draft.text
 
     def open(self) -> None:

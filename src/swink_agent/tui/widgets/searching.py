@@ -85,8 +85,7 @@ class Search:
 
     @staticmethod
     def _number(hit: Hit, marks: Sequence[Mark]) -> int:
-        """Maps a hit to the number of a mark. A text can have more hits than its drawn lines: the last mark then
-        represents the remaining hits."""
+        """The mark of a hit. A text can have more hits than its drawn lines: the last mark then stands for the rest."""
         return min(hit.number, max([mark.number for mark in marks], default=0))
 
     def _marks_of(self, block: Block) -> list[Mark]:

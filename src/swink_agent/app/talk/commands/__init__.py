@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import nullcontext
+from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -117,8 +118,6 @@ async def run_command(conversation: Conversation, name: str, rest: str) -> None:
     if command.is_for_rest and conversation.is_running:
         conversation.notice(f"{command.name} has to wait: a run is active, Esc stops it")
         return
-    from importlib import import_module
-
     module, _, function = command.action.partition(":")
     try:
         # No run may begin while such a command works.

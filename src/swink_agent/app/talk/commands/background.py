@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     from ..conversation import Conversation
 
-_LONGEST_COMMAND = 60
-_LONGEST_LINE = 60
+_LONGEST = 60
 _PREVIEWED = 30
 _ANSWERS = (("stop", "stop it, with all that it started"), ("leave", "let it run"))
 
@@ -88,12 +87,15 @@ def _label(conversation: Conversation, task: BackgroundTask) -> str:
 
 
 def _command(task: BackgroundTask) -> str:
-    line = safe_line(" ".join(task.command.split()))
-    return line if len(line) <= _LONGEST_COMMAND else f"{line[:_LONGEST_COMMAND]}…"
+    return _short(" ".join(task.command.split()))
+
+
+def _short(text: str) -> str:
+    line = safe_line(text)
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
 
 
 def _detail(task: BackgroundTask) -> str:
-    last = safe_line(task.last_line)
-    last = last if len(last) <= _LONGEST_LINE else f"{last[:_LONGEST_LINE]}…"
+    last = _short(task.last_line)
     state = f"running {seconds(int(task.seconds))}" if task.is_running else task.state
     return f"{state} │ {last}" if last else state

@@ -13,6 +13,7 @@ from swink_agent.app.agent.providers import Provider, all_providers, provider_na
 from swink_agent.app.errors import UsageProblem
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.texts.likeness import close_names
+from swink_agent.core.types import ModelSpec
 
 from ..front import PickItem
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 
 async def list_keys(conversation: Conversation, rest: str) -> None:
-    """`#keys`: lists each key, masked, with its source."""
     rows = await asyncio.to_thread(conversation.opening.credentials.listing)
     if not rows:
         conversation.notice("no key is set: #key adds one")
@@ -91,8 +91,6 @@ async def _offer_model(conversation: Conversation, provider: Provider) -> None:
     opened = conversation.opened
     if opened is not None and opened.agent.model.provider == provider.name:
         return
-    from swink_agent.core.types import ModelSpec
-
     model = ModelSpec(provider.name, provider.default_model)
     choices = (("yes", f"use {model} from now on"), ("no", "keep the current model"))
     if opened is not None and await conversation.front.confirm(f"Use {model}?", choices, "yes") != "yes":

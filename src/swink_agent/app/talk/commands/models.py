@@ -26,19 +26,12 @@ if TYPE_CHECKING:
 
 async def choose_model(conversation: Conversation, rest: str) -> None:
     """`/model [provider:model]`: switches to this model, or to one from a list."""
-    wanted: str | None = rest
-    if not wanted:
-        wanted = await conversation.front.pick(
-            "Model",
-            model_items(
-                conversation.opening.credentials,
-                conversation.model,
-                {alias: item.value for alias, item in conversation.opening.settings.aliases().items()},
-            ),
-        )
-        if wanted is None:
-            return
-    model = named_model(wanted, conversation.opening.settings.aliases())
+    aliases, credentials = conversation.opening.settings.aliases(), conversation.opening.credentials
+    short = {alias: item.value for alias, item in aliases.items()}
+    wanted = rest or await conversation.front.pick("Model", model_items(credentials, conversation.model, short))
+    if wanted is None:
+        return
+    model = named_model(wanted, aliases)
     if conversation.opened is not None:
         model = structs.replace(model, thinking_level=conversation.opened.agent.thinking_level)
     await conversation.remake(model=model)
@@ -65,18 +58,12 @@ def model_items(credentials: Credentials, now: str = "", aliases: Mapping[str, s
             name = f"{provider.name}:{info.model_id}"
             (with_key if has_key else without).append(PickItem(name, name, detail))
     local: list[PickItem] = []
-    if has_local_extra():
-        default = default_local_model()
-        for preset in PRESETS:
-            mark = "on this machine, the default" if preset.name == default else "on this machine"
-            local.append(PickItem(f"local:{preset.name}", f"local:{preset.name}", mark))
+    for preset in PRESETS if has_local_extra() else ():
+        mark = "on this machine, the default" if preset.name == default_local_model() else "on this machine"
+        local.append(PickItem(f"local:{preset.name}", f"local:{preset.name}", mark))
     short = [PickItem(alias, alias, f"alias of {model}") for alias, model in (aliases or {}).items()]
     every = [*short, *with_key, *local, *without]
-    asked = [
-        item._replace(detail=", ".join(["now", item.detail] if item.detail else ["now"]))
-        for item in every
-        if item.key == now
-    ]
+    asked = [item._replace(detail=f"now, {item.detail}".rstrip(", ")) for item in every if item.key == now]
     return [*asked, *[item for item in every if item.key != now]]
 
 
@@ -85,17 +72,13 @@ async def choose_thinking(conversation: Conversation, rest: str) -> None:
     if conversation.opened is None:
         raise UsageProblem("there is no model yet: /model chooses one")
     agent = conversation.opened.agent
-    wanted: str | None = rest.lower()
-    if not wanted:
-        items = [
-            PickItem(level.value, level.value, "now" if level == agent.thinking_level else "")
-            for level in ThinkingLevel
-        ]
-        wanted = await conversation.front.pick("Thinking", items)
-        if wanted is None:
-            return
-    if wanted not in [level.value for level in ThinkingLevel]:
-        raise UsageProblem(f"{rest[:40]!r} is not a level: use {', '.join([level.value for level in ThinkingLevel])}")
+    levels, now = [level.value for level in ThinkingLevel], agent.thinking_level.value
+    items = [PickItem(level, level, "now" if level == now else "") for level in levels]
+    wanted = rest.lower() or await conversation.front.pick("Thinking", items)
+    if wanted is None:
+        return
+    if wanted not in levels:
+        raise UsageProblem(f"{rest[:40]!r} is not a level: use {', '.join(levels)}")
     agent.thinking_level = ThinkingLevel(wanted)
     conversation.front.changed()
     conversation.notice(f"{agent.model} is asked to think: {wanted}")

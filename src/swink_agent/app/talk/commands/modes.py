@@ -11,14 +11,8 @@ if TYPE_CHECKING:
 
     from ..conversation import Conversation
 
-_MODES: dict[str, ApprovalsMode] = {
-    "auto": "auto",
-    "smart": "smart",
-    "on": "ask",
-    "off": "all",
-    "ask": "ask",
-    "all": "all",  # as in the settings
-}
+_AS_IN_SETTINGS: dict[str, ApprovalsMode] = {"auto": "auto", "smart": "smart", "ask": "ask", "all": "all"}
+_MODES: dict[str, ApprovalsMode] = {**_AS_IN_SETTINGS, "on": "ask", "off": "all"}
 
 
 async def approve(conversation: Conversation, rest: str) -> None:
@@ -49,7 +43,6 @@ async def work(conversation: Conversation, rest: str) -> None:
 
 
 async def answer(conversation: Conversation, rest: str) -> None:
-    """`#answer`: asks again about the calls that wait."""
     if conversation.opened is None or not conversation.opened.agent.pending:
         conversation.notice("no call waits for an answer")
     else:
@@ -78,5 +71,4 @@ async def queue(conversation: Conversation, rest: str) -> None:
 
 
 async def leave(conversation: Conversation, rest: str) -> None:
-    """`/quit`: ends the program."""
     conversation.front.leave(0)

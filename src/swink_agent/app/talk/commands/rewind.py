@@ -30,10 +30,11 @@ async def rewind(conversation: Conversation, rest: str) -> None:
     said = [] if opened is None else user_messages(opened.agent.messages)
     if opened is None or not said:
         raise UsageProblem("there is no message to go back to yet")
-    items = [
-        PickItem(str(position), _line(opened, text), "the last" if back == 1 else f"{back} back")
-        for back, (position, text) in enumerate(reversed(said), 1)
-    ]
+    items: list[PickItem] = []
+    for back, (position, text) in enumerate(reversed(said), 1):
+        shown = " ".join(opened.redactor.redact(text).split())
+        shown = shown if len(shown) <= 100 else f"{shown[:99]}…"
+        items.append(PickItem(str(position), shown, "the last" if back == 1 else f"{back} back"))
     chosen = await conversation.front.pick("Back to before which message?", items)
     if chosen is None or conversation.is_running or conversation.opened is not opened:
         return
@@ -76,11 +77,6 @@ def _runs(opened: OpenAgent, position: int) -> list[RewoundRun]:
         return []
     with session_problems():
         return runs_since(open_store(opened.opening.settings), session_id, position)
-
-
-def _line(opened: OpenAgent, text: str) -> str:
-    shown = " ".join(opened.redactor.redact(text).split())
-    return shown if len(shown) <= 100 else f"{shown[:99]}…"
 
 
 def named(files: Sequence[str]) -> str:

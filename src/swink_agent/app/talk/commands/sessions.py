@@ -12,16 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from swink_agent.app.errors import UsageProblem
-from swink_agent.app.runs.sessions import (
-    SessionProblem,
-    WantedSession,
-    open_store,
-    session_ids,
-    session_problems,
-    sessions_folder,
-    short_ids,
-)
-from swink_agent.app.runs.telling import age
+from swink_agent.app.runs import sessions
+from swink_agent.app.runs.sessions import SessionProblem, WantedSession, open_store, session_problems
+from swink_agent.app.runs.telling import age, number_of
 from swink_agent.app.settings.paths import beneath_home, write_whole
 from swink_agent.core.types import AssistantMessage, UserMessage, extract_text
 from swink_agent.rendering.cells import cut
@@ -39,15 +32,8 @@ if TYPE_CHECKING:
 _MOST_LISTED = 20
 _LONGEST_TITLE = 100
 _PREVIEWED = 12
-_FORMATS: dict[str, ExportFormat] = {
-    "atif": "atif",
-    "html": "html",
-    "htm": "html",
-    "json": "json",
-    "markdown": "markdown",
-    "md": "markdown",
-}
 _ENDINGS: dict[ExportFormat, str] = {"html": ".html", "markdown": ".md", "json": ".json", "atif": ".atif.json"}
+_FORMATS: dict[str, ExportFormat] = {**{name: name for name in _ENDINGS}, "htm": "html", "md": "markdown"}
 
 
 async def _listed(conversation: Conversation) -> list[SessionInfo]:
@@ -99,21 +85,16 @@ def _title(conversation: Conversation, info: SessionInfo) -> str:
 def _detail(info: SessionInfo) -> str:
     """Its age, how many messages it has, and how many calls wait for an answer."""
     waiting = f", {info.pending} waiting" if info.pending else ""
-    return f"{age(info.updated)}, {_counted(info.messages)}{waiting}"
-
-
-def _counted(messages: int) -> str:
-    return f"{messages} message{'s' * (messages != 1)}"
+    return f"{age(info.updated)}, {number_of(info.messages, 'message')}{waiting}"
 
 
 async def list_sessions(conversation: Conversation, rest: str) -> None:
-    """`#sessions`: lists the sessions of this folder."""
     found = await _listed(conversation)
     if not found:
         conversation.notice("this folder has no session yet")
         return
-    everywhere = await asyncio.to_thread(session_ids, sessions_folder(conversation.opening.settings))
-    short = short_ids([info.id for info in found], everywhere)
+    everywhere = await asyncio.to_thread(sessions.session_ids, sessions.sessions_folder(conversation.opening.settings))
+    short = sessions.short_ids([info.id for info in found], everywhere)
     here = _open_id(conversation)
     rows = [
         f"{'▸' if info.id == here else ' '} {short[info.id]}  {age(info.updated):>6}  {info.messages:>4}  "
@@ -125,7 +106,6 @@ async def list_sessions(conversation: Conversation, rest: str) -> None:
 
 
 async def save(conversation: Conversation, rest: str) -> None:
-    """`#save [title]`: names the session."""
     opened = conversation.opened
     info = None if opened is None else opened.session.info
     if opened is None or info is None:
@@ -202,8 +182,8 @@ def _previewer(conversation: Conversation):
 
 
 async def _continue(conversation: Conversation, session_id: str) -> None:
-    folder = sessions_folder(conversation.opening.settings)
-    (wanted,) = await asyncio.to_thread(session_ids, folder, [session_id])
+    folder = sessions.sessions_folder(conversation.opening.settings)
+    (wanted,) = await asyncio.to_thread(sessions.session_ids, folder, [session_id])
     if wanted == _open_id(conversation):
         conversation.notice("this is that session")
         return
@@ -222,7 +202,6 @@ async def reset(conversation: Conversation, rest: str) -> None:
 
 
 async def fork(conversation: Conversation, rest: str) -> None:
-    """`/fork`: continues in a copy of this session."""
     opened = conversation.opened
     if opened is None or not len(opened.agent.messages):
         raise UsageProblem("there is nothing to fork yet: nothing has been said")

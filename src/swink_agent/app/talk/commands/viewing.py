@@ -25,7 +25,6 @@ _THEMES = ("dark", "light", "contrast", "plain")
 
 
 async def show_help(conversation: Conversation, rest: str) -> None:
-    """`#help`: shows keys and commands."""
     own = await asyncio.to_thread(own_commands, conversation.opening.project)
     here = [command for command in COMMANDS if command.name not in conversation.front.lacks]
     parts = [("Keys", conversation.front.keys), ("Commands", _named(here))]
@@ -52,7 +51,6 @@ async def clear(conversation: Conversation, rest: str) -> None:
 
 
 async def show_info(conversation: Conversation, rest: str) -> None:
-    """`#info`: shows model, session, folder, tools and limits."""
     opened = conversation.opened
     settings = conversation.opening.settings
     facts = [("folder", str(conversation.opening.folder))]
@@ -74,7 +72,6 @@ async def show_info(conversation: Conversation, rest: str) -> None:
 
 
 async def show_usage(conversation: Conversation, rest: str) -> None:
-    """`/usage`: shows tokens, cost and how full the window is."""
     totals = conversation.usage
     usage, (estimate, window) = totals.usage, totals.estimate
     cost = "unknown" if totals.dollars is None else f"${totals.dollars:.4f}"
@@ -98,7 +95,6 @@ async def show_todo(conversation: Conversation, rest: str) -> None:
 
 
 async def copy_answer(conversation: Conversation, rest: str) -> None:
-    """`#copy`: copies the last answer."""
     answer = conversation.answer
     if not answer:
         conversation.notice("there is no answer to copy yet")
@@ -109,12 +105,10 @@ async def copy_answer(conversation: Conversation, rest: str) -> None:
 
 async def theme(conversation: Conversation, rest: str) -> None:
     """`/theme [name]`: sets the theme now and stores it in the user's settings."""
-    wanted: str | None = rest.lower()
-    if not wanted:
-        items = [PickItem(name, name, "now" if name == conversation.front.theme else "") for name in _THEMES]
-        wanted = await conversation.front.pick("Theme", items)
-        if wanted is None:
-            return
+    items = [PickItem(name, name, "now" if name == conversation.front.theme else "") for name in _THEMES]
+    wanted = rest.lower() or await conversation.front.pick("Theme", items)
+    if wanted is None:
+        return
     if wanted not in _THEMES:
         raise UsageProblem(f"there is no theme {rest[:40]!r}: {', '.join(_THEMES)}")
     conversation.front.set_theme(wanted)
