@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from swink_agent import Agent, AssistantMessage, StopReason, ToolContext, UserMessage, extract_text, tool
@@ -376,8 +377,9 @@ async def test_records_that_are_due_together_share_one_sync(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("sync", [True, False])
-async def test_each_record_is_one_write(tmp_path: Path, sync: bool) -> None:
-    """So a crash of the program never leaves more than one record that is not whole."""
+async def test_each_write_is_whole_records(tmp_path: Path, sync: bool) -> None:
+    """So a crash of the program never leaves more than one record that is not whole. Without sync, one write does for a
+    reply and the start of its tool."""
     written: list[bytes] = []
 
     class Scales(Disk):
@@ -399,7 +401,12 @@ async def test_each_record_is_one_write(tmp_path: Path, sync: bool) -> None:
         session.label("here")
         session.note("kind", {"n": 1})
     lines = session.path.read_bytes().splitlines(keepends=True)
-    assert written == lines
+    assert b"".join(written) == b"".join(lines)
+    assert all(data.endswith(b"\n") for data in written)
+    joined = [data.splitlines() for data in written if data.count(b"\n") > 1]
+    assert [[msgspec.json.decode(line)["type"] for line in data] for data in joined] == (
+        [] if sync else [["message", "tool_started"]]
+    )
     assert len(lines) == len(session.records()) >= 12
 
 

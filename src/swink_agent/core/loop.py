@@ -152,6 +152,7 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
     recorder = run.transcript.recorder
     if recorder is not None:
         recorder.redactor = run.redactor
+        run.supervisor.on_wait = getattr(recorder.journal, "settle", None)
         register_secrets(run, run.config.stream_options)  # before anything that may contain them is written
         recorder.run_started(run.id, kind, schema)
     try:

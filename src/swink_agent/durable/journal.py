@@ -191,7 +191,7 @@ def _lines(kept: list[Kept]) -> list[tuple[int, bytes]]:
     """The records as lines, without secrets."""
     lines: list[tuple[int, bytes]] = []
 
-    def take(line: bytearray) -> int:
+    def take(line: bytes | bytearray) -> int:
         lines.append((number, bytes(line[:-1])))
         return len(line)
 

@@ -37,6 +37,8 @@ async def approve(batch: Batch) -> None:
         scope = await _scope(batch, call)
         if scope is None:
             continue
+        if run.supervisor.on_wait is not None:
+            run.supervisor.on_wait()  # also if the callback is a plain function, which waits in its own way
         run.emit(ToolApprovalRequested(call.id, call.name, call.arguments, scope))
         answer = Reject("aborted")
         call.approval = "asked"

@@ -105,6 +105,7 @@ class Supervisor:
         "is_eager",
         "is_interrupted",
         "loop",
+        "on_wait",
     )
 
     def __init__(self, cancel: CancellationToken, *, is_watched: bool = False) -> None:
@@ -119,6 +120,8 @@ class Supervisor:
         self.cancelled_from_outside: tuple[Any, ...] | None = None
         """The arguments of the `CancelledError` if the task that drives the run was cancelled. The caller gets them
         back unchanged, since some libraries recognise their own cancellation by them."""
+        self.on_wait: Callable[[], None] | None = None
+        """Called before a wait for anything but the reply and the tools."""
         self._has_extended = False
         self._waiter: asyncio.Future[None] | None = None
         self._key = cancel.add_callback(self._on_cancel)
@@ -177,6 +180,8 @@ class Supervisor:
         `through_interrupt` sleeps on after an interrupt, but only until the deadline. A cancellation of the run's task
         becomes an interrupt here, and is raised again when the run has ended.
         """
+        if self.on_wait is not None:
+            self.on_wait()
         while not is_ready():
             if self.is_interrupted:
                 if not through_interrupt:
@@ -229,6 +234,8 @@ class Supervisor:
 
         With `last_words`, work that starts after the cancellation may continue until the deadline.
         """
+        if self.on_wait is not None:
+            self.on_wait()
         return await self.wait_for(self.begin(self._waking(work)), work, last_words=last_words)
 
     async def wait_for(

@@ -109,9 +109,9 @@ def _in_parts(message: AgentMessage, redactor: Redactor) -> UnknownMessage:
 class LineWriter:
     """Writes to one log. Used by one thread at a time."""
 
-    __slots__ = ("_append", "_line", "_masked_titles", "_prefix")
+    __slots__ = ("_append", "_line", "_masked_titles", "_prefix", "held")
 
-    def __init__(self, append: Callable[[bytearray], int], *, prefix: bytes = b"") -> None:
+    def __init__(self, append: Callable[[bytes | bytearray], int], *, prefix: bytes = b"") -> None:
         self._append = append
         self._line = bytearray()
         """The line that is being written. The buffer is used again for the next."""
@@ -119,20 +119,36 @@ class LineWriter:
         """What is missing at the end of the log: the newline of its last record."""
         self._masked_titles: dict[int | None, str] = {}
         """The titles of user messages that held secrets, by the number of the record."""
+        self.held: tuple[int, int, RecordEntry, Redactor | None] | None = None
+        """A record, as `write` takes it, with which the next write begins."""
 
     def write(self, number: int, at: int, entry: RecordEntry, redactor: Redactor | None) -> int:
-        """Writes one record with one write; returns how many bytes it took. Raises the error that prevents it."""
+        """Writes one record, and the one held back, with one write; returns how many bytes that took. Raises the error
+        that prevents it."""
+        line, before = self._line, self._prefix
+        if (held := self.held) is not None:
+            self.held = None
+            earlier, its_time, its_entry, its_redactor = held
+            if its_redactor is not None and may_need_masking(its_entry):
+                its_entry = self._masked(earlier, its_entry, its_redactor)
+            fill_line(line, earlier, its_time, its_entry)
+            before += line
         if redactor is not None and may_need_masking(entry):
             entry = self._masked(number, entry, redactor)
-        line = self._line
         fill_line(line, number, at, entry)
-        if self._prefix:
-            line[:0], self._prefix = self._prefix, b""
+        data = before + line if before else line
+        self._prefix = b""
         append = self._append  # looked up as what it is, not as a method, which takes longer
-        taken = append(line)
-        if taken != len(line):
-            raise OSError(f"only {taken} of {len(line)} bytes were taken")
+        taken = append(data)
+        if taken != len(data):
+            raise OSError(f"only {taken} of {len(data)} bytes were taken")
         return taken
+
+    def write_held(self) -> int:
+        """The same for the record held back alone."""
+        assert self.held is not None
+        held, self.held = self.held, None
+        return self.write(*held)
 
     def _masked(self, number: int, entry: RecordEntry, redactor: Redactor) -> RecordEntry:
         """The entry without secrets. A title is the start of a masked text, not the masked start of a text: a redactor

@@ -4,6 +4,9 @@
     the thread  masks it, encodes it and writes it at once; it syncs when a caller waits for that
     durable     waits until all that was recorded so far is written and synced; one sync serves all waiting callers
 
+Without sync there is no thread: `record` writes the entry itself. It holds a reply with calls back until the next entry,
+which is the start of a tool or a result, so that one write does for both; `settle` and `durable` write it at once.
+
 After a write or a sync that failed, the log accepts nothing more, because it no longer knows what is on disk. Every
 waiting caller gets the error. Opening the session again reads what is there.
 
@@ -19,12 +22,13 @@ from collections import deque
 from functools import cache
 from pathlib import Path
 from time import monotonic, time_ns
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from swink_agent.core.cancel import call_in
 from swink_agent.core.journal import MessageAdded, RunEnded
 from swink_agent.core.secrets.redaction import Redactor
+from swink_agent.core.types import AssistantMessage, StopReason
 
 from ..errors import SessionError, reason_of, remedy_of
 from ..storage.protocols import LogName, OpenLog
@@ -32,6 +36,7 @@ from .fold import Fold
 from .masking import LineWriter, masked
 from .records import RecordEntry, SessionStarted
 
+_TOOL_USE = StopReason.TOOL_USE
 _IDLE = 1.0
 """Seconds after which a thread with nothing to write ends."""
 _MOST_UNSUMMARIZED = 64 * 1024
@@ -58,8 +63,9 @@ class SessionLog:
         start: SessionStarted | None = None,
     ) -> None:
         self.id = log.name.id
-        self.fold = fold
-        """What all entries so far add up to. Hold `guard` to read it."""
+        self._fold = fold
+        self._unfolded: list[Any] = []
+        """What is not in the fold yet, flat: the number, the entry and the time of each record."""
         self._open = log
         self._writer = LineWriter(log.append, prefix=prefix)
         """Used by the thread or, without sync, by the caller that holds the lock."""
@@ -103,6 +109,7 @@ class SessionLog:
         try:
             if not self._is_closed:
                 with self.guard:
+                    self.settle()
                     self._open.close(is_inherited=self._is_inherited)
         except Exception:
             pass  # the interpreter is shutting down: the system closes the file
@@ -115,6 +122,18 @@ class SessionLog:
     @property
     def name(self) -> LogName:
         return self._open.name
+
+    @property
+    def fold(self) -> Fold:
+        """What all entries so far add up to. Hold `guard` to read it."""
+        # Entries are added here, many at once: one by one, in the middle of a turn, takes three times as long.
+        with self._lock:
+            if self._unfolded:
+                rest = iter(self._unfolded)
+                self._unfolded = []
+                for number, entry, at in zip(rest, rest, rest, strict=True):
+                    self._fold.add(number, entry, at)
+        return self._fold
 
     @property
     def guard(self) -> threading.RLock:
@@ -145,24 +164,45 @@ class SessionLog:
         try:
             if redactor is not None and redactor is not self._redactor:
                 self._mask_with(redactor)
-            if self._unsummarized > _MOST_UNSUMMARIZED and self._is_quiet_before(entry):
-                self._add_summary()
+            is_held = False
+            if type(entry) is MessageAdded and (source := entry.source) != "result":
+                if self._unsummarized > _MOST_UNSUMMARIZED and not self.fold.is_open:
+                    self._add_summary()  # no call waits for its result
+                message = entry.message
+                is_held = (
+                    source == "reply" and type(message) is AssistantMessage and message.stop_reason is _TOOL_USE
+                )
             number = self._number = self._number + 1
             at = time_ns() // 1_000_000
             if (write := self._write_now) is not None:
-                self.fold.add(number, entry, at)
+                self._unfolded += (number, entry, at)
                 try:
-                    self._unsummarized += write(number, at, entry, redactor)
+                    if is_held and self._writer.held is None:
+                        self._writer.held = (number, at, entry, redactor)
+                        self.is_durable = False
+                    else:
+                        self._unsummarized += write(number, at, entry, redactor)
+                        self.is_durable = True
                 except Exception as error:
                     self._fail(error, "written")
             elif self._takes_more:
-                self.fold.add(number, entry, at)
+                self._unfolded += (number, entry, at)
                 self._hand_over(number, at, entry, redactor)
             if type(entry) is RunEnded and not self.fold.is_open:
                 self._add_summary()
             return number
         finally:
             lock.release()
+
+    def settle(self) -> None:
+        """Writes a reply that is held back, if one is: a run that waits between a reply and its tools asks for that."""
+        with self._lock:
+            if self._write_now is not None and not self.is_durable:
+                try:
+                    self._unsummarized += self._writer.write_held()
+                    self.is_durable = True
+                except Exception as error:
+                    self._fail(error, "written")
 
     def _mask_with(self, redactor: Redactor) -> None:
         """Takes an agent's redactor. Only the first line was written without one: if it holds a secret, it is written
@@ -179,10 +219,6 @@ class SessionLog:
                 self._writer.write(0, start.created, new, None)
             except Exception as error:
                 self._fail(error, "written")
-
-    def _is_quiet_before(self, entry: RecordEntry) -> bool:
-        """Whether no call waits for its result, and this entry is not a result."""
-        return type(entry) is MessageAdded and entry.source != "result" and not self.fold.is_open
 
     def add(self, entry: RecordEntry) -> int:
         """Takes an entry of the application and returns its number. Raises `SessionError` if the log accepts none."""
@@ -205,6 +241,7 @@ class SessionLog:
         if self._write_now is not None:
             try:
                 self._write_now(number, at, summary, self._redactor)
+                self.is_durable = True
             except Exception as error:
                 self._fail(error, "written")
         elif self._takes_more:
@@ -218,6 +255,7 @@ class SessionLog:
         Without sync it survives a crash of the program, but perhaps not of the machine.
         """
         with self.guard:
+            self.settle()
             self._check()
             if not self._sync or self._synced >= self._number:
                 return
@@ -230,6 +268,7 @@ class SessionLog:
     def flush(self, seconds: float) -> None:
         """Waits, in this thread, until everything recorded so far is written. Raises `SessionError`."""
         with self.guard:
+            self.settle()
             self._wait_until_written(self._number, seconds)
             self._check()
 
@@ -297,6 +336,7 @@ class SessionLog:
                 self._is_closed = True
                 self._open.close(is_inherited=True)
                 return  # the parent process writes what is left
+            self.settle()
             is_due = self._failure is None and self._summarized < self._number
             if is_due and not self.fold.is_open and self.fold.count:
                 self._add_summary()

@@ -344,12 +344,12 @@ class _DatabaseLog:
             with self._database.transaction(connection):
                 yield connection
 
-    def append(self, line: bytearray) -> int:
+    def append(self, lines: bytes | bytearray) -> int:
         with self._guard:
-            self._lines.append(bytes(line))
+            self._lines += bytes(lines).splitlines(keepends=True)
             if not self._database.sync:
                 self.push()
-        return len(line)
+        return len(lines)
 
     def push(self) -> None:
         with self._guard:

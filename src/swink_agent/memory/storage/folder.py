@@ -233,7 +233,7 @@ class _FileLog:
         return not self._new_names
 
     @property
-    def append(self) -> Callable[[bytearray], int]:
+    def append(self) -> Callable[[bytes | bytearray], int]:
         return partial(self._files.write, self._descriptor)  # no call in between: it is done for every record
 
     def push(self) -> None:

@@ -102,8 +102,8 @@ class OpenLog(Protocol):
         ...
 
     @property
-    def append(self) -> Callable[[bytearray], int]:
-        """Takes a line and returns how many bytes were taken. The buffer is used again after it returns."""
+    def append(self) -> Callable[[bytes | bytearray], int]:
+        """Takes one line or several, and returns how many bytes were taken. A buffer is used again after that."""
         ...
 
     def push(self) -> None:
