@@ -13,7 +13,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from swink_agent import Agent, AssistantMessage, StopReason, ToolContext, UserMessage, extract_text, tool
+from swink_agent import (
+    Agent,
+    Approve,
+    AssistantMessage,
+    MessageEnd,
+    StopReason,
+    ToolCall,
+    ToolContext,
+    UserMessage,
+    extract_text,
+    tool,
+)
 from swink_agent.core.journal import MessageAdded, ToolStarted
 from swink_agent.memory import JsonlSessionStore, LoadedSession, Session, SessionError
 from swink_agent.memory.storage.files import FileOperations
@@ -547,3 +558,95 @@ def test_a_line_is_one_object_whatever_it_says(tmp_path: Path) -> None:
         session.log.record(MessageAdded(UserMessage(odd), "given"))
     loaded = store.load(session.id)
     assert (loaded.info.title, loaded.messages[0].content[0].text, loaded.info.problems) == (odd, odd, ())
+
+
+async def seen_by(tmp_path: Path, watch: str) -> list[str]:
+    """The types of the records of a log without sync that somebody between a reply and its tool finds in the file."""
+    found: list[str] = []
+
+    def look(*_: object) -> None:
+        found.extend(msgspec.json.decode(line)["type"] for line in session.path.read_bytes().splitlines()[-1:])
+
+    class Slow:
+        async def pre_dispatch(self, ctx: object) -> None:
+            await asyncio.sleep(0)
+            look()
+
+    def approve(_: object) -> Approve:
+        look()
+        return Approve()
+
+    @tool(requires_approval=watch == "approve")
+    async def act() -> str:
+        """Acts."""
+        look()
+        return "done"
+
+    agent = Agent(
+        "test:model",
+        stream_fn=scripted(call("act"), text("done")),
+        tools=[act],
+        approve=approve,
+        policies=[Slow()] if watch == "policy" else [],
+    )
+    with JsonlSessionStore(tmp_path, sync=False).create() as session:
+        session.attach(agent)
+        if watch == "reader":
+            async for event in agent.prompt_stream("go"):
+                if isinstance(event, MessageEnd) and not found:
+                    await asyncio.sleep(0)
+                    look()
+        else:
+            assert (await agent.prompt("go")).error is None
+    return found
+
+
+@pytest.mark.parametrize("watch", ["policy", "approve", "reader"])
+async def test_a_reply_is_not_held_back_while_a_run_waits(tmp_path: Path, watch: str) -> None:
+    assert await seen_by(tmp_path, watch) == ["message", "tool_started"]
+
+
+async def test_a_tool_does_not_start_if_the_reply_that_was_held_back_cannot_be_written(tmp_path: Path) -> None:
+    disk, ran = Disk(), list[str]()
+
+    @tool
+    async def act() -> str:
+        """Acts."""
+        ran.append("act")
+        return "done"
+
+    agent = Agent("test:model", stream_fn=scripted(call("act"), text("done")), tools=[act])
+    session = JsonlSessionStore(tmp_path, files=disk, sync=False).create()
+    session.attach(agent)
+    log = session.log
+    agent.subscribe(
+        lambda event: setattr(disk, "fail_write", disk.writes + 1) if isinstance(event, MessageEnd) else None
+    )
+    result = await agent.prompt("go")
+    assert str(session.path) in str(result.error)
+    assert not ran
+    assert not log.is_durable
+    with pytest.raises(SessionError, match="could not be written"):
+        session.close()
+
+
+async def test_a_log_writes_the_reply_that_it_holds_back_when_it_is_asked_for_it(tmp_path: Path) -> None:
+    reply = MessageAdded(AssistantMessage([ToolCall("c", "act")], stop_reason=StopReason.TOOL_USE), "reply")
+    store = JsonlSessionStore(tmp_path, sync=False)
+    for step in ("durable", "settle", "records", "close"):
+        session = store.create()
+        session.log.record(reply)
+        assert not session.log.is_durable
+        match step:
+            case "durable":
+                await session.log.durable()
+            case "settle":
+                session.log.settle()
+            case "records":
+                assert len(session.records()) == 2
+            case _:
+                session.close()
+        assert b'"source":"reply"' in session.path.read_bytes(), step
+        assert session.log.is_durable is (step != "close")
+        assert session.info.messages == 2
+        session.close()
