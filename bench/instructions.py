@@ -35,7 +35,8 @@ async def do(side: str, what: str, count: int) -> None:
     if what == "recorded":
         from .sessions import recorded_turns
 
-        return await recorded_turns(count, is_recorded=side != "bare")
+        await recorded_turns(count, is_recorded=side != "bare")
+        return
     contender = Bare() if side == "bare" else SwinkAgent()
     await contender.tool_turns(3)
     await contender.stream_text(5)

@@ -561,11 +561,12 @@ def test_a_line_is_one_object_whatever_it_says(tmp_path: Path) -> None:
 
 
 async def seen_by(tmp_path: Path, watch: str) -> list[str]:
-    """The types of the records of a log without sync that somebody between a reply and its tool finds in the file."""
+    """What is last in the file of a log without sync, for somebody between a reply and its tool, and for the tool."""
     found: list[str] = []
 
     def look(*_: object) -> None:
-        found.extend(msgspec.json.decode(line)["type"] for line in session.path.read_bytes().splitlines()[-1:])
+        last = msgspec.json.decode(session.path.read_bytes().splitlines()[-1])
+        found.append(last.get("source") or last["type"])
 
     class Slow:
         async def pre_dispatch(self, ctx: object) -> None:
@@ -603,7 +604,7 @@ async def seen_by(tmp_path: Path, watch: str) -> list[str]:
 
 @pytest.mark.parametrize("watch", ["policy", "approve", "reader"])
 async def test_a_reply_is_not_held_back_while_a_run_waits(tmp_path: Path, watch: str) -> None:
-    assert await seen_by(tmp_path, watch) == ["message", "tool_started"]
+    assert await seen_by(tmp_path, watch) == ["reply", "tool_started"]
 
 
 async def test_a_tool_does_not_start_if_the_reply_that_was_held_back_cannot_be_written(tmp_path: Path) -> None:

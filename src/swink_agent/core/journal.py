@@ -166,8 +166,8 @@ JournalEntry: TypeAlias = (
 class Journal(Protocol):
     """Stores entries. One run at a time uses it, from one event loop; between runs, any thread may record.
 
-    One that has an attribute `is_durable` is not waited for while that is true. One that has a method `settle` may hold a
-    reply back until its tools start: `settle`, which never raises, is called before the run waits for anything else.
+    One that has an attribute `is_durable` is not waited for while that is true. One that has a method `settle` may hold
+    a reply back until its tools start: `settle`, which never raises, is called before the run waits for anything else.
     """
 
     def record(self, entry: JournalEntry, redactor: Redactor | None = None, /) -> int:

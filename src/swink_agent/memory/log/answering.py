@@ -28,10 +28,13 @@ class OpenCalls:
     def place(self, message: ToolResultMessage, call: int | None) -> int | None:
         """The index of the call that this result answers; `None` if it answers none."""
         for index in range(len(self.calls)) if call is None else (call,):
-            if 0 <= index < len(self.calls) and self.calls[index].id == message.tool_call_id:
+            if (
+                0 <= index < len(self.calls)
+                and self.calls[index].id == message.tool_call_id
                 # No other result than one that waits for an answer is ever replaced.
-                if (result := self.results[index]) is None or result[1].outcome is _PENDING:
-                    return index
+                and ((result := self.results[index]) is None or result[1].outcome is _PENDING)
+            ):
+                return index
         return None
 
     def start(self, call: int) -> None:
@@ -42,10 +45,7 @@ class OpenCalls:
     @property
     def is_complete(self) -> bool:
         """Whether every call has a result that stays."""
-        for result in self.results:
-            if result is None or result[1].outcome is _PENDING:
-                return False
-        return True
+        return all(result is not None and result[1].outcome is not _PENDING for result in self.results)
 
 
 class AnsweredHistory:

@@ -4,8 +4,9 @@
     the thread  masks it, encodes it and writes it at once; it syncs when a caller waits for that
     durable     waits until all that was recorded so far is written and synced; one sync serves all waiting callers
 
-Without sync there is no thread: `record` writes the entry itself. It holds a reply with calls back until the next entry,
-which is the start of a tool or a result, so that one write does for both; `settle` and `durable` write it at once.
+Without sync there is no thread: `record` writes the entry itself. It holds a reply with calls back until the next
+entry, which is the start of a tool or a result, so that one write does for both; `settle` and `durable` write it at
+once.
 
 After a write or a sync that failed, the log accepts nothing more, because it no longer knows what is on disk. Every
 waiting caller gets the error. Opening the session again reads what is there.
@@ -169,9 +170,7 @@ class SessionLog:
                 if self._unsummarized > _MOST_UNSUMMARIZED and not self.fold.is_open:
                     self._add_summary()  # no call waits for its result
                 message = entry.message
-                is_held = (
-                    source == "reply" and type(message) is AssistantMessage and message.stop_reason is _TOOL_USE
-                )
+                is_held = source == "reply" and type(message) is AssistantMessage and message.stop_reason is _TOOL_USE
             number = self._number = self._number + 1
             at = time_ns() // 1_000_000
             if (write := self._write_now) is not None:
