@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .relay import Relay
 
 _MOST_EVENTS = 256
+_HALF = _MOST_EVENTS // 2
 _ABSENCE = 0.03
 """Seconds after which a reader that was cancelled, and asked for no event since, has left."""
 
@@ -37,7 +38,6 @@ class Channel:
         "_absent",
         "_has_left",
         "_readers",
-        "_writers",
         "backlog",
         "branches",
         "events",
@@ -46,6 +46,7 @@ class Channel:
         "on_demand",
         "subscriptions",
         "was_read",
+        "writers",
     )
 
     def __init__(self, subscriptions: Subscriptions | None = None) -> None:
@@ -60,7 +61,7 @@ class Channel:
         """Called when the reader has taken all events and asks for more."""
         self._readers: list[asyncio.Future[None]] = []
         """The readers that wait for an event, usually one."""
-        self._writers: list[asyncio.Future[None]] = []
+        self.writers: list[asyncio.Future[None]] = []
         """The runs that wait for room: the run itself, or its delegates."""
         self.backlog: dict[Relay, None] = {}
         """The relays of running tools with updates that did not fit."""
@@ -105,12 +106,12 @@ class Channel:
         """Waits until the channel is not full."""
         while self.is_full:
             writer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._writers.append(writer)
+            self.writers.append(writer)
             try:
                 await writer
             finally:
-                if writer in self._writers:
-                    self._writers.remove(writer)
+                if writer in self.writers:
+                    self.writers.remove(writer)
 
     def close(self) -> None:
         self.is_closed = True
@@ -127,8 +128,8 @@ class Channel:
     def take(self) -> AgentEvent:
         self.was_read = True
         event = self.events.popleft()
-        if self._writers and len(self.events) <= _MOST_EVENTS // 2:
-            self._wake_writers()
+        if self.writers and len(self.events) <= _HALF:
+            self.wake_writers()
         return event
 
     def is_left(self) -> bool:
@@ -151,7 +152,7 @@ class Channel:
                 return False
             reader: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._readers.append(reader)
-            self._wake_writers()
+            self.wake_writers()
             self._demand()
             try:
                 await reader
@@ -164,7 +165,7 @@ class Channel:
         """Lets the run continue whether or not anyone reads."""
         for channel in (self, *self.branches):
             channel.most = inf
-        self._wake_writers()
+        self.wake_writers()
         self._demand()
 
     def _demand(self) -> None:
@@ -172,8 +173,9 @@ class Channel:
         for branch in self.branches:
             branch.on_demand()
 
-    def _wake_writers(self) -> None:
-        writers, self._writers = self._writers, []
+    def wake_writers(self) -> None:
+        """Lets the runs go on that wait for room."""
+        writers, self.writers = self.writers, []
         for writer in writers:
             if not writer.done():
                 writer.set_result(None)
@@ -219,8 +221,14 @@ class _Reading(AsyncIterator[AgentEvent]):
         return self
 
     async def __anext__(self) -> AgentEvent:
-        if self._channel.events:
-            return self._channel.take()
+        channel = self._channel
+        if events := channel.events:
+            # The same as `take`, without a call: this is done for every delta.
+            channel.was_read = True
+            event = events.popleft()
+            if channel.writers and len(events) <= _HALF:
+                channel.wake_writers()
+            return event
         # `__del__` reports that the loop was left, so the reader need not be known.
         return await self._stream.next_event(None)
 
