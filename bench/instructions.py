@@ -1,10 +1,13 @@
-"""Counts instructions of the import, a turn, a delta and an agent among many, to compare versions on a busy machine.
+"""Counts instructions of the import, a turn, a delta, an agent among many and a session, to compare versions on a busy
+machine.
 
-python -m bench.instructions [--against FOLDER]
+python -m bench.instructions [--against FOLDER] [--only NAME]
 
 Valgrind counts what a process executes, whatever else the machine does: the same twice, but blind to caches, to the
 kernel and to what collecting garbage costs among many objects. So it tells whether a version does more work than
 another, `FOLDER`, and not how long the work takes. Each figure but the import's is what more work adds to some.
+
+`recorded` is a turn with a session by an agent with everything on; its bare column is the same turn without a session.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from pathlib import Path
 from .__main__ import print_table
 
 HERE = Path(__file__).parent.parent
-WORK = {"turn": (100, 200), "delta": (1_000, 3_000), "agents": (50, 150)}
+WORK = {"turn": (100, 200), "delta": (1_000, 3_000), "agents": (50, 150), "recorded": (100, 200)}
 """How much of each is done: some, and more."""
 
 
@@ -29,6 +32,11 @@ async def do(side: str, what: str, count: int) -> None:
     from .bare import Bare
     from .ours import SwinkAgent
 
+    if what == "recorded":
+        from .sessions import recorded_turns
+
+        await recorded_turns(count, is_recorded=side != "bare")
+        return
     contender = Bare() if side == "bare" else SwinkAgent()
     await contender.tool_turns(3)
     await contender.stream_text(5)
@@ -51,10 +59,14 @@ def instructions(folder: Path, compiled: str, *arguments: str) -> int:
     return max(int(number) for number in re.findall(r"Collected : (\d+)", said))
 
 
-def figures(side: str, folder: Path, compiled: str) -> dict[str, float]:
+def figures(side: str, folder: Path, compiled: str, only: str) -> dict[str, float]:
     statement = "import asyncio, msgspec" if side == "bare" else "from swink_agent import Agent, tool"
-    found: dict[str, float] = {"import": instructions(folder, compiled, "-c", statement)}
+    found: dict[str, float] = {}
+    if only in "import":
+        found["import"] = instructions(folder, compiled, "-c", statement)
     for what, (some, more) in WORK.items():
+        if only not in what:
+            continue
         counts = [
             instructions(folder, compiled, "-m", "bench.instructions", "--do", side, what, str(count))
             for count in (some, more)
@@ -66,6 +78,7 @@ def figures(side: str, folder: Path, compiled: str) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.instructions")
     parser.add_argument("--against", type=Path, help="a checkout of another version")
+    parser.add_argument("--only", default="", help=f"one of import, {', '.join(WORK)}")
     parser.add_argument("--do", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.do:
@@ -73,9 +86,10 @@ def main() -> None:
         asyncio.run(do(side, what, int(count)))
         return
     with tempfile.TemporaryDirectory() as compiled:
-        columns = {"bare": figures("bare", HERE, compiled), "ours": figures("ours", HERE, compiled)}
+        columns = {"bare": figures("bare", HERE, compiled, options.only)}
+        columns["ours"] = figures("ours", HERE, compiled, options.only)
         if options.against:
-            columns["against"] = figures("ours", options.against.absolute(), compiled)
+            columns["against"] = figures("ours", options.against.absolute(), compiled, options.only)
     rows = [["instructions", *columns, "ours / bare", *(["ours / against"] if options.against else [])]]
     for what, bare in columns["bare"].items():
         ours = columns["ours"][what]

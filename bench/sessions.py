@@ -131,6 +131,17 @@ def standard_agent(turns: int, folder: str) -> Agent:
     )
 
 
+async def recorded_turns(turns: int, *, is_recorded: bool) -> None:
+    """Turns by an agent with everything on, with a session or without, for `bench.instructions`."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        agent = standard_agent(turns, folder)
+        if is_recorded:
+            store = JsonlSessionStore(Path(folder, "sessions"), sync=False)
+            stack.enter_context(store.create()).attach(agent)
+        result = await agent.prompt(WORDS)
+    assert len(result.messages) == 2 * turns + 2, result
+
+
 def turn_ratio(folder: Path, repeats: int, make: Callable[[int, str], Agent]) -> float:
     """What 200 more turns add to 20, with a session and without."""
     store = JsonlSessionStore(folder / "turn", sync=False)

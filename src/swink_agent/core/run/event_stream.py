@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .relay import Relay
 
 _MOST_EVENTS = 256
+_HALF = _MOST_EVENTS // 2
 _ABSENCE = 0.03  # seconds after which a reader that was cancelled, and asked for no event since, has left
 
 
@@ -32,8 +33,8 @@ class Channel:
     """
 
     __slots__ = (
-        *("_absent", "_has_left", "_readers", "_writers", "backlog", "branches", "events", "is_closed", "most"),
-        *("on_demand", "subscriptions", "was_read"),
+        *("_absent", "_has_left", "_readers", "backlog", "branches", "events", "is_closed", "most"),
+        *("on_demand", "subscriptions", "was_read", "writers"),
     )
 
     def __init__(self, subscriptions: Subscriptions | None = None) -> None:
@@ -45,7 +46,7 @@ class Channel:
         self.was_read = False
         self.on_demand: Callable[[], None] = unheard  # called when the reader has taken all events and asks for more
         self._readers: list[asyncio.Future[None]] = []  # the readers that wait for an event, usually one
-        self._writers: list[asyncio.Future[None]] = []  # the runs that wait for room: the run itself, or its delegates
+        self.writers: list[asyncio.Future[None]] = []  # the runs that wait for room: the run itself, or its delegates
         self.backlog: dict[Relay, None] = {}  # the relays of running tools with updates that did not fit
         self.branches: tuple[Channel, ...] = ()  # those of the delegates that are running
         self._has_left = False
@@ -86,12 +87,12 @@ class Channel:
         """Waits until the channel is not full."""
         while self.is_full:
             writer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._writers.append(writer)
+            self.writers.append(writer)
             try:
                 await writer
             finally:
-                if writer in self._writers:
-                    self._writers.remove(writer)
+                if writer in self.writers:
+                    self.writers.remove(writer)
 
     def close(self) -> None:
         self.is_closed = True
@@ -108,8 +109,8 @@ class Channel:
     def take(self) -> AgentEvent:
         self.was_read = True
         event = self.events.popleft()
-        if self._writers and len(self.events) <= _MOST_EVENTS // 2:
-            self._wake_writers()
+        if self.writers and len(self.events) <= _HALF:
+            self.wake_writers()
         return event
 
     def is_left(self) -> bool:
@@ -132,7 +133,7 @@ class Channel:
                 return False
             reader: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._readers.append(reader)
-            self._wake_writers()
+            self.wake_writers()
             self._demand()
             try:
                 await reader
@@ -145,7 +146,7 @@ class Channel:
         """Lets the run continue whether or not anyone reads."""
         for channel in (self, *self.branches):
             channel.most = inf
-        self._wake_writers()
+        self.wake_writers()
         self._demand()
 
     def _demand(self) -> None:
@@ -153,8 +154,9 @@ class Channel:
         for branch in self.branches:
             branch.on_demand()
 
-    def _wake_writers(self) -> None:
-        writers, self._writers = self._writers, []
+    def wake_writers(self) -> None:
+        """Lets the runs go on that wait for room."""
+        writers, self.writers = self.writers, []
         for writer in writers:
             if not writer.done():
                 writer.set_result(None)
@@ -200,8 +202,14 @@ class _Reading(AsyncIterator[AgentEvent]):
         return self
 
     async def __anext__(self) -> AgentEvent:
-        if self._channel.events:
-            return self._channel.take()
+        channel = self._channel
+        if events := channel.events:
+            # The same as `take`, without a call: this is done for every delta.
+            channel.was_read = True
+            event = events.popleft()
+            if channel.writers and len(events) <= _HALF:
+                channel.wake_writers()
+            return event
         # `__del__` reports that the loop was left, so the reader need not be known.
         return await self._stream.next_event(None)
 

@@ -27,24 +27,25 @@ class OpenCalls:
 
     def place(self, message: ToolResultMessage, call: int | None) -> int | None:
         """The index of the call that this result answers; `None` if it answers none."""
-        if call is not None:
-            if 0 <= call < len(self.calls) and self._is_open(call):
-                return call if self.calls[call].id == message.tool_call_id else None
-            return None
-        for index, asked in enumerate(self.calls):
-            if asked.id == message.tool_call_id and self._is_open(index):
+        for index in range(len(self.calls)) if call is None else (call,):
+            if (
+                0 <= index < len(self.calls)
+                and self.calls[index].id == message.tool_call_id
+                # No other result than one that waits for an answer is ever replaced.
+                and ((result := self.results[index]) is None or result[1].outcome is _PENDING)
+            ):
                 return index
         return None
 
-    def _is_open(self, index: int) -> bool:
-        """Whether the call has no result, or one that waits for an answer: no other result is ever replaced."""
-        result = self.results[index]
-        return result is None or result[1].outcome is _PENDING
+    def start(self, call: int) -> None:
+        """Notes that a call starts: a pending result no longer holds."""
+        if 0 <= call < len(self.calls) and (result := self.results[call]) is not None and result[1].outcome is _PENDING:
+            self.results[call] = None
 
     @property
     def is_complete(self) -> bool:
         """Whether every call has a result that stays."""
-        return not any(map(self._is_open, range(len(self.results))))
+        return all(result is not None and result[1].outcome is not _PENDING for result in self.results)
 
 
 class AnsweredHistory:
@@ -76,7 +77,7 @@ class AnsweredHistory:
                 return False
             batch.results[index] = (number, message)
             return True
-        if _is_result(message):
+        if type(message) is UnknownMessage and message.data.get("role") == "tool_result":
             return False  # of another version: its place is not known, and others of its reply may still come
         if batch is not None:
             self.batch = None
@@ -91,14 +92,6 @@ class AnsweredHistory:
             if calls:
                 self.batch = OpenCalls(number, calls)
         return True
-
-    def start(self, call: int) -> None:
-        """Notes that a call of the last reply starts: a pending result no longer holds."""
-        batch = self.batch
-        if batch is not None and 0 <= call < len(batch.calls):
-            result = batch.results[call]
-            if result is not None and result[1].outcome is _PENDING:
-                batch.results[call] = None
 
     def _add_late(self, number: int, message: ToolResultMessage, call: int | None) -> bool:
         """Moves a result that comes after another message to its reply, as it would be sent: an application may give
@@ -150,8 +143,3 @@ class AnsweredHistory:
                         batch.calls = calls
                 return True
         return False
-
-
-def _is_result(message: AgentMessage) -> bool:
-    """Whether the message is a result that this version does not understand."""
-    return type(message) is UnknownMessage and message.data.get("role") == "tool_result"

@@ -128,14 +128,14 @@ class Fold:
             self._add_message(number, entry)
             return
         if type(entry) is ToolStarted:
-            batch = self._history.batch
-            if batch is not None and 0 <= entry.call < len(batch.calls):
-                started = (batch.reply, entry.call)
-                self._started.add(started)
-                self._recovered.pop(started, None)  # made when the history was read before the start
-                self._history.start(entry.call)
-                if self._context is not None:
-                    self._context.start(entry.call)
+            batch, call = self._history.batch, entry.call
+            if batch is not None and 0 <= call < len(batch.calls):
+                self._started.add((batch.reply, call))
+                if self._recovered:
+                    self._recovered.pop((batch.reply, call), None)  # made when the history was read before the start
+                batch.start(call)
+                if self._context is not None and self._context.batch is not None:
+                    self._context.batch.start(call)
             return
         match entry:
             case MessageReplaced():

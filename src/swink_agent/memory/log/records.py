@@ -12,6 +12,7 @@ also those of other versions; `fold` builds the history, and `masking` removes s
 from __future__ import annotations
 
 import math
+from binascii import hexlify
 from typing import Any, TypeAlias, cast
 from zlib import crc32
 
@@ -169,14 +170,21 @@ def fill_line(line: bytearray, number: int, at: int, entry: RecordEntry) -> None
             else:
                 _encode_into(_ResultLine(number, at, "message", entry.message, entry.source, entry.call, facts), line)
         elif type(entry) is ToolStarted:
-            start = (number, at, "tool_started", entry.call, entry.call_id, entry.name, entry.arguments)
-            _encode_into(_StartLine(*start) if entry.facts is None else _ApprovedStartLine(*start, entry.facts), line)
+            call, call_id, name, arguments = entry.call, entry.call_id, entry.name, entry.arguments
+            if (facts := entry.facts) is None:
+                _encode_into(_StartLine(number, at, "tool_started", call, call_id, name, arguments), line)
+            else:
+                start = _ApprovedStartLine(number, at, "tool_started", call, call_id, name, arguments, facts)
+                _encode_into(start, line)
         else:
             _fill_with_any(line, number, at, entry)
     except (TypeError, ValueError, OverflowError, UnicodeError):
         _fill_with_any(line, number, at, _plain(entry))
     line.pop()  # the checksum comes before the closing brace
-    line += b',"crc":"%08x"}\n' % crc32(line)
+    checksum = hexlify(crc32(line).to_bytes(4, "big"))
+    line += b',"crc":"'
+    line += checksum
+    line += b'"}\n'
 
 
 def _fill_with_any(line: bytearray, number: int, at: int, entry: Any) -> None:
