@@ -13,7 +13,8 @@ import pytest
 
 from swink_agent.local.weights.sources import find_pip
 from swink_agent.local.worker.engine import EngineError
-from swink_agent.local.worker.process import WorkerEngine, WorkerSettings
+from swink_agent.local.worker.process import WorkerEngine
+from swink_agent.local.worker.wire import WorkerSettings
 from swink_agent.sandbox.programs import importable
 from swink_agent.sandbox.starting import run_program, trusted_environment, trusted_program
 from swink_agent.tui.clipboard import copy_beside

@@ -69,14 +69,10 @@ def _sweep(parent: str) -> None:
         try:
             # A very new folder may not have been locked yet by its maker.
             state = os.fstat(lock)
-            if state.st_uid == os.geteuid() and _age(state) > 60:
+            if state.st_uid == os.geteuid() and time.time() - state.st_mtime > 60:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 remove_tree(folder, time_limit=until - time.monotonic())
         except OSError:  # in use, or not ours to remove
             pass
         finally:
             os.close(lock)
-
-
-def _age(state: os.stat_result) -> float:
-    return time.time() - state.st_mtime

@@ -73,12 +73,14 @@ def own_folders() -> tuple[str, ...]:
     Each as it is spelled, because Python will look for it in that way again, and with its links followed.
     """
     found = [sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix, os.path.dirname(sys.executable)]
-    found.append(os.path.dirname(own_interpreter()))
-    found.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    found.append(os.path.dirname(os.__file__))
+    ours = os.path.dirname(os.path.abspath(__file__))
+    found += map(os.path.dirname, (own_interpreter(), ours, os.__file__))
     if site.ENABLE_USER_SITE:
         found.append(site.getusersitepackages())
-    found += [folder for folder in sys.path if folder and _holds_a_package_of_ours(folder)]
+    # Where a package is that this program always needs, its other packages are too.
+    if file := getattr(sys.modules.get("msgspec"), "__file__", None):
+        place = os.path.dirname(os.path.dirname(os.path.abspath(file)))
+        found += [folder for folder in sys.path if folder and os.path.abspath(folder) == place]
     absolute = [os.path.abspath(folder) for folder in found if folder]
     return tuple(dict.fromkeys(path for folder in absolute for path in (folder, os.path.realpath(folder))))
 
@@ -137,13 +139,6 @@ def _of_path_files() -> Iterator[str]:
             for line in text.splitlines():
                 if line.strip() and "\0" not in line and not line.startswith(("#", "import ", "import\t")):
                     yield os.path.join(folder, line.rstrip())
-
-
-def _holds_a_package_of_ours(folder: str) -> bool:
-    """Whether a package that this program always needs is in the folder: then its other packages are there too."""
-    module = sys.modules.get("msgspec")
-    file = getattr(module, "__file__", None)
-    return bool(file) and os.path.dirname(os.path.dirname(os.path.abspath(file))) == os.path.abspath(folder)
 
 
 def _held_in(roots: Iterable[str]) -> list[str]:

@@ -128,7 +128,7 @@ class BubblewrapSandbox(Sandbox):
                 arguments = [*self._mounted(command, hidden, unmade, holds_all), "--chdir", request.cwd]
                 held = without(self._known(holds_all), unmade)
             if self._helper is not None:
-                from .proxied import CommandProxy
+                from ..network.entering import CommandProxy
 
                 command.proxy = CommandProxy(self._helper, self.profile.proxied_hosts, self.ways_out)
             proxy = None if command.proxy is None else command.proxy.variables

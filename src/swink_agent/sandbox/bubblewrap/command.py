@@ -32,7 +32,7 @@ from .renames import Renames
 from .shared_network import Entrance, SharedNetwork
 
 if TYPE_CHECKING:
-    from .proxied import CommandProxy
+    from ..network.entering import CommandProxy
 
 _START_DEADLINE = 20.0
 END_DEADLINE = 5.0

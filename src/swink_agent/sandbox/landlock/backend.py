@@ -24,7 +24,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from .._helper import start_helper
 from .._pipes import OutputPipe, is_running_here
 from .._places import check_folders
 from .._private import PrivateFolder
@@ -33,6 +32,7 @@ from ..network.reached import ReachedLog
 from ..process import Sandbox, SandboxedProcess, SpawnRequest
 from ..profile import SandboxProfile
 from ..protected import protected_paths, settings_among, unmade_repositories, without
+from ..starting import start_helper
 
 if TYPE_CHECKING:
     from ..network.serving import SharedProxy
@@ -72,10 +72,6 @@ class LandlockSandbox(Sandbox):
             raise
         # If the sandbox is never closed, no process, folder or descriptor is left all the same.
         self._finalizer = weakref.finalize(self, _end, self._running, self._launcher, self._private, os.getpid())
-
-    @property
-    def launcher_pid(self) -> int:
-        return self._launcher.pid
 
     @property
     def has_loopback(self) -> bool:
@@ -193,14 +189,17 @@ class _Launcher:
                     stderr=complaints,
                 )
             try:
-                self._configure(configuration)
+                assert self._process.stdin is not None
+                with self._process.stdin as pipe:
+                    pipe.write(json.dumps(configuration).encode())
                 answer, descriptors, _, _ = socket.recv_fds(self._line, 4096, 1, socket.MSG_CMSG_CLOEXEC)
             except ConnectionError:
                 answer, descriptors = b"", []  # it ended before it had read everything
             except OSError as error:
                 raise SandboxError(f"the launcher does not answer: {error}") from error
             if not answer:
-                raise SandboxError(f"the launcher failed: {_last_line(complaints)}")
+                lines = os.pread(complaints, 65536, 0).decode("utf-8", "replace").strip().rpartition("\n")
+                raise SandboxError(f"the launcher failed: {lines[2] or 'it ended without a message'}")
             said: dict[str, Any] = json.loads(answer)
             self.has_loopback: bool = said.get("loopback", False)
             self.proxy = socket.socket(fileno=descriptors[0]) if descriptors else None
@@ -211,15 +210,6 @@ class _Launcher:
             raise
         finally:
             os.close(complaints)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def _configure(self, configuration: Mapping[str, Any]) -> None:
-        assert self._process.stdin is not None
-        with self._process.stdin as pipe:
-            pipe.write(json.dumps(configuration).encode())
 
     def request(self, descriptors: Sequence[int]) -> None:
         """Asks for a guardian, which gets the descriptors: control, output, stdin, those to be passed on."""
@@ -245,11 +235,6 @@ class _Launcher:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def _last_line(complaints: int) -> str:
-    text = os.pread(complaints, 65536, 0).decode("utf-8", "replace").strip()
-    return text.rpartition("\n")[2] or "it ended without a message"
 
 
 def _end(running: set[_Command], launcher: _Launcher, private: PrivateFolder, owner: int) -> None:

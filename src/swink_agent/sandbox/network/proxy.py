@@ -23,9 +23,8 @@ from swink_agent.core.run.threads import in_own_thread
 from .addresses import Address, read_address
 from .client_hello import HelloGate, OtherHost
 from .hosts import Hosts
-from .reached import Reached
+from .reached import ConnectFn, Reached, ResolveFn
 from .requests import LONGEST_HEAD, STRAY_LINE_END, BadRequest, Request, as_authority, close_after, read_request
-from .ways_out import ConnectFn, ResolveFn
 
 _LOG = logging.getLogger("swink_agent.sandbox")
 
