@@ -26,7 +26,7 @@ from .network.reached import ReachedLog
 from .process import Sandbox, SandboxedProcess, SpawnRequest
 from .profile import SandboxProfile
 from .programs import own_interpreter
-from .starting import start_program
+from .starting import end_helper, start_program
 
 if TYPE_CHECKING:
     from .network.serving import SharedProxy
@@ -178,11 +178,7 @@ class _CrashGuard:
             assert process.stdin is not None
             with suppress(OSError):
                 process.stdin.close()
-            try:
-                process.wait(_PATIENCE)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end_helper(process, _PATIENCE)
 
     def _write(self, line: str) -> None:
         with self._lock, suppress(OSError):
@@ -239,7 +235,10 @@ class _PlainCommand:
             self._proxy.begin(self._reached)
         self._handle = SandboxedProcess(self._process.pid, self._pipe.reader, exited, self.kill, self._reached)
         watch_exit(self._process, exited, self._exited)
-        self._begin_watch()
+        pid, limits = self._process.pid, self._limits
+        headcount = count_heads(pid, limits.processes)
+        usage = Usage(pid, memory=limits.memory, disk=limits.disk_left, folders=self._write)
+        self._watch.add(self, lambda: headcount.reason_to_end() or usage.reason_to_end(), self._end_because)
         return self._handle
 
     def kill(self) -> None:
@@ -263,12 +262,6 @@ class _PlainCommand:
         if self._proxy is not None:
             self._proxy.end(self._loop, self._reached)
         self._pipe.drain()
-
-    def _begin_watch(self) -> None:
-        pid, limits = self._process.pid, self._limits
-        headcount = count_heads(pid, limits.processes)
-        usage = Usage(pid, memory=limits.memory, disk=limits.disk_left, folders=self._write)
-        self._watch.add(self, lambda: headcount.reason_to_end() or usage.reason_to_end(), self._end_because)
 
     def _end_because(self, reason: str) -> None:
         self._handle.ended_because = reason

@@ -119,6 +119,15 @@ def start_helper(
         raise SandboxError(f"the launcher could not be started: {error}") from error
 
 
+def end_helper(process: subprocess.Popen[bytes], within: float) -> None:
+    """Waits for the end of a program that was told to end. After so many seconds it is killed."""
+    try:
+        process.wait(within)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 def trusted_program(
     name: str, *, outside: Iterable[str] | None = None, environ: Mapping[str, str] | None = None
 ) -> str:

@@ -32,7 +32,7 @@ from ..network.reached import ReachedLog
 from ..process import Sandbox, SandboxedProcess, SpawnRequest
 from ..profile import SandboxProfile
 from ..protected import protected_paths, settings_among, unmade_repositories, without
-from ..starting import start_helper
+from ..starting import end_helper, start_helper
 
 if TYPE_CHECKING:
     from ..network.serving import SharedProxy
@@ -227,14 +227,8 @@ class _Launcher:
             with suppress(OSError):
                 self._line.shutdown(socket.SHUT_RDWR)  # a fork of ours may have the connection too
             self._line.close()
-        process = getattr(self, "_process", None)
-        if process is None:
-            return
-        try:
-            process.wait(_END_DEADLINE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        if (process := getattr(self, "_process", None)) is not None:
+            end_helper(process, _END_DEADLINE)
 
 
 def _end(running: set[_Command], launcher: _Launcher, private: PrivateFolder, owner: int) -> None:

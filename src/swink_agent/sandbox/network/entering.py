@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from ..errors import SandboxError
-from ..starting import start_helper
+from ..starting import end_helper, start_helper
 from .proxy import Proxy, proxy_variables
 from .reached import ReachedLog, WaysOut
 from .serving import ProxyServer
@@ -69,11 +69,7 @@ class NamespaceHelper:
         with suppress(OSError):
             self._line.shutdown(socket.SHUT_RDWR)
         self._line.close()
-        try:
-            self._process.wait(_END_DEADLINE)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        end_helper(self._process, _END_DEADLINE)
 
 
 class CommandProxy:

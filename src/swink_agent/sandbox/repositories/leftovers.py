@@ -81,10 +81,7 @@ class Leftovers:
     """
 
     def __init__(
-        self,
-        profile: SandboxProfile,
-        exposed: Callable[[], Iterable[str]],
-        hooks: Callable[[], Iterable[str]] = tuple,
+        self, profile: SandboxProfile, exposed: Callable[[], Iterable[str]], hooks: Callable[[], Iterable[str]] = tuple
     ) -> None:
         """`exposed` returns files that the user's configuration makes git read but that no back end can keep read-only.
 
@@ -363,9 +360,13 @@ class Leftovers:
             if not name.endswith(".sample") and not is_aside(name) and _may_run(path):
                 self._move_aside(path, "git would run this hook")
         elif name == "commondir":
-            self._judge_common(repository, path)
+            text = self._text(path)
+            place = os.path.normpath(os.path.join(repository, text or ""))
+            if text is not None and place not in (repository, os.path.dirname(os.path.dirname(repository))):
+                self._move_aside(path, "git would take configuration and hooks from the folder that it names")
         elif name.endswith(("git-rebase-todo", "sequencer/todo")):
-            self._judge_todo(path)
+            if not all(map(_TODO.match, (self._text(path, strip=False) or "").split("\n"))):
+                self._move_aside(path, "git would run commands in it when the rebase goes on")
         elif (self._text(path) or "") not in STRATEGIES:
             self._move_aside(path, "git would run a merge strategy of this name")
         return None
@@ -379,12 +380,6 @@ class Leftovers:
                 return target
         self._move_aside(path, "it makes git use a repository that is elsewhere")
         return None
-
-    def _judge_common(self, repository: str, path: str) -> None:
-        text = self._text(path)
-        place = os.path.normpath(os.path.join(repository, text or ""))
-        if text is not None and place not in (repository, os.path.dirname(os.path.dirname(repository))):
-            self._move_aside(path, "git would take configuration and hooks from the folder that it names")
 
     def _judge_config(self, path: str) -> None:
         text = self._text(path, strip=False)
@@ -405,11 +400,6 @@ class Leftovers:
             self._move_aside(path, "git cannot read it as a configuration")
         elif not is_unambiguous(text.removeprefix("\ufeff").replace("\r\n", "\n")):
             self._move_aside(path, "programs do not agree on what some of its lines mean")
-
-    def _judge_todo(self, path: str) -> None:
-        lines = (self._text(path, strip=False) or "").split("\n")
-        if not all(map(_TODO.match, lines)):
-            self._move_aside(path, "git would run commands in it when the rebase goes on")
 
     def _judge_editors(self, path: str, file: str, *, is_cloned: bool) -> None:
         """Judges an editor's file, or one in an editor's folder. A file that the repository itself has stays."""
