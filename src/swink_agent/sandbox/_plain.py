@@ -104,12 +104,9 @@ class PlainSandbox(Sandbox):
         return process, self.held()
 
     def close(self) -> None:
-        self._closed = True
-        if self._is_a_fork:
-            return
-        self._stop_watching()
-        self._finalizer()
-        self._watch.close()
+        if self._begin_to_close():
+            self._finalizer()
+            self._watch.close()
 
     def _ended(self, command: _PlainCommand) -> None:
         self._running.discard(command)

@@ -225,6 +225,13 @@ class Sandbox(ABC):
         In a fork of the process that opened it, nothing is killed.
         """
 
+    def _begin_to_close(self) -> bool:
+        """For back ends, first in `close()`: whether this process is the one that opened it."""
+        self._closed = True
+        if not self._is_a_fork and self._watch_behind is not None:
+            self._watch_behind.close()
+        return not self._is_a_fork
+
     def _check_open(self) -> None:
         """For back ends, after every await: raises `SandboxClosed` after `close()`."""
         if self._closed:
@@ -240,11 +247,6 @@ class Sandbox(ABC):
             if self._watch_behind is None:
                 self._watch_behind = WatchBehind(self.profile)
         return await self._watch_behind.begin()
-
-    def _stop_watching(self) -> None:
-        """For back ends, in `close()`."""
-        if self._watch_behind is not None:
-            self._watch_behind.close()
 
     def child_environment(
         self, temporary: str, additions: Mapping[str, str] | None = None, proxy: Mapping[str, str] | None = None

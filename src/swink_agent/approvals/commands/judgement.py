@@ -317,13 +317,8 @@ def _without_git_options(words: tuple[Word, ...], places: set[Place]) -> tuple[t
 
 def _reached(places: set[Place], name: str) -> set[Place] | None:
     """Where `cd` leads from each of the folders, or `None` if it fails in one of them."""
-    there: set[Place] = set()
-    for place in places:
-        reached = place.folder(name)
-        if reached is None:
-            return None
-        there.add(reached)
-    return there
+    there = [place.folder(name) for place in places]
+    return None if None in there else {place for place in there if place is not None}
 
 
 def show(words: Sequence[str]) -> str:

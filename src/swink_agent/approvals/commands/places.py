@@ -124,7 +124,9 @@ class Place:
             loose = re.compile(fnmatch.translate(re.sub(r"[*?]+(?!\])", "*", part)))
             following: list[tuple[str, str]] = []
             for path, name in found:
-                entries = _names_in(path, left + 1)
+                entries: list[str] = []
+                with suppress(OSError), os.scandir(path) as listed:
+                    entries = [entry.name for entry in islice(listed, left + 1)]
                 left -= len(entries)
                 if left < 0:
                     raise _TooMany
@@ -176,14 +178,6 @@ def _entries_beneath(folders: Iterable[str]) -> Iterator[os.DirEntry[str]]:
                 yield entry
                 if entry.is_dir(follow_symlinks=False):
                     stack.append(entry.path)
-
-
-def _names_in(folder: str, most: int) -> list[str]:
-    try:
-        with os.scandir(folder) as entries:
-            return [entry.name for entry in islice(entries, most)]
-    except OSError:
-        return []
 
 
 def _matches_dots(part: str) -> bool:

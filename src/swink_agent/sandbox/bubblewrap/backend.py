@@ -145,10 +145,8 @@ class BubblewrapSandbox(Sandbox):
             self._presence.settle()
 
     def close(self) -> None:
-        self._closed = True
-        if self._is_a_fork:
+        if not self._begin_to_close():
             return
-        self._stop_watching()
         self._finalizer()
         self._watch.close()
         self._network.close()

@@ -103,13 +103,10 @@ class LandlockSandbox(Sandbox):
             raise
 
     def close(self) -> None:
-        self._closed = True
-        if self._is_a_fork:
-            return
-        self._stop_watching()
-        self._finalizer()  # waits for the launcher, which waits for all of its processes
-        for command in tuple(self._running):
-            command.abandon()
+        if self._begin_to_close():
+            self._finalizer()  # waits for the launcher, which waits for all of its processes
+            for command in tuple(self._running):
+                command.abandon()
 
     def _shared_proxy(self) -> SharedProxy | None:
         """Serves the listener, if there is one. In the machine's network others reach it: commands give a token."""
