@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib.machinery import all_suffixes
 from pathlib import Path
 
+from .kernel.mounts import is_in
+
 USUAL_FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin")
 _MOST_LINKS = 40
 """The system gives up after this many links too."""
@@ -92,7 +94,7 @@ def own_names_in(root: str, folders: Iterable[str]) -> list[str]:
         if folder == root and folder in (sys.prefix, sys.base_prefix):
             parts = (os.path.join(folder, part) for part in _OF_AN_ENVIRONMENT)
             names += [path for path in parts if os.path.lexists(path) and not os.path.islink(path)]
-        elif folder != root and _is_in(folder, [root], follow=False):
+        elif folder != root and is_in(folder, [root]):
             names.append(folder)
     return names
 
@@ -119,7 +121,7 @@ def run_at_start(roots: Iterable[str]) -> list[str]:
     places = dict.fromkeys(os.path.realpath(entry) for entry in entries if os.path.isabs(entry))
     found: list[str] = []
     for place in places:
-        if _is_in(place, folders) and not _is_in(place, held):
+        if _leads_into(place, folders) and not _leads_into(place, held):
             for name in _AT_START:
                 start = os.path.join(place, name)
                 found += [start + suffix for suffix in all_suffixes()]
@@ -161,9 +163,9 @@ def _part_in(path: str, folders: Iterable[str], *, but: Sequence[str] = ()) -> s
     roots = _roots(folders)
     ends = (os.path.abspath(path), os.path.realpath(path))
     for place in way_to(path):
-        if not _is_in(place, roots, follow=False) or _is_in(place, but, follow=False):
+        if not is_in(place, roots) or is_in(place, but):
             continue
-        if place in ends or not (place in roots or any(_is_in(held, [place], follow=False) for held in but)):
+        if place in ends or not (place in roots or any(is_in(held, [place]) for held in but)):
             return place
     return ""
 
@@ -192,10 +194,5 @@ def way_to(path: str) -> Iterator[str]:
         current = os.path.sep if os.path.isabs(target) else os.path.dirname(current)
 
 
-def _is_in(path: str, folders: Iterable[str], *, follow: bool = True) -> bool:
-    spellings = {os.path.abspath(path), os.path.realpath(path)} if follow else {path}
-    return any(
-        spelling == folder or spelling.startswith(folder.rstrip(os.path.sep) + os.path.sep)
-        for folder in folders
-        for spelling in spellings
-    )
+def _leads_into(path: str, folders: Sequence[str]) -> bool:
+    return is_in(os.path.abspath(path), folders) or is_in(os.path.realpath(path), folders)

@@ -37,7 +37,6 @@ from ._confined import (
     SandboxChoice,
     SandboxSource,
     check_choice,
-    default_opener,
     in_thread,
     refuse_open_walls,
     with_walls_of,
@@ -101,7 +100,7 @@ class BashTool:
         self._recorded = [self._root, *map(os.path.realpath, several_paths(also, "BashTool(also=…)"))]
         profile = _profile(choice, self._root, root if isinstance(root, Workspace) else None)
         self._shell = _shell_program([self._root, *profile.write])
-        self._source = SandboxSource(choice, profile, open_sandbox or default_opener(choice))
+        self._source = SandboxSource(choice, profile, open_sandbox)
         is_confined = choice != "off" and not (isinstance(choice, Sandbox) and choice.backend == "off")
         self._access = CommandAccess(self._root, profile, is_confined=is_confined, open_sandbox=open_sandbox)
         self.tasks = BackgroundTasks()

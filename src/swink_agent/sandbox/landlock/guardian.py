@@ -138,9 +138,7 @@ class _Guardian:
         self._listener = kernel.Listener(descriptors[0])
         self._resolver = Resolver()
         self._check_memory()
-        self._umasks = Umasks(confinement.umask)
-        if "umask" in confinement.calls.values():
-            self._umasks.are_told()
+        self._umasks = Umasks(confinement.umask, are_told="umask" in confinement.calls.values())
         self._shared = os.open(confinement.shared_memory, kernel.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def _check_memory(self) -> None:
