@@ -403,7 +403,7 @@ class BubblewrapCommand:
                 self._handle.tell(text)
             self._handle.ended_because = self._handle.ended_because or self._replaced()
         self.placeholders.release()
-        # In a thread that nothing waits for: a disk may take some time to remove what is in no folder any more.
+        # In a thread that nothing waits for: a disk may take some time to remove what no folder names.
         if self.renames is None or not self.renames.close(self.placeholders.close):
             self._watch.call_later(self.placeholders.close)
         self._on_end(self)

@@ -155,7 +155,7 @@ class Watch:
             self._watched.pop(key, None)
 
     def call_later(self, function: Callable[[], None]) -> None:
-        """Calls the function in the thread, a moment later; here if there is no thread any more."""
+        """Calls the function in the thread, a moment later; here if the thread has ended."""
         with self._lock:
             if self._thread is not None:
                 self._later.append(function)
