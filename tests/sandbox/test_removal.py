@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from swink_agent.sandbox import SandboxProfile, open_sandbox
-from swink_agent.sandbox._private import PrivateFolder
-from swink_agent.sandbox._removal import remove_tree
+from swink_agent.sandbox._private import PrivateFolder, remove_tree
 
 pytestmark = pytest.mark.sweep
 

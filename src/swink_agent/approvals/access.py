@@ -37,14 +37,11 @@ def access_of(request: ProposedCall) -> dict[str, Any] | None:
     """The access that would open, in the normal form of the tool's scope; `None` if the scope has none."""
     found = request.scope.get(ACCESS)
     access = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-    return access if _is_normal(access) else None
-
-
-def _is_normal(access: dict[str, Any]) -> bool:
-    known = {_NETWORK, _WRITE, _READ}
-    return bool(access) and all(
-        key in known and (_is_texts(value) or (key == _NETWORK and value is True)) for key, value in access.items()
+    is_normal = all(
+        key in (_NETWORK, _WRITE, _READ) and (_is_texts(value) or (key == _NETWORK and value is True))
+        for key, value in access.items()
     )
+    return access if access and is_normal else None
 
 
 def _is_texts(value: object) -> bool:

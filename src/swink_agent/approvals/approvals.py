@@ -194,8 +194,13 @@ class SessionTrust:
 
     def covers(self, request: ProposedCall) -> bool:
         """Whether the call is trusted, by tool, by prefix or by access, in its scope."""
-        if self._is_command_with_access(request):
-            return self._covers_access(request)
+        if request.name in self._command_tools and asks_for_access(request):
+            place, access = place_of(request), access_of(request)
+            if place is None or access is None:
+                return False
+            with self._lock:
+                trusted = [each for where, each in self._access if where == place]
+            return any(asks_no_more(access, each) for each in trusted)
         with self._lock:
             by_tool = (request.name, _key(request.scope)) in self._tools
         if by_tool and not _is_of_settings(request):
@@ -208,17 +213,6 @@ class SessionTrust:
         except NotPlain:
             return False
         return any(prefix_covers(prefix, words) for prefix in self.prefixes(request))
-
-    def _is_command_with_access(self, request: ProposedCall) -> bool:
-        return request.name in self._command_tools and asks_for_access(request)
-
-    def _covers_access(self, request: ProposedCall) -> bool:
-        place, access = place_of(request), access_of(request)
-        if place is None or access is None:
-            return False
-        with self._lock:
-            trusted = [each for where, each in self._access if where == place]
-        return any(asks_no_more(access, each) for each in trusted)
 
     def prefixes(self, request: ProposedCall) -> list[tuple[str, ...]]:
         """The trusted first words of commands for this tool, in the scope of the request."""
@@ -346,7 +340,10 @@ class Approvals:
                 return Approve()
             why = f"no checkpoint can be kept, so it could not be taken back ({why})"
         if self._ask is None:
-            return Reject(f"{why}, and no one can answer a question here; {self._alternative(request)}")
+            instead = "work without it, and say in the answer what is left to do"
+            if request.name in self._tools and mode in _BY_RULES:
+                instead = "use a command that the rules allow, alone and with plain words, or another tool"
+            return Reject(f"{why}, and no one can answer a question here; {instead}")
         return await self._put(self._ask, request, why)
 
     def _asks_for_access(self, request: ProposedCall) -> bool:
@@ -399,10 +396,8 @@ class Approvals:
         return answer if isinstance(answer, Defer) else await self._settle(request, question, answer)
 
     def _decide(self, request: ProposedCall) -> Decision:
-        by_rule = None if self.calls is None else self.calls.decide(request)
-        return self._decide_by_kind(request) if by_rule is None else by_rule
-
-    def _decide_by_kind(self, request: ProposedCall) -> Decision:
+        if self.calls is not None and (by_rule := self.calls.decide(request)) is not None:
+            return by_rule
         argument = self._tools.get(request.name)
         if argument is None:
             return Decision("ask", f"{safe_display(request.name, 80)} needs approval")
@@ -440,18 +435,8 @@ class Approvals:
             return False
         return self.rules.only_reads(command, self.trust.prefixes(request))
 
-    def _alternative(self, request: ProposedCall) -> str:
-        if request.name in self._tools and self._mode in _BY_RULES:
-            return "use a command that the rules allow, alone and with plain words, or another tool"
-        return "work without it, and say in the answer what is left to do"
-
     def _question(
-        self,
-        request: ProposedCall,
-        shown: ProposedCall,
-        why: str,
-        mode: ApprovalsMode,
-        details: dict[str, Any] | None,
+        self, request: ProposedCall, shown: ProposedCall, why: str, mode: ApprovalsMode, details: dict[str, Any] | None
     ) -> ApprovalQuestion:
         argument = self._tools.get(request.name)
         access = access_of(request) if self._asks_for_access(request) else None
@@ -533,10 +518,9 @@ class Approvals:
             changed = msgspec.structs.replace(request, arguments=copy_json(answer.arguments))
             if request.name in self._tools and changes_access(request.arguments, changed.arguments):
                 return Reject("an answer cannot change the access that was asked about: call it again to ask for other")
-            decision = self._decide(changed)
-            return (
-                Reject(decision.reason) if decision.verdict == "deny" else ApproveWith(changed.arguments, answer.reason)
-            )
+            if (decision := self._decide(changed)).verdict == "deny":
+                return Reject(decision.reason)
+            return ApproveWith(changed.arguments, answer.reason)
         if answer.choice in question.choices:
             if answer.choice == ApprovalChoice.SESSION_TOOL:
                 self.trust.trust_tool(request.name, scope=request.scope)
@@ -544,20 +528,19 @@ class Approvals:
                 self.trust.trust_command(question.prefix, tool=request.name, scope=request.scope)
             elif answer.choice in (ApprovalChoice.SESSION_ACCESS, ApprovalChoice.ALWAYS):
                 self.trust.trust_access(request)
-                if answer.choice == ApprovalChoice.ALWAYS:
-                    await self._keep(to_remember(access_of(request) or {}))
+                if answer.choice == ApprovalChoice.ALWAYS and self._remember is not None:
+                    await _keep(self._remember, to_remember(access_of(request) or {}))
         return Approve()
 
-    async def _keep(self, hosts: list[str]) -> None:
-        """Lets the application remember the hosts. If it cannot, they are trusted for this session."""
-        if self._remember is None:
-            return
-        try:
-            kept: object = self._remember(hosts)
-            if inspect.isawaitable(kept):
-                await cast("Awaitable[object]", kept)
-        except Exception:
-            _LOG.exception("the hosts could not be remembered: they are trusted for this session")
+
+async def _keep(remember: RememberFn, hosts: list[str]) -> None:
+    """Lets the application remember the hosts. If it cannot, they are trusted for this session."""
+    try:
+        kept: object = remember(hosts)
+        if inspect.isawaitable(kept):
+            await cast("Awaitable[object]", kept)
+    except Exception:
+        _LOG.exception("the hosts could not be remembered: they are trusted for this session")
 
 
 def _proposed(call: PendingCall) -> ProposedCall:
@@ -588,10 +571,6 @@ def _suggested_prefix(command: str) -> str | None:
     count = prefix_length(words)
     if count == 0 or any(not word.strip() for word in words[:count]) or not prefix_covers(words[:count], words):
         return None  # trusting it would not even cover this command
-    return _quoted(words[:count])  # as a person would type it, and as it is read back
-
-
-def _quoted(words: tuple[str, ...]) -> str:
     import shlex  # on use: most sessions never trust a prefix
 
-    return " ".join(shlex.quote(word) for word in words)
+    return shlex.join(words[:count])  # as a person would type it, and as it is read back

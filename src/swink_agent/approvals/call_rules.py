@@ -24,6 +24,9 @@ _TOOL = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 _OF_A_SERVER = re.compile(r"mcp__(?:(?!__)[a-z0-9_-]){0,19}[a-z0-9_-]__(?:\*|[\w-]+)", re.ASCII)
 """A tool of an MCP server, or all of them. Which there are is known when the server runs."""
 _PATH = "path"
+_PIECES = re.compile(r"(?:^|(?<=/))\*\*/|\*\*|\*|\?|[^*?]+", re.DOTALL)
+_MEANINGS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+"""The regular expressions for the parts of a path pattern: `*` and `?` stay within a name, `**` does not."""
 
 
 class CallRules:
@@ -84,7 +87,9 @@ class CallRules:
         if request.name in HOST_TOOLS:
             rule = self._match_host(self._allow, request.name, request.arguments.get(HOST_TOOLS[request.name]))
         else:
-            places = [place] if (place := _approved_place(request.scope)) else []
+            # The file that an approval is bound to, as the tool resolved it.
+            folder, path = request.scope.get("folder"), request.scope.get(_PATH)
+            places = [os.path.join(folder, path)] if isinstance(folder, str) and isinstance(path, str) else []
             rule = self._match(self._allow, request.name, places, server=request.scope.get("server"))
         return None if rule is None else Decision("allow", f"the rule {rule} allows it")
 
@@ -138,12 +143,6 @@ class CallRules:
         return None
 
 
-def _approved_place(scope: Mapping[str, Any]) -> str | None:
-    """The file that an approval is bound to, as the tool resolved it."""
-    folder, path = scope.get("folder"), scope.get(_PATH)
-    return os.path.join(folder, path) if isinstance(folder, str) and isinstance(path, str) else None
-
-
 class _Rule(NamedTuple):
     tool: str
     pattern: str
@@ -187,14 +186,6 @@ class _Rule(NamedTuple):
     def covers(self, place: str, root: str, *, fold: bool) -> bool:
         pattern = os.path.expanduser(self.pattern)
         above = "" if os.path.isabs(pattern) else re.escape(root.rstrip("/") + "/")
-        expression = above + _expression(pattern.removeprefix("./"))
+        pieces = _PIECES.findall(pattern.removeprefix("./"))
+        expression = above + "".join(_MEANINGS.get(piece) or re.escape(piece) for piece in pieces)
         return re.fullmatch(expression, place, re.IGNORECASE | re.DOTALL if fold else re.DOTALL) is not None
-
-
-_PIECES = re.compile(r"(?:^|(?<=/))\*\*/|\*\*|\*|\?|[^*?]+", re.DOTALL)
-_MEANINGS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-
-
-def _expression(pattern: str) -> str:
-    """Converts a path pattern to a regular expression: `*` and `?` stay within a name, `**` does not."""
-    return "".join(_MEANINGS.get(match[0]) or re.escape(match[0]) for match in _PIECES.finditer(pattern))

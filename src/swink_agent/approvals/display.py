@@ -88,7 +88,14 @@ def call_lines(
     if isinstance(path, str) and isinstance(arguments.get("content"), str):
         more = _fields(_without(arguments, "path", "content"), limit)
         return _joined(title, [*_block("added", arguments["content"], limit), *more], details, limit)
-    if isinstance(path, str) and isinstance(arguments.get("edits"), list) and _are_known(arguments["edits"]):
+    if (
+        isinstance(path, str)
+        and isinstance(arguments.get("edits"), list)
+        and all(
+            not isinstance(edit, dict) or set(cast("dict[str, Any]", edit)) <= _OF_AN_EDIT
+            for edit in arguments["edits"]
+        )
+    ):
         more = _fields(_without(arguments, "path", "edits"), limit)
         return _joined(title, [*_edits(arguments["edits"], limit), *more], details, limit)
     return _joined(name, _fields(arguments, limit), details, limit)
@@ -181,11 +188,6 @@ def _fields(arguments: Mapping[str, Any], limit: int | None) -> list[CallLine]:
 
 def _without(arguments: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {key: value for key, value in arguments.items() if key not in names}
-
-
-def _are_known(edits: list[Any]) -> bool:
-    """Whether the edits have no fields but those that are shown."""
-    return all(not isinstance(edit, dict) or set(cast("dict[str, Any]", edit)) <= _OF_AN_EDIT for edit in edits)
 
 
 def _json(value: Any) -> str:

@@ -17,7 +17,7 @@ from swink_agent.rendering.cells import FOLLOWING, cell_width, cut, cut_middle, 
 from swink_agent.rendering.escaping import safe_line
 
 from .access import REASON
-from .answers import AnswerKey, offered_answers
+from .answers import offered_answers
 from .approvals import ApprovalChoice, ApprovalQuestion
 from .display import CallLine, LineKind, call_lines
 
@@ -79,7 +79,11 @@ class QuestionView(QuestionText):
         super().__init__(question, redact)
         self._question = question
         self._low_rows = 1 if question.access is not None else _TOLD_ROWS
-        every = sorted(offered_answers(question, "view"), key=_place_in_line)
+        # Answers that trust for longer come after yes and no; the view of the whole call comes last.
+        longer = set(ApprovalChoice) - {ApprovalChoice.ONCE, ApprovalChoice.NO}
+        every = sorted(
+            offered_answers(question, "view"), key=lambda answer: (answer.means == "view", answer.means in longer)
+        )
         self.keys = {answer.key: answer for answer in every}
         """The keys of a question that is asked on one line, in their order there."""
 
@@ -232,9 +236,3 @@ def _redacted(lines: list[CallLine], redact: Callable[[str], str]) -> list[CallL
     if len(texts) == len(lines):
         return [CallLine(line.kind, text) for line, text in zip(lines, texts, strict=True)]
     return [CallLine("title" if number == 0 else "field", text) for number, text in enumerate(texts)]
-
-
-def _place_in_line(answer: AnswerKey) -> int:
-    """Answers that trust for longer come after yes and no; the view of the whole call comes last."""
-    trusts = tuple(choice for choice in ApprovalChoice if choice not in (ApprovalChoice.ONCE, ApprovalChoice.NO))
-    return 2 if answer.means == "view" else 1 if answer.means in trusts else 0

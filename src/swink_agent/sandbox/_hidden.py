@@ -18,18 +18,11 @@ _HIDDEN_IN_HOME = (
     # keys and the credentials of clouds, registries and databases
     *(".ssh", ".gnupg", ".password-store", ".local/share/keyrings", ".pki", ".netrc", "_netrc", ".authinfo"),
     *(".aws", ".azure", ".kube", ".docker", ".oci", ".bluemix", ".fly", ".terraform.d", ".terraformrc", ".vault-token"),
-    *(
-        ".config/gcloud",
-        ".config/gh",
-        ".config/glab-cli",
-        ".config/hub",
-        ".config/op",
-        ".config/doctl",
-        ".config/rclone",
-    ),
-    *(".config/containers/auth.json", ".config/github-copilot", ".config/sops", ".config/age", ".boto", ".s3cfg"),
-    *(".git-credentials", ".config/git/credentials", ".npmrc", ".yarnrc.yml", ".pypirc", ".gem/credentials"),
-    *(".cargo/credentials", ".cargo/credentials.toml", ".m2/settings.xml", ".m2/settings-security.xml"),
+    *(".config/gcloud", ".config/gh", ".config/glab-cli", ".config/hub", ".config/op", ".config/doctl"),
+    *(".config/rclone", ".config/containers/auth.json", ".config/github-copilot", ".config/sops", ".config/age"),
+    *(".boto", ".s3cfg", ".git-credentials", ".config/git/credentials", ".npmrc", ".yarnrc.yml", ".pypirc"),
+    *(".gem/credentials", ".cargo/credentials", ".cargo/credentials.toml", ".m2/settings.xml"),
+    ".m2/settings-security.xml",
     *(".gradle/gradle.properties", ".composer/auth.json", ".config/composer/auth.json", ".databrickscfg", ".snowflake"),
     *(".pgpass", ".my.cnf", ".mylogin.cnf", ".huggingface/token", ".cache/huggingface/token"),
     # other agents
@@ -71,25 +64,15 @@ _MOVED_BY_XDG = {
 _FILES_BY_VARIABLE = (
     # clouds and clusters
     *("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "KUBECONFIG", "BOTO_CONFIG"),
-    *(
-        "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
-        "GOOGLE_APPLICATION_CREDENTIALS",
-        "CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE",
-    ),
-    *("AZURE_FEDERATED_TOKEN_FILE", "AZURE_CLIENT_CERTIFICATE_PATH", "OCI_CLI_CONFIG_FILE", "OCI_CONFIG_FILE"),
+    *("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "GOOGLE_APPLICATION_CREDENTIALS"),
+    *("CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE", "AZURE_FEDERATED_TOKEN_FILE", "AZURE_CLIENT_CERTIFICATE_PATH"),
+    *("OCI_CLI_CONFIG_FILE", "OCI_CONFIG_FILE"),
     *("TF_CLI_CONFIG_FILE", "VAULT_TOKEN_FILE", "VAULT_CONFIG_PATH", "VAULT_CLIENT_KEY", "CONSUL_HTTP_TOKEN_FILE"),
     *("NOMAD_CLIENT_KEY", "DATABRICKS_CONFIG_FILE", "RCLONE_CONFIG", "ANSIBLE_VAULT_PASSWORD_FILE"),
     # registries, repositories, the web
-    *(
-        "NPM_CONFIG_USERCONFIG",
-        "npm_config_userconfig",
-        "NPM_CONFIG_GLOBALCONFIG",
-        "PIP_CONFIG_FILE",
-        "NETRC",
-        "WGETRC",
-    ),
-    *("GIT_CONFIG_GLOBAL", "REGISTRY_AUTH_FILE", "HELM_REGISTRY_CONFIG", "BUNDLE_USER_CONFIG", "HF_TOKEN_PATH"),
-    *("HF_STORED_TOKENS_PATH", "DOCKER_CERT_PATH", "WGETRC"),
+    *("NPM_CONFIG_USERCONFIG", "npm_config_userconfig", "NPM_CONFIG_GLOBALCONFIG", "PIP_CONFIG_FILE", "NETRC"),
+    *("WGETRC", "GIT_CONFIG_GLOBAL", "REGISTRY_AUTH_FILE", "HELM_REGISTRY_CONFIG", "BUNDLE_USER_CONFIG"),
+    *("HF_TOKEN_PATH", "HF_STORED_TOKENS_PATH", "DOCKER_CERT_PATH"),
     # keys, databases and histories
     *("SOPS_AGE_KEY_FILE", "KRB5CCNAME", "KRB5_KTNAME", "KRB5_CLIENT_KTNAME", "PGPASSFILE", "PGSSLKEY"),
     *("MYSQL_TEST_LOGIN_FILE", "HISTFILE", "LESSHISTFILE", "PYTHON_HISTORY", "NODE_REPL_HISTORY", "PSQL_HISTORY"),
@@ -99,16 +82,10 @@ _FILES_BY_VARIABLE = (
 
 _FOLDERS_BY_VARIABLE: dict[str, tuple[str, ...]] = {
     "CLOUDSDK_CONFIG": (
-        "credentials.db",
-        "access_tokens.db",
-        "application_default_credentials.json",
-        "legacy_credentials",
+        *("credentials.db", "access_tokens.db", "application_default_credentials.json", "legacy_credentials"),
     ),
     "AZURE_CONFIG_DIR": (
-        "msal_token_cache.json",
-        "msal_token_cache.bin",
-        "accessTokens.json",
-        "service_principal_entries.json",
+        *("msal_token_cache.json", "msal_token_cache.bin", "accessTokens.json", "service_principal_entries.json"),
     ),
     "DOCKER_CONFIG": ("config.json", "contexts"),
     "GNUPGHOME": ("private-keys-v1.d", "secring.gpg"),
@@ -150,11 +127,10 @@ def default_hidden(home: str | os.PathLike[str], environ: Mapping[str, str] | No
     """
     home = os.path.abspath(os.fspath(home))
     names = _HIDDEN_IN_HOME + (_HIDDEN_IN_MAC_HOME if sys.platform == "darwin" else ())
-    hidden = [os.path.join(home, name) for name in names] + list(_HIDDEN_IN_SYSTEM)
     environ = os.environ if environ is None else environ
-    hidden += _moved_by_xdg(names, environ)
-    hidden += _moved(home, environ)
-    return tuple(dict.fromkeys(hidden))
+    at_home = (os.path.join(home, name) for name in names)
+    moved = (*_moved_by_xdg(names, environ), *_moved(home, environ))
+    return tuple(dict.fromkeys((*at_home, *_HIDDEN_IN_SYSTEM, *moved)))
 
 
 def own_hidden(home: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
@@ -162,10 +138,9 @@ def own_hidden(home: str | os.PathLike[str], environ: Mapping[str, str] | None =
     home = os.path.abspath(os.fspath(home))
     environ = os.environ if environ is None else environ
     names = _OWN_IN_HOME + _OWN_IN_MAC_HOME
-    own = [os.path.join(home, name) for name in names]
-    own += _moved_by_xdg(names, environ)
-    own += [place for name in _OWN_VARIABLES if (place := _place(environ.get(name, ""), home))]
-    return tuple(dict.fromkeys(own))
+    moved = [place for name in _OWN_VARIABLES if (place := _place(environ.get(name, ""), home))]
+    at_home = (os.path.join(home, name) for name in names)
+    return tuple(dict.fromkeys((*at_home, *_moved_by_xdg(names, environ), *moved)))
 
 
 def _moved_by_xdg(names: tuple[str, ...], environ: Mapping[str, str]) -> Iterator[str]:

@@ -131,8 +131,13 @@ def watch_exit(
     try:
         descriptor = os.pidfd_open(process.pid)
     except (AttributeError, OSError):
-        thread = threading.Thread(target=_wait_in_thread, args=(process, loop, resolve), name="swink-exit", daemon=True)
-        thread.start()
+
+        def wait() -> None:
+            code = process.wait()
+            with suppress(RuntimeError):  # the loop is closed, so nothing waits for the code
+                loop.call_soon_threadsafe(resolve, code)
+
+        threading.Thread(target=wait, name="swink-exit", daemon=True).start()
         return
 
     def readable() -> None:
@@ -143,16 +148,6 @@ def watch_exit(
             resolve(code)
 
     loop.add_reader(descriptor, readable)
-
-
-def _wait_in_thread(
-    process: subprocess.Popen[bytes], loop: asyncio.AbstractEventLoop, resolve: Callable[[int], None]
-) -> None:
-    code = process.wait()
-    try:
-        loop.call_soon_threadsafe(resolve, code)
-    except RuntimeError:  # the loop is closed, so nothing waits for the code
-        pass
 
 
 def is_running_here(loop: asyncio.AbstractEventLoop) -> bool:

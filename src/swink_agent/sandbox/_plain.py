@@ -17,7 +17,6 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ._crash_guard import CrashGuard
 from ._pipes import OutputPipe, watch_exit
 from ._private import PrivateFolder
 from .errors import SandboxClosed, SandboxError
@@ -26,11 +25,44 @@ from .kernel.usage import Usage
 from .network.reached import ReachedLog
 from .process import Sandbox, SandboxedProcess, SpawnRequest
 from .profile import SandboxProfile
+from .programs import own_interpreter
+from .starting import end_helper, start_program
 
 if TYPE_CHECKING:
     from .network.serving import SharedProxy
 
 _MARK = "SWINK_COMMAND"
+_PATIENCE = 5.0
+_SCRIPT = """
+import os, signal, sys, time
+wanted, groups = os.fsencode(sys.argv[1]), set()
+for line in sys.stdin.buffer:
+    (groups.add if line[:1] == b"+" else groups.discard)(int(line[1:]))
+def marked():
+    for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
+        try:
+            with open(f"/proc/{int(name)}/environ", "rb") as file:
+                if any(variable.startswith(wanted) for variable in file.read().split(b"\\0")):
+                    yield int(name)
+        except (OSError, ValueError):
+            pass
+end = time.monotonic() + 10
+while time.monotonic() < end:
+    for group in groups:
+        try:
+            os.killpg(group, signal.SIGKILL)
+        except OSError:
+            pass
+    left = list(marked()) if groups else ()
+    for pid in left:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
+    if not left:
+        break
+    time.sleep(0.01)
+"""
 
 
 class PlainSandbox(Sandbox):
@@ -41,7 +73,7 @@ class PlainSandbox(Sandbox):
         self._private = PrivateFolder(avoid=() if self.backend == "off" else profile.write)
         self._running: set[_PlainCommand] = set()
         self._mark = secrets.token_hex(8)
-        self._guard = CrashGuard(f"{_MARK}={self._mark}")
+        self._guard = _CrashGuard(f"{_MARK}={self._mark}")
         # If the sandbox is never closed, commands are killed and the folder is removed all the same.
         self._finalizer = weakref.finalize(self, _end, self._running, self._private, self._guard, os.getpid())
         self._watch = Watch()
@@ -72,12 +104,9 @@ class PlainSandbox(Sandbox):
         return process, self.held()
 
     def close(self) -> None:
-        self._closed = True
-        if self._is_a_fork:
-            return
-        self._stop_watching()
-        self._finalizer()
-        self._watch.close()
+        if self._begin_to_close():
+            self._finalizer()
+            self._watch.close()
 
     def _ended(self, command: _PlainCommand) -> None:
         self._running.discard(command)
@@ -93,12 +122,66 @@ class UnconfinedSandbox(PlainSandbox):
         return None  # a command may write everywhere
 
 
-def _end(running: set[_PlainCommand], private: PrivateFolder, guard: CrashGuard, owner: int) -> None:
+def _end(running: set[_PlainCommand], private: PrivateFolder, guard: _CrashGuard, owner: int) -> None:
     if os.getpid() == owner:  # a fork of ours that ends must not kill them
         for command in tuple(running):
             command.abandon()
         guard.close()
         private.close()
+
+
+class _CrashGuard:
+    """Ends background commands when this program dies, by any signal. Safe for several threads.
+
+    A small process of ours waits at the end of a pipe. It is told which commands run. If the pipe is closed while some
+    do, nobody is left to end them, and it kills their groups and, on Linux, every process that has a variable that
+    begins with `mark`. It is started with the first command.
+    """
+
+    def __init__(self, mark: str) -> None:
+        self._mark = mark
+        self._lock = threading.RLock()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def prepare(self) -> None:
+        """Starts the process, before a command that it guards. Raises `SandboxError`."""
+        with self._lock:
+            if self._process is not None:
+                return
+            try:
+                self._process = start_program(
+                    [own_interpreter(), "-I", "-S", "-c", _SCRIPT, self._mark],
+                    outside=(),
+                    environ={},
+                    stdin=subprocess.PIPE,
+                    new_session=True,
+                )
+            except OSError as error:
+                raise SandboxError(
+                    f"the command was not run: nothing could end it if this program died ({error})", remedy=""
+                ) from error
+
+    def add(self, pid: int) -> None:
+        self._write(f"+{pid}\n")
+
+    def remove(self, pid: int) -> None:
+        self._write(f"-{pid}\n")
+
+    def close(self) -> None:
+        """Ends the process. The commands must have ended. Idempotent."""
+        with self._lock:
+            process, self._process = self._process, None
+        if process is not None:
+            assert process.stdin is not None
+            with suppress(OSError):
+                process.stdin.close()
+            end_helper(process, _PATIENCE)
+
+    def _write(self, line: str) -> None:
+        with self._lock, suppress(OSError):
+            if self._process is not None and self._process.stdin is not None:
+                self._process.stdin.write(line.encode())
+                self._process.stdin.flush()
 
 
 class _PlainCommand:
@@ -149,7 +232,10 @@ class _PlainCommand:
             self._proxy.begin(self._reached)
         self._handle = SandboxedProcess(self._process.pid, self._pipe.reader, exited, self.kill, self._reached)
         watch_exit(self._process, exited, self._exited)
-        self._begin_watch()
+        pid, limits = self._process.pid, self._limits
+        headcount = count_heads(pid, limits.processes)
+        usage = Usage(pid, memory=limits.memory, disk=limits.disk_left, folders=self._write)
+        self._watch.add(self, lambda: headcount.reason_to_end() or usage.reason_to_end(), self._end_because)
         return self._handle
 
     def kill(self) -> None:
@@ -173,12 +259,6 @@ class _PlainCommand:
         if self._proxy is not None:
             self._proxy.end(self._loop, self._reached)
         self._pipe.drain()
-
-    def _begin_watch(self) -> None:
-        pid, limits = self._process.pid, self._limits
-        headcount = count_heads(pid, limits.processes)
-        usage = Usage(pid, memory=limits.memory, disk=limits.disk_left, folders=self._write)
-        self._watch.add(self, lambda: headcount.reason_to_end() or usage.reason_to_end(), self._end_because)
 
     def _end_because(self, reason: str) -> None:
         self._handle.ended_because = reason

@@ -51,7 +51,9 @@ def seatbelt_profile(
         "(allow sysctl-read ipc-posix-sem ipc-posix-shm pseudo-tty)",
         f"(allow mach-lookup {' '.join(f'(global-name {_quoted(name)})' for name in _SERVICES)})",
         "(allow file-read-metadata)",
-        _reads(profile, roots),
+        "(allow file-read*)"
+        if profile.read is None
+        else f'(allow file-read* (literal "/") {_subpaths((*_SYSTEM_FOLDERS, *profile.read, *roots))})',
         f"(allow file-write* {_subpaths(roots)})",
         '(allow file-write-data file-ioctl (literal "/dev/null") (literal "/dev/zero") (literal "/dev/tty")'
         ' (literal "/dev/ptmx") (regex #"^/dev/ttys[0-9]+$"))',
@@ -112,12 +114,6 @@ class SeatbeltSandbox(PlainSandbox):
         super().close()
         if self._listener is not None and not self._is_a_fork:
             self._listener.close()
-
-
-def _reads(profile: SandboxProfile, roots: Sequence[str]) -> str:
-    if profile.read is None:
-        return "(allow file-read*)"
-    return f'(allow file-read* (literal "/") {_subpaths((*_SYSTEM_FOLDERS, *profile.read, *roots))})'
 
 
 def _on_the_way(paths: Iterable[str], roots: Sequence[str]) -> list[str]:

@@ -49,7 +49,12 @@ class SandboxUnavailable(SandboxError):
 
     def __init__(self, message: str = "", *, reports: Sequence[BackendReport] = ()) -> None:
         self.reports = tuple(reports)
-        super().__init__(message or _message(self.reports))
+        tried = "; ".join(map(str, self.reports)) or "there is no back end for this system"
+        super().__init__(
+            message
+            or f"no sandbox works on this machine, so nothing was run: {tried}. "
+            'To run commands without a sandbox, the user may choose sandbox="off"'
+        )
 
 
 class UnfitFolder(SandboxError):
@@ -64,11 +69,3 @@ class SandboxClosed(SandboxError):
 
     def __init__(self, message: str = "the sandbox is closed: open a new one to start processes") -> None:
         super().__init__(message)
-
-
-def _message(reports: Sequence[BackendReport]) -> str:
-    tried = "; ".join(str(report) for report in reports) or "there is no back end for this system"
-    return (
-        f"no sandbox works on this machine, so nothing was run: {tried}. "
-        'To run commands without a sandbox, the user may choose sandbox="off"'
-    )

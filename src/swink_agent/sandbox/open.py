@@ -14,19 +14,17 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from pathlib import Path
 
 from ._places import temporary_outside, why_not_written
 from .errors import BackendReport, SandboxError, SandboxUnavailable, UnfitFolder
-from .network.ways_out import ConnectFn, ResolveFn, WaysOut
+from .network.reached import ConnectFn, ResolveFn, WaysOut
 from .process import Sandbox
 from .profile import SandboxProfile
 from .programs import find_program
-
-OpenFn = Callable[[SandboxProfile], Sandbox]
 
 _TRIAL_DEADLINE = 30.0
 _LASTING = ("/var/tmp",)
@@ -51,9 +49,8 @@ def open_sandbox(
     `connect(address, port)` a reader and a writer, both in place of the system's, in the event loop that started the
     command. Raises `SandboxUnavailable`, with a report on each back end, if none does.
     """
-    names = backend_names() if backend == "auto" else (backend,)
     reports: list[BackendReport] = []
-    for name in names:
+    for name in backend_names() if backend == "auto" else (backend,):
         opened = _try(name, profile, WaysOut(resolve, connect))
         if isinstance(opened, Sandbox):
             opened.passed_over = tuple(reports)
@@ -120,7 +117,7 @@ def _try(name: str, profile: SandboxProfile, ways_out: WaysOut | None = None) ->
     return sandbox
 
 
-def _back_end(name: str) -> OpenFn:
+def _back_end(name: str) -> Callable[[SandboxProfile], Sandbox]:
     if name == "bubblewrap" and sys.platform == "linux":
         from .bubblewrap.backend import BubblewrapSandbox
 
@@ -148,14 +145,16 @@ def _check_by_trial(sandbox: Sandbox) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     try:
         listener.setblocking(False)
-        _write(canary, word)
-        said = _run_in_thread(_run_trial(sandbox, word, canary, listener.getsockname()[1], marks))
+        Path(canary).write_text(word, encoding="utf-8")
+        trial = _run_trial(sandbox, word, canary, listener.getsockname()[1], marks)
+        with ThreadPoolExecutor(1, thread_name_prefix="swink-sandbox-trial") as executor:  # not in the caller's loop
+            said = executor.submit(asyncio.run, trial).result()
         if word not in said:
             raise SandboxError(f"a command does not run in it: {said.strip()[-300:] or 'it said nothing'}")
         for mark in marks:
             if not os.path.exists(mark) and _can_be_made(mark):
                 raise SandboxError(f"a command in it cannot write to {os.path.dirname(mark)!r}: {said.strip()[-300:]}")
-        if _read(canary) != word or os.listdir(outside) != ["canary"]:
+        if Path(canary).read_text(encoding="utf-8") != word or os.listdir(outside) != ["canary"]:
             raise SandboxError("a command in it can write outside of its folders")
         if not sandbox.profile.network and _was_reached(listener):
             raise SandboxError("a command in it can reach the network")
@@ -167,12 +166,6 @@ def _check_by_trial(sandbox: Sandbox) -> None:
         for mark in marks:
             with suppress(OSError):
                 os.unlink(mark)
-
-
-def _run_in_thread(trial: Coroutine[Any, Any, str]) -> str:
-    """Runs the trial in a thread, because the caller may be in an event loop."""
-    with ThreadPoolExecutor(1, thread_name_prefix="swink-sandbox-trial") as executor:
-        return executor.submit(asyncio.run, trial).result()
 
 
 async def _run_trial(sandbox: Sandbox, word: str, canary: str, port: int, marks: Sequence[str]) -> str:
@@ -194,16 +187,6 @@ async def _run_trial(sandbox: Sandbox, word: str, canary: str, port: int, marks:
         finally:
             process.kill()
         return (await process.output.read()).decode("utf-8", "replace")
-
-
-def _write(path: str, text: str) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
-
-
-def _read(path: str) -> str:
-    with open(path, encoding="utf-8") as file:
-        return file.read()
 
 
 def _can_be_made(path: str) -> bool:

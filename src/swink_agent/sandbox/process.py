@@ -19,8 +19,7 @@ from types import TracebackType
 from typing import NamedTuple, cast
 
 from .errors import BackendReport, SandboxClosed, SandboxError
-from .network.reached import Reached, ReachedLog
-from .network.ways_out import WaysOut
+from .network.reached import Reached, ReachedLog, WaysOut
 from .profile import SandboxProfile
 from .repositories.watch_behind import Look, WatchBehind
 
@@ -61,7 +60,8 @@ class SandboxedProcess:
         self._exited = exited
         self._kill = kill
         self._is_killed = False
-        self._look: Callable[[bool], Awaitable[list[str]]] | None = None
+        self.looks_with: Callable[[bool], Awaitable[list[str]]] | None = None
+        """For back ends: what `look_behind` does."""
 
     @property
     def reached(self) -> tuple[Reached, ...]:
@@ -94,20 +94,16 @@ class SandboxedProcess:
 
         `is_last`: all of its processes have ended.
         """
-        if self._look is not None:
-            self.warnings = (*self.warnings, *await self._look(is_last))
+        if self.looks_with is not None:
+            self.warnings = (*self.warnings, *await self.looks_with(is_last))
             if is_last:
-                self._look = None
+                self.looks_with = None
         return self.warnings
 
     def tell(self, text: str) -> None:
         """For back ends: adds a text to `warnings` and logs it. Any thread may call it."""
         self.warnings = (*self.warnings, text)
         _LOG.warning("%s", text)
-
-    def look_with(self, look: Callable[[bool], Awaitable[list[str]]]) -> None:
-        """For back ends: sets what `look_behind` does."""
-        self._look = look
 
     def kill(self) -> None:
         """Kills the command and all that it started, also what left its process group or session. Idempotent."""
@@ -120,7 +116,9 @@ class SandboxedProcess:
         return self._is_killed and self.output.at_eof()
 
     def __repr__(self) -> str:
-        state = f"exit={self._exited.result()}" if _has_result(self._exited) else "running"
+        exited = self._exited
+        has_result = exited.done() and not exited.cancelled() and exited.exception() is None
+        state = f"exit={exited.result()}" if has_result else "running"
         return f"SandboxedProcess(pid={self.pid}, {state})"
 
 
@@ -210,7 +208,7 @@ class Sandbox(ABC):
             look.held = frozenset(held)
             found = weakref.ref(process)
             look.is_over = lambda: (watched := found()) is None or watched.is_over
-            process.look_with(partial(self._watch_behind.end, look))
+            process.looks_with = partial(self._watch_behind.end, look)
         return process
 
     async def _start(self, request: SpawnRequest) -> tuple[SandboxedProcess, Sequence[str]]:
@@ -227,6 +225,13 @@ class Sandbox(ABC):
         In a fork of the process that opened it, nothing is killed.
         """
 
+    def _begin_to_close(self) -> bool:
+        """For back ends, first in `close()`: whether this process is the one that opened it."""
+        self._closed = True
+        if not self._is_a_fork and self._watch_behind is not None:
+            self._watch_behind.close()
+        return not self._is_a_fork
+
     def _check_open(self) -> None:
         """For back ends, after every await: raises `SandboxClosed` after `close()`."""
         if self._closed:
@@ -242,11 +247,6 @@ class Sandbox(ABC):
             if self._watch_behind is None:
                 self._watch_behind = WatchBehind(self.profile)
         return await self._watch_behind.begin()
-
-    def _stop_watching(self) -> None:
-        """For back ends, in `close()`."""
-        if self._watch_behind is not None:
-            self._watch_behind.close()
 
     def child_environment(
         self, temporary: str, additions: Mapping[str, str] | None = None, proxy: Mapping[str, str] | None = None
@@ -275,10 +275,6 @@ class Sandbox(ABC):
 def fingerprint_of(backend: str, profile: SandboxProfile) -> str:
     """The fingerprint of a sandbox of this back end and profile, which need not be open."""
     return hashlib.sha256(f"{backend} {profile.fingerprint}".encode()).hexdigest()
-
-
-def _has_result(future: asyncio.Future[int]) -> bool:
-    return future.done() and not future.cancelled() and future.exception() is None
 
 
 def _check_request(

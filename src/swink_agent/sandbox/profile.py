@@ -164,10 +164,6 @@ def _hidden_here() -> tuple[str, ...]:
     return tuple(dict.fromkeys(path for home in home_folders() for path in default_hidden(home)))
 
 
-def _environment_here() -> dict[str, str]:
-    return clean_environment(os.environ)
-
-
 class SandboxProfile(Value, frozen=True, kw_only=True):
     """What a child process may read, write, reach and use.
 
@@ -194,7 +190,7 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
     programs: tuple[str, ...] = field(default_factory=own_folders)
     network: bool = False
     hosts: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=_environment_here)
+    environment: Mapping[str, str] = field(default_factory=lambda: clean_environment(os.environ))
     limits: ProcessLimits = field(default_factory=ProcessLimits)
 
     def __post_init__(self) -> None:
@@ -202,7 +198,8 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
         force_setattr(self, "read", None if self.read is None else _real(self.read))
         force_setattr(self, "hidden", tuple(dict.fromkeys(_hidden(self.hidden, self.write))))
         force_setattr(self, "protected", tuple(dict.fromkeys(map(protected_name, _several(self.protected)))))
-        force_setattr(self, "programs", tuple(dict.fromkeys(_absolute(path) for path in _several(self.programs))))
+        programs = map(os.path.expanduser, _several(self.programs))
+        force_setattr(self, "programs", tuple(dict.fromkeys(map(os.path.abspath, programs))))
         force_setattr(self, "environment", dict(self.environment))
         force_setattr(self, "hosts", _hosts(self.hosts))
         for root in self.write:
@@ -345,10 +342,6 @@ def _hosts(entries: Iterable[str]) -> tuple[str, ...]:
     from .network.hosts import host_entry
 
     return tuple(dict.fromkeys(map(host_entry, entries)))
-
-
-def _absolute(path: str) -> str:
-    return os.path.abspath(os.path.expanduser(path))
 
 
 def _real(paths: Iterable[str]) -> tuple[str, ...]:

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib.machinery import all_suffixes
 from pathlib import Path
 
+from .kernel.mounts import is_in
+
 USUAL_FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin")
 _MOST_LINKS = 40
 """The system gives up after this many links too."""
@@ -73,12 +75,14 @@ def own_folders() -> tuple[str, ...]:
     Each as it is spelled, because Python will look for it in that way again, and with its links followed.
     """
     found = [sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix, os.path.dirname(sys.executable)]
-    found.append(os.path.dirname(own_interpreter()))
-    found.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    found.append(os.path.dirname(os.__file__))
+    ours = os.path.dirname(os.path.abspath(__file__))
+    found += map(os.path.dirname, (own_interpreter(), ours, os.__file__))
     if site.ENABLE_USER_SITE:
         found.append(site.getusersitepackages())
-    found += [folder for folder in sys.path if folder and _holds_a_package_of_ours(folder)]
+    # Where a package is that this program always needs, its other packages are too.
+    if file := getattr(sys.modules.get("msgspec"), "__file__", None):
+        place = os.path.dirname(os.path.dirname(os.path.abspath(file)))
+        found += [folder for folder in sys.path if folder and os.path.abspath(folder) == place]
     absolute = [os.path.abspath(folder) for folder in found if folder]
     return tuple(dict.fromkeys(path for folder in absolute for path in (folder, os.path.realpath(folder))))
 
@@ -90,7 +94,7 @@ def own_names_in(root: str, folders: Iterable[str]) -> list[str]:
         if folder == root and folder in (sys.prefix, sys.base_prefix):
             parts = (os.path.join(folder, part) for part in _OF_AN_ENVIRONMENT)
             names += [path for path in parts if os.path.lexists(path) and not os.path.islink(path)]
-        elif folder != root and _is_in(folder, [root], follow=False):
+        elif folder != root and is_in(folder, [root]):
             names.append(folder)
     return names
 
@@ -117,7 +121,7 @@ def run_at_start(roots: Iterable[str]) -> list[str]:
     places = dict.fromkeys(os.path.realpath(entry) for entry in entries if os.path.isabs(entry))
     found: list[str] = []
     for place in places:
-        if _is_in(place, folders) and not _is_in(place, held):
+        if _leads_into(place, folders) and not _leads_into(place, held):
             for name in _AT_START:
                 start = os.path.join(place, name)
                 found += [start + suffix for suffix in all_suffixes()]
@@ -137,13 +141,6 @@ def _of_path_files() -> Iterator[str]:
             for line in text.splitlines():
                 if line.strip() and "\0" not in line and not line.startswith(("#", "import ", "import\t")):
                     yield os.path.join(folder, line.rstrip())
-
-
-def _holds_a_package_of_ours(folder: str) -> bool:
-    """Whether a package that this program always needs is in the folder: then its other packages are there too."""
-    module = sys.modules.get("msgspec")
-    file = getattr(module, "__file__", None)
-    return bool(file) and os.path.dirname(os.path.dirname(os.path.abspath(file))) == os.path.abspath(folder)
 
 
 def _held_in(roots: Iterable[str]) -> list[str]:
@@ -166,9 +163,9 @@ def _part_in(path: str, folders: Iterable[str], *, but: Sequence[str] = ()) -> s
     roots = _roots(folders)
     ends = (os.path.abspath(path), os.path.realpath(path))
     for place in way_to(path):
-        if not _is_in(place, roots, follow=False) or _is_in(place, but, follow=False):
+        if not is_in(place, roots) or is_in(place, but):
             continue
-        if place in ends or not (place in roots or any(_is_in(held, [place], follow=False) for held in but)):
+        if place in ends or not (place in roots or any(is_in(held, [place]) for held in but)):
             return place
     return ""
 
@@ -197,10 +194,5 @@ def way_to(path: str) -> Iterator[str]:
         current = os.path.sep if os.path.isabs(target) else os.path.dirname(current)
 
 
-def _is_in(path: str, folders: Iterable[str], *, follow: bool = True) -> bool:
-    spellings = {os.path.abspath(path), os.path.realpath(path)} if follow else {path}
-    return any(
-        spelling == folder or spelling.startswith(folder.rstrip(os.path.sep) + os.path.sep)
-        for folder in folders
-        for spelling in spellings
-    )
+def _leads_into(path: str, folders: Sequence[str]) -> bool:
+    return is_in(os.path.abspath(path), folders) or is_in(os.path.realpath(path), folders)

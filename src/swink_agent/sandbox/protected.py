@@ -18,12 +18,12 @@ from swink_agent.core.values.value import Value
 from ._places import folders_above, why_not_entered
 from ._presence import lock_path
 from .errors import UnfitFolder
-from .kernel.mounts import network_mounts
+from .kernel.mounts import is_in, network_mounts
 from .profile import EDITOR_PROTECTED, SandboxProfile, is_beneath
 from .programs import run_at_start, way_to
 from .repositories.admission import is_settings
-from .repositories.enclosing import is_git_folder, is_layout
-from .repositories.git_config import LARGEST, Setting, read_settings
+from .repositories.enclosing import is_git_folder, is_layout, read_text
+from .repositories.git_config import LARGEST, read_settings
 
 PLACEHOLDER_STAMP = 347155199
 """The modification time, in seconds, that marks a placeholder for a missing path. Every file system can store it."""
@@ -104,7 +104,7 @@ def unmade_repositories(profile: SandboxProfile) -> tuple[str, ...]:
 
 def without(paths: Iterable[str], folders: Sequence[str]) -> list[str]:
     """The paths that are not in any of the folders."""
-    return [path for path in paths if not any(is_beneath(path, folder) for folder in folders)]
+    return [path for path in paths if not is_in(path, folders)]
 
 
 def _is_missing(path: str) -> bool:
@@ -300,7 +300,8 @@ def read_only_around(folder: str, profile: SandboxProfile) -> str | None:
     That is a path that this folder is in, and what a repository around it runs from it.
     """
     for above in folders_above(folder):
-        if is_git_folder(above) or _is_bare(above):
+        git_names = (name for name in ("HEAD", "objects", "refs") if os.path.lexists(os.path.join(above, name)))
+        if is_git_folder(above) or is_layout(git_names):
             return above
         named = [os.path.join(above, name) for name in (*profile.protected, *EDITOR_PROTECTED)]
         named = [path for path in named if is_beneath(folder, path)]
@@ -311,10 +312,6 @@ def read_only_around(folder: str, profile: SandboxProfile) -> str | None:
             if is_beneath(folder, path) or is_beneath(path, folder):
                 return path
     return None
-
-
-def _is_bare(folder: str) -> bool:
-    return is_layout(name for name in ("HEAD", "objects", "refs") if os.path.lexists(os.path.join(folder, name)))
 
 
 def _is_relative(place: str) -> bool:
@@ -400,7 +397,7 @@ def _named_values(git_folder: str) -> list[tuple[str, str, str]]:
         if file in seen:
             continue
         seen.add(file)
-        for section, _, name, value in _settings_in(file):
+        for section, _, name, value in read_settings(read_text(file, LARGEST))[0]:
             if (section, name) == ("core", "hookspath") and value:
                 found.append((file, "", value))
             elif section in ("include", "includeif") and name == "path" and value:
@@ -411,13 +408,3 @@ def _named_values(git_folder: str) -> list[tuple[str, str, str]]:
 
 def _beside(file: str, place: str) -> str:
     return os.path.normpath(os.path.join(os.path.dirname(file), os.path.expanduser(place)))
-
-
-def _settings_in(path: str) -> list[Setting]:
-    try:
-        if not os.path.isfile(path):
-            return []
-        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
-            return read_settings(file.read(LARGEST))[0]
-    except OSError:
-        return []

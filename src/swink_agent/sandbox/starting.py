@@ -14,7 +14,8 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from .programs import USUAL_FOLDERS, find_program, importable, without_folders, writable_part
+from .errors import SandboxError
+from .programs import USUAL_FOLDERS, find_program, importable, own_interpreter, without_folders, writable_part
 
 _SEARCHED = (
     *("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT", "DYLD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES"),
@@ -25,6 +26,17 @@ _SEARCHED = (
 """Variables that name the places of programs, of their libraries, and of what they run at their start."""
 _BETWEEN = {"LD_PRELOAD": r"[:\s]+", "LD_AUDIT": r"[:\s]+"}
 """What separates the entries, if it is not only the usual character."""
+# Imports modules of this package by name, without running the package's own `__init__`.
+_BOOT = (
+    "import sys, types, importlib\n"
+    "for name, folder in (('swink_agent', sys.argv[1] + '/..'), ('swink_agent.sandbox', sys.argv[1])):\n"
+    "    package = sys.modules[name] = types.ModuleType(name)\n"
+    "    package.__path__ = [folder]\n"
+    "importlib.import_module('swink_agent.sandbox.' + sys.argv[2]).main(*map(int, sys.argv[3:]))\n"
+)
+_NEEDED = "LD_LIBRARY_PATH"
+"""The one variable without which some Pythons do not start."""
+_SANDBOX = os.path.dirname(os.path.abspath(__file__))
 _PATH = re.compile(r"/[^\s'\";=:,|&()]+")
 
 
@@ -81,6 +93,39 @@ def run_program(
             process.kill()
             raise
     return subprocess.CompletedProcess(list(argv), process.returncode, out, error)
+
+
+def start_helper(
+    module: str, line: int, *arguments: int, outside: Sequence[str], stdin: int = subprocess.DEVNULL, stderr: int
+) -> subprocess.Popen[bytes]:
+    """Starts `main(line, *arguments)` of a module of `swink_agent.sandbox`, which gets the descriptor `line`.
+
+    `outside`: the folders that commands may write. Raises `SandboxError`.
+    """
+    interpreter = own_interpreter()
+    if not interpreter:
+        raise SandboxError("this Python does not know its own program, which the launcher needs")
+    try:
+        return start_program(
+            [interpreter, "-I", "-S", "-X", "utf8", "-c", _BOOT, _SANDBOX, module, *map(str, (line, *arguments))],
+            outside=outside,
+            environ={name: value for name, value in os.environ.items() if name == _NEEDED},
+            stdin=stdin,
+            stderr=stderr,
+            pass_fds=(line,),
+            new_session=True,
+        )
+    except OSError as error:
+        raise SandboxError(f"the launcher could not be started: {error}") from error
+
+
+def end_helper(process: subprocess.Popen[bytes], within: float) -> None:
+    """Waits for the end of a program that was told to end. After so many seconds it is killed."""
+    try:
+        process.wait(within)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def trusted_program(

@@ -34,19 +34,8 @@ _CACHES = (
     *("npm", "yarn", "Yarn", "pnpm", "bun", "deno", "node", "node-gyp", "node-gyp-cache", "typescript", "electron"),
     *("ms-playwright", "puppeteer", "Cypress", "selenium", "esbuild", "turbo", "prisma", "huggingface"),
     *("go-build", "gopls", "golangci-lint", "ccache", "sccache", "bazel", "bazelisk", "zig", "composer", "coursier"),
-    *(
-        "gradle",
-        "maven",
-        "nix",
-        "mise",
-        "fnm",
-        "rubocop_cache",
-        "helm",
-        "Homebrew",
-        "fontconfig",
-        "matplotlib",
-        "torch",
-    ),
+    *("gradle", "maven", "nix", "mise", "fnm", "rubocop_cache", "helm", "Homebrew", "fontconfig", "matplotlib"),
+    "torch",
 )
 """Names of programs in the folders of caches, which have what a person read in them too."""
 _FOLDERS_OF_CACHES = (".cache", "Library/Caches")
@@ -96,14 +85,12 @@ def tool_folders(environment: Mapping[str, str], *, outside: Collection[str] = (
     make a link to any other folder.
     """
     home = os.path.realpath(os.path.expanduser("~"))
-    named = [path for path in (*_named(environment), *_at_home(home)) if not _leads_through(path, outside)]
+    at_home = [*_IN_HOME, *(f"{folder}/{name}" for folder in _FOLDERS_OF_CACHES for name in _CACHES)]
+    places = (*_named(environment), *(os.path.join(home, name) for name in at_home))
+    named = [path for path in places if not any(is_beneath(way, o) for way in way_to(path) for o in outside)]
     paths = dict.fromkeys(map(os.path.realpath, named))
     found = [path for path in paths if not is_beneath(home, path) and path != os.path.sep and os.path.exists(path)]
     return tuple(path for path in found if not any(is_beneath(path, outer) for outer in found if outer != path))
-
-
-def _leads_through(path: str, folders: Collection[str]) -> bool:
-    return any(is_beneath(place, folder) for place in way_to(path) for folder in folders)
 
 
 def _named(environment: Mapping[str, str]) -> Iterator[str]:
@@ -117,9 +104,3 @@ def _named(environment: Mapping[str, str]) -> Iterator[str]:
             # What programs need beside them: `lib`, `share`. Not of `~/.local`, which has more than programs in it.
             if os.path.basename(path.rstrip(os.path.sep)) in _OF_PROGRAMS and os.path.realpath(above) != local:
                 yield above
-
-
-def _at_home(home: str) -> Iterator[str]:
-    yield from (os.path.join(home, name) for name in _IN_HOME)
-    for folder in _FOLDERS_OF_CACHES:
-        yield from (os.path.join(home, folder, name) for name in _CACHES)

@@ -30,7 +30,9 @@ T = TypeVar("T")
 class SandboxSource:
     """Opens a sandbox on demand. Safe for several threads. `close()` ends what it opened, never what it was given."""
 
-    def __init__(self, choice: SandboxChoice, profile: SandboxProfile, open_sandbox: OpenSandboxFn) -> None:
+    def __init__(
+        self, choice: SandboxChoice, profile: SandboxProfile, open_sandbox: OpenSandboxFn | None = None
+    ) -> None:
         self.choice = choice
         self.profile = profile
         self._open = open_sandbox
@@ -48,6 +50,11 @@ class SandboxSource:
             if self._is_closed:
                 raise SandboxClosed("the tool was closed: make a new one to run commands")
             if self._sandbox is None:
+                if self._open is None:
+                    from swink_agent.sandbox import open_sandbox, open_unconfined  # on use: loads the back ends
+
+                    is_off = isinstance(self.choice, str) and self.choice == "off"
+                    self._open = open_unconfined if is_off else open_sandbox
                 self._sandbox = self._open(self.profile)
                 # At the latest when the tool is garbage collected, or the program ends.
                 self._close = weakref.finalize(self, self._sandbox.close)
@@ -74,17 +81,6 @@ def check_choice(choice: object) -> SandboxChoice:
     if choice in ("auto", "off"):
         return choice
     raise TypeError(f'sandbox is {choice!r}; give "auto", "off", a SandboxProfile or an open Sandbox')
-
-
-def default_opener(choice: SandboxChoice) -> OpenSandboxFn:
-    """The function that opens a profile: without confinement for "off", in a sandbox otherwise."""
-
-    def open_chosen(profile: SandboxProfile) -> Sandbox:
-        from swink_agent.sandbox import open_sandbox, open_unconfined  # on use: loads the back ends
-
-        return open_unconfined(profile) if isinstance(choice, str) and choice == "off" else open_sandbox(profile)
-
-    return open_chosen
 
 
 def with_walls_of(workspace: Workspace, profile: SandboxProfile) -> SandboxProfile:

@@ -143,7 +143,10 @@ def limits_met(
     denied = (path for line in lines if _DENIED.search(line) for path in _paths_in(line, folder, _DENIED))
     place = next((found for path in denied if (found := _walled_off(path, profile))), None)
     if place is not None:
-        met.append(_read_only(place, asking))
+        access = asking.more("write", place)
+        instead = " (temporary files go to $TMPDIR)" if place in _FOR_ALL_PROGRAMS else ""
+        what = f"{place} is not among the folders that may be written{instead}"
+        met.append(LimitMet(READ_ONLY_OUTSIDE) if access is None else LimitMet(what, access))
     elif profile.read is not None:
         met += _unseen(lines, profile, folder, asking)
     return met
@@ -196,14 +199,6 @@ def _with_port(host: str, lines: Sequence[str]) -> str:
     address = re.compile(rf"\b(http|https)://{re.escape(host)}(?![\w.:-])", re.IGNORECASE)
     schemes = [found[1].lower() for line in lines for found in address.finditer(line)]
     return f"{host}:{443 if schemes[-1] == 'https' else 80}" if schemes and ":" not in host else host
-
-
-def _read_only(place: str, asking: Asking) -> LimitMet:
-    access = asking.more("write", place)
-    if access is None:
-        return LimitMet(READ_ONLY_OUTSIDE)
-    instead = " (temporary files go to $TMPDIR)" if place in _FOR_ALL_PROGRAMS else ""
-    return LimitMet(f"{place} is not among the folders that may be written{instead}", access)
 
 
 def _unseen(lines: Sequence[str], profile: SandboxProfile, folder: str, asking: Asking) -> list[LimitMet]:

@@ -111,20 +111,16 @@ class CommandAccess:
 
         Raises `ToolError` for a request that makes no sense to a person.
         """
-        self._check_reason(arguments)
-        if _ACCESS not in arguments:
-            return None
-        if not self._is_confined:
-            raise ToolError("commands run without a sandbox here, so there is no access to ask for: leave access out")
-        return self._normal(arguments[_ACCESS])
-
-    @staticmethod
-    def _check_reason(arguments: Mapping[str, Any]) -> None:
         reason = arguments.get(_REASON, "")
         if not isinstance(reason, str):
             raise ToolError("reason is not a text: say in one sentence why access is needed")
         if len(reason) > _LONGEST_REASON:
             raise ToolError(f"the reason has {len(reason):,} characters: give at most {_LONGEST_REASON}")
+        if _ACCESS not in arguments:
+            return None
+        if not self._is_confined:
+            raise ToolError("commands run without a sandbox here, so there is no access to ask for: leave access out")
+        return self._normal(arguments[_ACCESS])
 
     def _normal(self, given: object) -> Access:
         if not isinstance(given, dict) or not given:
@@ -142,7 +138,11 @@ class CommandAccess:
         )
         if access.network and self._base.network:
             raise ToolError("commands have the whole network here: leave network out of access")
-        self._refuse_what_is_open(access)
+        if self.profile(access).read is None:  # raises for what no profile can give
+            before = set(real_paths(self._base.hidden))
+            for folder in access.read:
+                if folder not in before:
+                    raise ToolError(f"{_shown(folder)} can be read by every command here: leave it out of access")
         return access
 
     def _hosts(self, given: object) -> tuple[str, ...]:
@@ -207,14 +207,9 @@ class CommandAccess:
         prefixes |= set(map(os.path.realpath, prefixes))
         if any(place.is_in(path) for path in self._base.programs if path not in prefixes):
             raise ToolError(f"this program runs from {shown}: commands cannot change it")
-        found_by_name = [
-            path for path in self._base.environment.get("PATH", "").split(os.pathsep) if os.path.isabs(path)
-        ]
-        if (
-            runs_as_a_whole(folder)
-            or runs_at_home(folder)
-            or any(map(place.is_in, map(os.path.realpath, found_by_name)))
-        ):
+        found_by_name = filter(os.path.isabs, self._base.environment.get("PATH", "").split(os.pathsep))
+        is_found = any(map(place.is_in, map(os.path.realpath, found_by_name)))
+        if is_found or runs_as_a_whole(folder) or runs_at_home(folder):
             raise ToolError(f"every file in {shown} runs at login or by its name: commands cannot write there")
         from swink_agent.sandbox.protected import read_only_around  # on use: few commands ask to write
 
@@ -228,15 +223,6 @@ class CommandAccess:
         usual = frozenset(SandboxProfile().hidden) - frozenset(ours)
         besides = [path for path in self._base.hidden if path not in usual]
         return dict.fromkeys(real_paths((*ours, *besides)))
-
-    def _refuse_what_is_open(self, access: Access) -> None:
-        """Raises `ToolError` for a folder that every command can read, and for what no profile can give."""
-        profile = self.profile(access)
-        if profile.read is None:
-            before = set(real_paths(self._base.hidden))
-            for folder in access.read:
-                if folder not in before:
-                    raise ToolError(f"{_shown(folder)} can be read by every command here: leave it out of access")
 
     # -- the sandbox -------------------------------------------------------------------------------------------
 
@@ -254,21 +240,18 @@ class CommandAccess:
             )
         except ValueError as error:
             raise ToolError(f"access: {error}") from None
-        if not self._gives_no_more(profile, access):
+        # Making it has resolved the paths once more: it must open what was asked for and nothing else.
+        opened = set(self._base.hidden) - set(profile.hidden)
+        if not (
+            set(profile.write) <= {*self._base.write, *access.write}
+            and (profile.read is None or set(access.read) <= set(profile.read))
+            and set(real_paths(opened)) <= set(access.read)
+        ):
             raise ToolError("a folder of access became a link meanwhile: call it again")
         with self._lock:
             while len(self._profiles) >= _MOST_PROFILES:
                 del self._profiles[next(iter(self._profiles))]
             return self._profiles.setdefault(access, profile)
-
-    def _gives_no_more(self, profile: SandboxProfile, access: Access) -> bool:
-        """Whether a profile opens what was asked for and nothing else: making it resolves the paths once more."""
-        opened = set(self._base.hidden) - set(profile.hidden)
-        return (
-            set(profile.write) <= {*self._base.write, *access.write}
-            and (profile.read is None or set(access.read) <= set(profile.read))
-            and set(real_paths(opened)) <= set(access.read)
-        )
 
     def scope(self, access: Access, base: Sandbox) -> dict[str, Any]:
         """What an approval is bound to: the access, the usual sandbox, and the wider one. Opens neither."""

@@ -30,14 +30,13 @@ from swink_agent.sandbox import (
     find_program,
     repository_folders,
 )
-from swink_agent.sandbox.profile import is_beneath
+from swink_agent.sandbox.kernel.mounts import is_in
 
 from ._confined import (
     OpenSandboxFn,
     SandboxChoice,
     SandboxSource,
     check_choice,
-    default_opener,
     in_thread,
     refuse_open_walls,
     with_walls_of,
@@ -48,8 +47,7 @@ from .checkpoints.changes import RecordedChanges
 from .checkpoints.checkpoint import CheckpointError
 from .commands.foreground import LONGEST_TIMEOUT, ForegroundCommand, not_run
 from .commands.running import as_shown
-from .commands.task_results import started, with_ends
-from .commands.tasks import BackgroundTasks
+from .commands.tasks import BackgroundTasks, started, with_ends
 from .workspace.wall import Workspace
 
 _LONGEST_COMMAND = 100_000
@@ -102,7 +100,7 @@ class BashTool:
         self._recorded = [self._root, *map(os.path.realpath, several_paths(also, "BashTool(also=…)"))]
         profile = _profile(choice, self._root, root if isinstance(root, Workspace) else None)
         self._shell = _shell_program([self._root, *profile.write])
-        self._source = SandboxSource(choice, profile, open_sandbox or default_opener(choice))
+        self._source = SandboxSource(choice, profile, open_sandbox)
         is_confined = choice != "off" and not (isinstance(choice, Sandbox) and choice.backend == "off")
         self._access = CommandAccess(self._root, profile, is_confined=is_confined, open_sandbox=open_sandbox)
         self.tasks = BackgroundTasks()
@@ -215,7 +213,11 @@ class BashTool:
         finally:
             if held is not None:
                 held.release()
-        return _with_note(result, holds_placeholder(arguments["command"]))
+        if (placeholder := holds_placeholder(arguments["command"])) is None:
+            return result
+        # A model may take it for the value.
+        note = f"[{placeholder} was passed on as these very letters: commands are not given masked values]"
+        return AgentToolResult((*result.content, Text(note)), result.details, result.is_error)
 
     async def _spawn(self, call: _Call, *, background: bool = False) -> SandboxedProcess:
         """Starts the command. Raises `ToolError` if it is refused after all."""
@@ -358,14 +360,6 @@ def _reads_only(ctx: ToolContext) -> bool:
     return ctx.grant is not None and ctx.grant.reads_only
 
 
-def _with_note(result: AgentToolResult, placeholder: str | None) -> AgentToolResult:
-    """The result, with a note on what a placeholder in a command is: a model may take it for the value."""
-    if placeholder is None:
-        return result
-    note = f"[{placeholder} was passed on as these very letters: commands are not given masked values]"
-    return AgentToolResult((*result.content, Text(note)), result.details, result.is_error)
-
-
 def _identity(folder: str) -> tuple[int, int] | None:
     try:
         status = os.stat(folder)
@@ -375,8 +369,7 @@ def _identity(folder: str) -> tuple[int, int] | None:
 
 
 def _lies_in(folder: str, others: list[str]) -> bool:
-    spellings = (os.path.normpath(folder), os.path.realpath(folder))
-    return any(is_beneath(path, other) for path in spellings for other in others)
+    return is_in(os.path.normpath(folder), others) or is_in(os.path.realpath(folder), others)
 
 
 def _profile(choice: SandboxChoice, root: str, workspace: Workspace | None) -> SandboxProfile:

@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from swink_agent.sandbox.kernel import calls as kernel
-from swink_agent.sandbox.kernel.syscalls import syscall_numbers
+from swink_agent.sandbox.kernel.seccomp import syscall_numbers
 from swink_agent.sandbox.landlock.caller import CallServices, Umasks
 from swink_agent.sandbox.landlock.filter import base_program, notify_program, served_calls
 from swink_agent.sandbox.landlock.opens import Opens

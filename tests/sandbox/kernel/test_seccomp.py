@@ -15,6 +15,7 @@ from swink_agent.sandbox import SandboxError
 from swink_agent.sandbox.kernel.seccomp import (
     ALLOW,
     KILL,
+    NEWEST_NUMBER,
     NOTIFY,
     Condition,
     Rule,
@@ -22,8 +23,8 @@ from swink_agent.sandbox.kernel.seccomp import (
     build_filter,
     fail_with,
     filter_machine,
+    syscall_numbers,
 )
-from swink_agent.sandbox.kernel.syscalls import NEWEST_NUMBER, syscall_numbers
 
 ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 MACHINES = ("x86_64", "aarch64")

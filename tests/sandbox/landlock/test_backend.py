@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from swink_agent.sandbox import ProcessLimits, SandboxClosed, SandboxError, SandboxProfile, _helper
+from swink_agent.sandbox import ProcessLimits, SandboxClosed, SandboxError, SandboxProfile, starting
 from swink_agent.sandbox.landlock import backend as landlock
 from swink_agent.sandbox.landlock.backend import LandlockSandbox
 
@@ -348,7 +348,7 @@ async def test_kill_is_safe_from_another_thread(sandbox: LandlockSandbox) -> Non
 
 async def test_close_ends_every_command_and_is_final(sandbox: LandlockSandbox) -> None:
     processes = [await sandbox.spawn(["/bin/sleep", "300"], cwd="/") for _ in range(3)]
-    launcher = sandbox.launcher_pid
+    launcher = sandbox._launcher._process.pid
     sandbox.close()
     sandbox.close()
     assert [await process.wait() for process in processes] == [-signal.SIGKILL] * 3
@@ -371,7 +371,7 @@ def test_a_sandbox_works_in_one_event_loop_after_another(sandbox: LandlockSandbo
 
 def test_a_sandbox_that_is_forgotten_leaves_nothing(root: Path) -> None:
     forgotten = LandlockSandbox(SandboxProfile(write=(str(root),)))
-    launcher = forgotten.launcher_pid
+    launcher = forgotten._launcher._process.pid
     _, output = asyncio.run(run(forgotten, "echo $TMPDIR"))
     del forgotten
     gc.collect()
@@ -403,7 +403,7 @@ async def main():
     inner, guardian = (await process.output.readline()).decode().split()
     if os.fork() == 0:
         import time; time.sleep(20); os._exit(0)  # holds a copy of every descriptor, as workers of an agent do
-    print(sandbox.launcher_pid, process.pid, inner, guardian, flush=True)
+    print(sandbox._launcher._process.pid, process.pid, inner, guardian, flush=True)
     await process.wait()
 asyncio.run(main())
 """
@@ -430,7 +430,7 @@ def test_an_agent_that_is_killed_leaves_nothing(root: Path) -> None:
 async def test_a_killed_launcher_takes_its_commands_along(sandbox: LandlockSandbox) -> None:
     process = await sandbox.spawn(["/bin/bash", "-c", "setsid sleep 300 & echo $!; wait"], cwd="/")
     inner = int(await process.output.readline())
-    os.kill(sandbox.launcher_pid, signal.SIGKILL)
+    os.kill(sandbox._launcher._process.pid, signal.SIGKILL)
     assert await asyncio.wait_for(process.wait(), 20) == -signal.SIGKILL
     wait_until_gone(inner)
     with pytest.raises(SandboxError, match="open the sandbox again"):
@@ -449,7 +449,9 @@ async def test_a_killed_guardian_takes_its_command_along(sandbox: LandlockSandbo
 async def test_a_guardian_that_waited_and_was_killed_is_replaced(sandbox: LandlockSandbox) -> None:
     for _ in range(3):
         await asyncio.sleep(0.05)
-        children = read(f"/proc/{sandbox.launcher_pid}/task/{sandbox.launcher_pid}/children").split()
+        children = read(
+            f"/proc/{sandbox._launcher._process.pid}/task/{sandbox._launcher._process.pid}/children"
+        ).split()
         for child in children:
             with suppress(ProcessLookupError):  # the one before may be leaving just now
                 os.kill(int(child), signal.SIGKILL)
@@ -465,7 +467,7 @@ async def test_no_signal_reaches_anybody_outside(open_sandbox: OpenFn, version: 
     sandbox = open_sandbox(version)
     victim = start_victim()
     try:
-        pids = f"{victim.pid} -{victim.pid} {os.getpid()} {sandbox.launcher_pid} 1"
+        pids = f"{victim.pid} -{victim.pid} {os.getpid()} {sandbox._launcher._process.pid} 1"
         script = f"""for pid in {pids} $PPID; do for how in 0 USR2 TERM KILL; do
     kill -$how -- $pid && echo sent $how $pid
 done; done
@@ -532,7 +534,7 @@ def test_a_missing_root_is_told(tmp_path: Path) -> None:
 def test_a_launcher_that_does_not_start_is_told(
     root: Path, monkeypatch: pytest.MonkeyPatch, boot: str, complaint: str
 ) -> None:
-    monkeypatch.setattr(_helper, "_BOOT", boot)
+    monkeypatch.setattr(starting, "_BOOT", boot)
     monkeypatch.setattr(landlock, "_START_DEADLINE", 0.5)
     monkeypatch.setattr(landlock, "_END_DEADLINE", 0.1)
     with pytest.raises(SandboxError, match=complaint):

@@ -32,7 +32,7 @@ from swink_agent.sandbox import (
 )
 from swink_agent.sandbox.landlock.backend import LandlockSandbox
 from swink_agent.sandbox.network import entering
-from swink_agent.sandbox.network.ways_out import WaysOut
+from swink_agent.sandbox.network.reached import WaysOut
 from swink_agent.sandbox.open import _check_by_trial
 
 from ..conftest import temporary_parent, was_reached

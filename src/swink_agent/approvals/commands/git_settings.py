@@ -103,18 +103,15 @@ def _parents(folder: str) -> Iterator[str]:
         folder = parent
 
 
-def _looks_bare(folder: str) -> bool:
-    """Whether git may use the folder itself as a repository."""
-    return os.path.lexists(os.path.join(folder, "HEAD")) and any(
-        os.path.lexists(os.path.join(folder, name)) for name in ("objects", "commondir")
-    )
-
-
 def _repositories_in(place: Place, folder: str) -> Iterator[_Repository]:
     """What git may use as a repository here, in the order in which it looks."""
-    if os.path.lexists(os.path.join(folder, ".git")):
+
+    def has(name: str) -> bool:
+        return os.path.lexists(os.path.join(folder, name))
+
+    if has(".git"):
         yield _Repository(place, folder)
-    if _looks_bare(folder):
+    if has("HEAD") and (has("objects") or has("commondir")):
         yield _Repository(place, folder, is_bare=True)
 
 
@@ -139,12 +136,7 @@ class _Repository:
         self._check_objects()
         bases = [self.folder, self.place.current, self.settings]
         hooks = [os.path.join(self.common, "hooks")]
-        found = [
-            setting
-            for folder in dict.fromkeys((self.settings, self.common))
-            for file in ("config", "config.worktree")
-            for setting in _settings(os.path.join(folder, file))
-        ]
+        found = self._found()
         for key, value in found:
             self._check_setting(key, value)
             if key == "core.worktree":
@@ -159,11 +151,13 @@ class _Repository:
                     _Repository(self.place, os.path.join(base, path), self.seen).check(contents=contents)
 
     def check_remotes(self) -> None:
-        for folder in dict.fromkeys((self.settings, self.common)):
-            for file in ("config", "config.worktree"):
-                for key, value in _settings(os.path.join(folder, file)):
-                    if _has_password(key, value):
-                        raise _Doubt("an address of a remote has a password in it")
+        if any(_has_password(key, value) for key, value in self._found()):
+            raise _Doubt("an address of a remote has a password in it")
+
+    def _found(self) -> list[tuple[str, str]]:
+        folders = dict.fromkeys((self.settings, self.common))
+        files = [os.path.join(folder, file) for folder in folders for file in ("config", "config.worktree")]
+        return [setting for file in files for setting in _settings(file)]
 
     def is_whole(self) -> bool:
         """Whether git certainly uses it as a repository and looks no further."""
@@ -286,10 +280,13 @@ def _shown(path: str) -> str:
     return safe_display(path, 80)
 
 
+def _read(path: str, most: int) -> bytes:
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # opening a pipe would block
+        return file.read(most)
+
+
 def _text(path: str) -> str:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a pipe would block
-    with open(descriptor, "rb") as file:
-        data = file.read(_LONGEST_SETTINGS + 1)
+    data = _read(path, _LONGEST_SETTINGS + 1)
     if len(data) > _LONGEST_SETTINGS:
         raise _Doubt(f"{_shown(path)} is too long to be checked")
     return data.decode("utf-8", "surrogateescape")
@@ -318,9 +315,7 @@ def _submodules(settings: str) -> list[str]:
         raise _Doubt("the repository's index is split and cannot be checked")
     if not os.path.lexists(path):
         return []
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
-        data = file.read(_LARGEST_INDEX + 1)
+    data = _read(path, _LARGEST_INDEX + 1)
     if len(data) > _LARGEST_INDEX:
         raise _Doubt("the repository's index is too large to be checked")
     if _GITLINK not in data:

@@ -1,27 +1,30 @@
 """Decides whether every part of a command may run unasked.
 
 Walks through a parsed command in the order in which bash would run its parts: which folder each may run in, which rule
-applies, and what must be asked about. The rules themselves are in `rules`.
+applies, and what must be asked about. Also parses a user's allow rule. The rules themselves are in `rules`.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from swink_agent.core.values.value import Value
+from swink_agent.sandbox.kernel.mounts import is_in
 
 from ..display import safe_display
-from .allow_rules import AllowRule
 from .git_settings import git_problem
 from .places import Place
-from .prefixes import prefix_covers
+from .prefixes import does_more, prefix_covers
 from .read_only import READ_ONLY
 from .reading import ReadOnly
-from .shell_words import Pipeline, SimpleCommand, Word, is_builtin
+from .shell_words import NotPlain, Pipeline, SimpleCommand, Word, is_builtin, pattern_words, plain_words
 from .xargs import consumer
 
+T = TypeVar("T")
+_ANYTHING = ("", "")  # a word that is a single star
 # Folders of programs that read a file in the current folder to decide what they run.
 _REDIRECTING_FOLDERS = frozenset({"shims", ".volta"})
 _MOST_WORDS = 2_000
@@ -35,6 +38,64 @@ _LOG_OF_NAMES = re.compile(
     r"|follow|color|no-color|branches|tags|topo-order|date-order)(=.*)?|--",
     re.DOTALL,
 )
+
+
+class AllowRule:
+    """The words that an allowed command begins with or consists of; any text may be between the pieces of a word."""
+
+    __slots__ = ("_is_whole", "_text", "_words")
+
+    def __init__(self, text: str, *, is_pattern: bool = False) -> None:
+        words = parsed(text, "allow", pattern_words if is_pattern else lambda text: [(w,) for w in plain_words(text)])
+        is_open = not is_pattern or (words[-1] == _ANYTHING and len(words) > 1)
+        self._text = text
+        self._words = words[:-1] if is_pattern and is_open else words
+        self._is_whole = not is_open
+
+    def __str__(self) -> str:
+        return f"'{safe_display(' '.join(self._text.split()), 120)}'"
+
+    def covers(self, words: tuple[str, ...]) -> bool:
+        """Whether the rule allows the command."""
+        if len(words) < len(self._words) or (self._is_whole and len(words) > len(self._words)):
+            return False
+        return all(map(_fits, self._words, words)) and not does_more(words, len(self._words))
+
+
+def _fits(pieces: tuple[str, ...], word: str) -> bool:
+    """Whether the word consists of these pieces with any text between them.
+
+    That text never makes an option of a word that is not one, and never leaves a folder: `src/*` does not match
+    `src/../etc`.
+    """
+    if len(pieces) == 1:
+        return word == pieces[0]
+    head, tail = pieces[0], pieces[-1]
+    if not word.startswith(head) or not word.endswith(tail) or len(word) < len(head) + len(tail):
+        return False
+    if (not head and word.startswith("-")) or ".." in re.split(r"[/=:,]", word):
+        return False
+    position, end = len(head), len(word) - len(tail)
+    for piece in pieces[1:-1]:
+        found = word.find(piece, position, end)
+        if found < 0:
+            return False
+        position = found + len(piece)
+    return True
+
+
+def parsed(text: str, kind: str, parse: Callable[[str], T]) -> T:
+    """The parsed rule. Raises `ValueError` with the problem."""
+    if isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a rule may come from a settings file
+        try:
+            return parse(text)
+        except NotPlain as problem:
+            why = str(problem)
+    else:
+        why = f"it is a {type(text).__name__}"
+    raise ValueError(
+        f"the {kind} rule {text!r} is not a plain command: {why}; a rule is a program and words that follow it"
+    )
 
 
 class Allowed(Value, frozen=True):
@@ -64,6 +125,7 @@ class Allowed(Value, frozen=True):
         if is_builtin(program):
             return None
         search_path = os.environ.get("PATH", os.defpath) if self.search_path is None else self.search_path
+        written = () if folder is None else (folder, os.path.realpath(folder))
         for place in search_path.split(os.pathsep):
             if not os.path.isabs(place):
                 return f"PATH looks in {safe_display(place) or 'the current folder'}, where {program} may be anything"
@@ -71,9 +133,8 @@ class Allowed(Value, frozen=True):
             is_there = os.path.isfile(found) and os.access(found, os.X_OK)
             real = os.path.realpath(found)
             # A link into the folder may have no target yet.
-            if folder is not None and (
-                (is_there and any(_is_beneath(path, folder) for path in (found, os.path.realpath(place), real)))
-                or (os.path.islink(found) and _is_beneath(real, folder))
+            if (is_there and any(is_in(path, written) for path in (found, os.path.realpath(place), real))) or (
+                is_in(real, written) and os.path.islink(found)
             ):
                 return f"{program} is {safe_display(found, 200)}, in a folder that the model can write"
             if is_there:
@@ -87,11 +148,7 @@ class Judgement:
     """The decision on one command, part by part, in the order in which bash would run them."""
 
     def __init__(
-        self,
-        allowed: Allowed,
-        script: tuple[Pipeline, ...],
-        trusted: tuple[tuple[str, ...], ...],
-        folder: str | None,
+        self, allowed: Allowed, script: tuple[Pipeline, ...], trusted: tuple[tuple[str, ...], ...], folder: str | None
     ) -> None:
         self.allowed = allowed
         self.trusted = trusted
@@ -191,11 +248,10 @@ class Judgement:
         words, places = command.words, self.here
         if words[0].text == "git":
             words, places = _without_git_options(words, places)
+        programs: tuple[str, ...] = ()
         if words[0].text == "xargs" and self.allowed.has_standard:
             words = consumer(words, self.before, places) or words
-            programs: tuple[str, ...] = ("xargs",) if words[0].text != "xargs" else ()
-        else:
-            programs = ()
+            programs = ("xargs",) if words[0].text != "xargs" else ()
         found = self.allowed.standard_for(words)
         if found is None or (programs and not found[1].patterns):
             return f"no rule allows {show([word.text for word in command.words[:2]])}"
@@ -261,20 +317,10 @@ def _without_git_options(words: tuple[Word, ...], places: set[Place]) -> tuple[t
 
 def _reached(places: set[Place], name: str) -> set[Place] | None:
     """Where `cd` leads from each of the folders, or `None` if it fails in one of them."""
-    there: set[Place] = set()
-    for place in places:
-        reached = place.folder(name)
-        if reached is None:
-            return None
-        there.add(reached)
-    return there
+    there = [place.folder(name) for place in places]
+    return None if None in there else {place for place in there if place is not None}
 
 
 def show(words: Sequence[str]) -> str:
     """The words in quotes, for use in a reason."""
     return f"'{safe_display(' '.join(words), 120)}'"
-
-
-def _is_beneath(path: str, folder: str) -> bool:
-    real = os.path.realpath(folder)
-    return any(path == root or path.startswith(root.rstrip(os.sep) + os.sep) for root in (folder, real))

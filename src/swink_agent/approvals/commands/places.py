@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 
+from swink_agent.sandbox.kernel.mounts import is_in
+
 from ..display import safe_display
 
 # Parts of the operating system, which reveal nothing about the user.
@@ -39,7 +41,7 @@ class Place:
 
     def holds(self, path: str) -> bool:
         """Whether a path without links is in the folder or in a public one."""
-        return any(_is_beneath(path, place) for place in (self.root, *_PUBLIC))
+        return is_in(path, (self.root, *_PUBLIC))
 
     def folder(self, name: str) -> Place | None:
         """The place that `cd` leads to: an existing folder in ours, without a link on the way."""
@@ -47,9 +49,9 @@ class Place:
             return None
         # bash follows names and the kernel what they are: without links the two agree.
         path = os.path.normpath(os.path.join(self.current, name))
-        if _is_beneath(path, self.given):
+        if is_in(path, (self.given,)):
             path = self.root + path[len(self.given) :]
-        if path != os.path.realpath(path) or not _is_beneath(path, self.root) or not os.path.isdir(path):
+        if path != os.path.realpath(path) or not is_in(path, (self.root,)) or not os.path.isdir(path):
             return None
         return Place(self.root, path)
 
@@ -57,7 +59,7 @@ class Place:
         """Why the text may name something outside of the folder, or `None`."""
         if os.path.isabs(text):
             return None if self._is_public_path(text) else f"{safe_display(text, 60)} leads out of the folder"
-        if not text or (".." not in text and "/" not in text and not self._is_link(text)):
+        if not text or (".." not in text and "/" not in text and not os.path.islink(os.path.join(self.current, text))):
             return None
         if len(text) > _LONGEST or not self.holds(os.path.realpath(os.path.join(self.current, text))):
             return f"{safe_display(text, 60)} leads out of the folder"
@@ -66,17 +68,13 @@ class Place:
     def _is_public_path(self, path: str) -> bool:
         if len(path) > _LONGEST:
             return False
-        places = (self.root, self.given, *_PUBLIC)
         plain = os.path.normpath(path)
         plain = plain[1:] if plain.startswith("//") else plain
-        if any(_is_beneath(plain, place) for place in places):
+        if is_in(plain, (self.root, self.given, *_PUBLIC)):
             return self.holds(os.path.realpath(path))
         # A search pattern may begin with a slash too; then it names nothing that exists.
         first = plain.lstrip("/").partition("/")[0]
         return bool(first) and not os.path.lexists(f"/{first}")
-
-    def _is_link(self, name: str) -> bool:
-        return os.path.islink(os.path.join(self.current, name))
 
     # -- file patterns ---------------------------------------------------------------------------------------
 
@@ -126,7 +124,9 @@ class Place:
             loose = re.compile(fnmatch.translate(re.sub(r"[*?]+(?!\])", "*", part)))
             following: list[tuple[str, str]] = []
             for path, name in found:
-                entries = _names_in(path, left + 1)
+                entries: list[str] = []
+                with suppress(OSError), os.scandir(path) as listed:
+                    entries = [entry.name for entry in islice(listed, left + 1)]
                 left -= len(entries)
                 if left < 0:
                     raise _TooMany
@@ -180,21 +180,9 @@ def _entries_beneath(folders: Iterable[str]) -> Iterator[os.DirEntry[str]]:
                     stack.append(entry.path)
 
 
-def _names_in(folder: str, most: int) -> list[str]:
-    try:
-        with os.scandir(folder) as entries:
-            return [entry.name for entry in islice(entries, most)]
-    except OSError:
-        return []
-
-
 def _matches_dots(part: str) -> bool:
     """Whether a part of a pattern may match `.` or `..`, as it does in bash before 5.2."""
     if not part.startswith(".") or not re.search(r"[*?]", part):
         return False
     matcher = re.compile(fnmatch.translate(re.sub(r"\*+", "*", part)))
     return any(matcher.match(name) for name in (".", ".."))
-
-
-def _is_beneath(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip("/") + "/")

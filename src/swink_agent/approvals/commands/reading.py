@@ -60,7 +60,12 @@ class ReadOnly(Value, frozen=True, kw_only=True):
 
     def problem(self, words: tuple[Word, ...], place: Place) -> str | None:
         """Why the command with these arguments may do more than read, or `None`."""
-        return self._form_problem(words) or self._place_problem(words, place)
+        if not self.harmless:
+            problem = next(filter(None, map(self._word_problem, words)), None)
+            problem = problem or (None if self.form is None else self.form(words))
+            if problem is not None:
+                return problem
+        return self._place_problem(words, place)
 
     def is_filter(self, words: tuple[Word, ...]) -> bool:
         """Whether it reads piped input and no file."""
@@ -84,15 +89,6 @@ class ReadOnly(Value, frozen=True, kw_only=True):
         return found
 
     # -- what it is given --------------------------------------------------------------------------------------
-
-    def _form_problem(self, words: tuple[Word, ...]) -> str | None:
-        if self.harmless:
-            return None
-        for word in words:
-            problem = self._word_problem(word)
-            if problem is not None:
-                return problem
-        return None if self.form is None else self.form(words)
 
     def _word_problem(self, word: Word) -> str | None:
         text = word.text

@@ -18,8 +18,7 @@ import msgspec
 from swink_agent.core.values.several import several
 from swink_agent.core.values.value import Value
 
-from .allow_rules import AllowRule, parsed
-from .judgement import Allowed, Judgement, show
+from .judgement import Allowed, AllowRule, Judgement, parsed, show
 from .named_commands import is_runner, named_commands, program_name
 from .shell_words import NotPlain, plain_words, read_script
 
@@ -107,8 +106,7 @@ class CommandRules:
     ) -> None:
         begun = [AllowRule(text) for text in several(allow, "CommandRules(allow=…)")]
         whole = [AllowRule(text, is_pattern=True) for text in several(patterns, "CommandRules(patterns=…)")]
-        rules = (*begun, *whole)
-        self._allowed = Allowed(rules, compound=compound, search_path=search_path)
+        self._allowed = Allowed((*begun, *whole), compound=compound, search_path=search_path)
         self._deny = tuple(parsed(text, "deny", _deny_words) for text in several(deny, "CommandRules(deny=…)"))
 
     @classmethod
@@ -137,12 +135,7 @@ class CommandRules:
         return f"<CommandRules {standard}{len(self._allowed.rules)} to allow, {len(self._deny)} to deny>"
 
     def decide(
-        self,
-        command: str,
-        *,
-        attended: bool = True,
-        folder: str | None = None,
-        trusted: Iterable[tuple[str, ...]] = (),
+        self, command: str, *, attended: bool = True, folder: str | None = None, trusted: Iterable[tuple[str, ...]] = ()
     ) -> Decision:
         """Whether the command may run unasked (`allow`), after asking (`ask`), or not at all (`deny`).
 

@@ -25,7 +25,7 @@ from .._places import check_folders
 from .._presence import Presence
 from .._private import PrivateFolder
 from ..errors import SandboxError
-from ..kernel.mounts import MountList, mounted_again
+from ..kernel.mounts import MountList, is_in, mounted_again
 from ..kernel.process_tree import Watch
 from ..kernel.seccomp import base_rules, build_filter
 from ..process import Sandbox, SandboxedProcess, SpawnRequest
@@ -106,7 +106,7 @@ class BubblewrapSandbox(Sandbox):
 
     async def _start(self, request: SpawnRequest) -> tuple[SandboxedProcess, Sequence[str]]:
         write = (*self.profile.write, self._private.path)
-        command = BubblewrapCommand(self.profile.limits, self._watch, self._ended, write=write)
+        command = BubblewrapCommand(self.profile.limits, self._watch, self._ended, write)
         try:
             is_alone = await self._presence.enter()
         except BaseException:
@@ -119,7 +119,7 @@ class BubblewrapSandbox(Sandbox):
                 self._running[command] = holds_all = self._may_hold_all(is_alone, hidden)
                 is_listed = True
                 self._check_open()  # from here on, closing the sandbox kills the command
-                command.expect_none_of(absent)
+                command.absent = absent
                 command.folders.is_alone = is_alone
                 if not self.profile.network:
                     command.entrance = self._network.entrance()
@@ -128,7 +128,7 @@ class BubblewrapSandbox(Sandbox):
                 arguments = [*self._mounted(command, hidden, unmade, holds_all), "--chdir", request.cwd]
                 held = without(self._known(holds_all), unmade)
             if self._helper is not None:
-                from .proxied import CommandProxy
+                from ..network.entering import CommandProxy
 
                 command.proxy = CommandProxy(self._helper, self.profile.proxied_hosts, self.ways_out)
             proxy = None if command.proxy is None else command.proxy.variables
@@ -145,10 +145,8 @@ class BubblewrapSandbox(Sandbox):
             self._presence.settle()
 
     def close(self) -> None:
-        self._closed = True
-        if self._is_a_fork:
+        if not self._begin_to_close():
             return
-        self._stop_watching()
         self._finalizer()
         self._watch.close()
         self._network.close()
@@ -192,7 +190,7 @@ class BubblewrapSandbox(Sandbox):
         """Those of the paths that are in a write root."""
         known, inside = self._known_inside
         if known != paths:
-            inside = frozenset(path for path in paths if any(is_beneath(path, root) for root in self.profile.write))
+            inside = frozenset(path for path in paths if is_in(path, self.profile.write))
             self._known_inside = paths, inside
         return inside
 
@@ -204,7 +202,12 @@ class BubblewrapSandbox(Sandbox):
         mounts = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
         mounts += ["--share-net"] if profile.network else []
         mounts += [] if command.entrance is None else command.entrance.arguments
-        outer, inner = _outer_and_inner([path for path in self._seen(hidden) if command.folders.expect(path)])
+        # The folders to read that nothing else covers: neither a root, which they are in, nor what hides them.
+        others = (path for path in profile.read or () if path not in ("/dev", "/proc"))
+        seen = [path for path in others if not is_in(path, (*profile.write, *hidden))]
+        folders = sorted(path for path in seen if command.folders.expect(path))
+        # Those to be mounted before what every command has for itself, and those after.
+        outer = [folder for folder in folders if any(is_beneath(path, folder) for path in ("/proc", "/dev", _TMP))]
         mounts += ["--ro-bind", "/", "/"] if profile.read is None or "/" in outer else _system_folders()
         for folder in outer:
             mounts += ["--ro-bind-try", folder, folder]
@@ -213,8 +216,8 @@ class BubblewrapSandbox(Sandbox):
         mounts += ["--dev", "/dev"]
         if self._temporary == _TMP:
             mounts += ["--bind", self._private.path, _TMP, *self._way_through_tmp()]
-        for folder in inner:
-            mounts += ["--ro-bind-try", folder, folder]
+        for folder in folders:
+            mounts += ["--ro-bind-try", folder, folder] if folder not in outer else []
         for root in sorted(profile.write):
             if not command.folders.expect(root, is_root=True):
                 raise SandboxError(f"the write root {root!r} is missing, or leads through a link by now", remedy="")
@@ -229,12 +232,6 @@ class BubblewrapSandbox(Sandbox):
         for path in hidden:
             mounts += self._cover(path)
         return mounts
-
-    def _seen(self, hidden: Sequence[str]) -> list[str]:
-        """The folders to read that nothing else covers: neither a root, which they are in, nor what hides them."""
-        covers = (*self.profile.write, *hidden)
-        seen = [path for path in self.profile.read or () if path not in ("/dev", "/proc")]
-        return [path for path in seen if not any(is_beneath(path, other) for other in covers)]
 
     def _holds(self, hidden: Sequence[str], everything: bool) -> tuple[Hold, ...]:
         """The paths that every sandbox protects and, if it is safe, those that only this one knows of."""
@@ -283,13 +280,13 @@ class BubblewrapSandbox(Sandbox):
 
     def _is_in_view(self, path: str) -> bool:
         """Whether the path is in a folder that the profile lets commands write or read."""
-        return any(is_beneath(path, folder) for folder in (*self.profile.write, *(self.profile.read or ())))
+        return is_in(path, (*self.profile.write, *(self.profile.read or ())))
 
     def _is_shown(self, path: str) -> bool:
         """Whether commands see the path though the profile does not name its folder."""
-        if any(is_beneath(path, folder) for folder in ("/tmp", "/proc", "/dev")):
+        if is_in(path, ("/tmp", "/proc", "/dev")):
             return False  # they have their own
-        return self.profile.read is None or any(is_beneath(path, folder) for folder in _SYSTEM_FOLDERS)
+        return self.profile.read is None or is_in(path, _SYSTEM_FOLDERS)
 
     def _cover(self, path: str) -> list[str]:
         """Covers a hidden path that commands would see with something empty."""
@@ -299,7 +296,9 @@ class BubblewrapSandbox(Sandbox):
             return []
         if stat.S_ISDIR(state.st_mode):
             return [*self._empty_folder("0000"), path]
-        return ["--ro-bind", self._nothing, path] if _may_read(state) or self._is_in_view(path) else []
+        # Whether a process of ours without any capability can read the file, or change its mode to do so.
+        may_read = state.st_uid == os.getuid() or bool(state.st_mode & 0o044)
+        return ["--ro-bind", self._nothing, path] if may_read or self._is_in_view(path) else []
 
 
 def _end(running: Mapping[BubblewrapCommand, bool], private: PrivateFolder, owner: int) -> None:
@@ -347,13 +346,6 @@ def _state(folder: str) -> tuple[int, int, int] | None:
     return state.st_dev, state.st_ino, state.st_ctime_ns
 
 
-def _outer_and_inner(folders: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Folders to be mounted before those that every command has for itself, and those after."""
-    own = ("/proc", "/dev", _TMP)
-    outer = [folder for folder in sorted(folders) if any(is_beneath(path, folder) for path in own)]
-    return outer, [folder for folder in sorted(folders) if folder not in outer]
-
-
 def _system_folders() -> list[str]:
     mounts: list[str] = []
     for folder in _SYSTEM_FOLDERS:
@@ -395,8 +387,3 @@ def _is_sealed(folder: str) -> bool:
         return not os.access(folder, os.W_OK) and os.stat(folder).st_uid == os.geteuid()
     except OSError:  # deleted: bubblewrap will report it
         return False
-
-
-def _may_read(state: os.stat_result) -> bool:
-    """Whether a process of ours without any capability can read the file, or change its mode to do so."""
-    return state.st_uid == os.getuid() or bool(state.st_mode & 0o044)

@@ -32,7 +32,7 @@ from .renames import Renames
 from .shared_network import Entrance, SharedNetwork
 
 if TYPE_CHECKING:
-    from .proxied import CommandProxy
+    from ..network.entering import CommandProxy
 
 _START_DEADLINE = 20.0
 END_DEADLINE = 5.0
@@ -53,12 +53,7 @@ class BubblewrapCommand:
     """It ends with its process namespace: only then are placeholders removed and the exit is reported."""
 
     def __init__(
-        self,
-        limits: ProcessLimits,
-        watch: Watch,
-        ended: Callable[[BubblewrapCommand], None],
-        *,
-        write: Sequence[str] = (),
+        self, limits: ProcessLimits, watch: Watch, ended: Callable[[BubblewrapCommand], None], write: Sequence[str]
     ) -> None:
         self.placeholders = Placeholders()
         self.folders = MountedFolders()
@@ -72,7 +67,8 @@ class BubblewrapCommand:
         self.keeps: SharedNetwork | None = None
         """Where the network of this command is kept for later ones, if it is."""
         self._held: dict[str, tuple[int, int] | None] = {}
-        self._absent: Sequence[str] = ()
+        self.absent: Sequence[str] = ()
+        """Hidden paths that do not exist. No mount can cover them, so the command is killed if one is created."""
         self._loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[int] = self._loop.create_future()
         self._pipe = OutputPipe(self._loop)
@@ -155,10 +151,6 @@ class BubblewrapCommand:
     def hold(self, path: str) -> None:
         """Adds a path that must stay mounted read-only or in its place while the command runs."""
         self._held[path] = _identity(path)
-
-    def expect_none_of(self, paths: Sequence[str]) -> None:
-        """Adds hidden paths that do not exist. No mount can cover them, so the command is killed if one is created."""
-        self._absent = paths
 
     def kill(self) -> None:
         """Kills the namespace and everything in it. Any thread may call it."""
@@ -352,7 +344,7 @@ class BubblewrapCommand:
         return self._replaced() or self._appeared()
 
     def _appeared(self) -> str:
-        for path in self._absent:
+        for path in self.absent:
             # Without an exception for each that is missing, as nearly all are.
             if os.access(path, os.F_OK, follow_symlinks=False) and not is_placeholder(path):
                 return f"{path!r}, which is hidden from commands, was created while it ran: run it again"
@@ -411,7 +403,7 @@ class BubblewrapCommand:
                 self._handle.tell(text)
             self._handle.ended_because = self._handle.ended_because or self._replaced()
         self.placeholders.release()
-        # In a thread that nothing waits for: a disk may take some time to remove what is in no folder any more.
+        # In a thread that nothing waits for: a disk may take some time to remove what no folder names.
         if self.renames is None or not self.renames.close(self.placeholders.close):
             self._watch.call_later(self.placeholders.close)
         self._on_end(self)

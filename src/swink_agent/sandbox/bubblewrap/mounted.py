@@ -51,16 +51,13 @@ class MountedFolders:
             return True  # a bubblewrap that is setuid root, into which we cannot look
         points = {mount.point for mount in read_mounts(f"/proc/{process}/mountinfo")}
         for path, identity in self._known.items():
-            if path not in points or not _is(path, root, identity):
+            try:
+                is_same = path in points and _identity(path, root) == identity
+            except OSError:
+                is_same = False
+            if not is_same:
                 raise SandboxError(f"the command was not run: {path!r} was replaced while it started", remedy="")
         return True
-
-
-def _is(path: str, root: str, identity: tuple[int, int]) -> bool:
-    try:
-        return _identity(path, root) == identity
-    except OSError:
-        return False
 
 
 def _identity(path: str, root: str = "/") -> tuple[int, int]:

@@ -19,8 +19,7 @@ from contextlib import suppress
 from functools import cache
 
 from ..kernel import calls as kernel
-from ..kernel.seccomp import NOTIFY, Rule, build_filter, filter_machine
-from ..kernel.syscalls import syscall_numbers
+from ..kernel.seccomp import NOTIFY, Rule, build_filter, filter_machine, syscall_numbers
 from ..profile import is_beneath
 from ..repositories.admission import Admissions
 from ..repositories.quarantine import OpenFolder

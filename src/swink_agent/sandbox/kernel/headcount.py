@@ -48,12 +48,7 @@ class Headcount:
     """Watches the number of processes beneath one, and of their threads."""
 
     def __init__(
-        self,
-        root: int,
-        most: int | None,
-        *,
-        root_reaps: bool = False,
-        children: ChildrenFn | None = None,
+        self, root: int, most: int | None, *, root_reaps: bool = False, children: ChildrenFn | None = None
     ) -> None:
         """`root_reaps`: the root reaps its children, also those that lost their parent. Ended ones do not count.
 

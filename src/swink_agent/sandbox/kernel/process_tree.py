@@ -21,7 +21,7 @@ from functools import cache
 
 from ..profile import ProcessLimits
 from ..starting import run_program
-from .headcount import LOOK_AGAIN, Headcount
+from .headcount import LOOK_AGAIN, Headcount, read_process
 
 _LOG = logging.getLogger("swink_agent.sandbox")
 
@@ -155,7 +155,7 @@ class Watch:
             self._watched.pop(key, None)
 
     def call_later(self, function: Callable[[], None]) -> None:
-        """Calls the function in the thread, a moment later; here if there is no thread any more."""
+        """Calls the function in the thread, a moment later; here if the thread has ended."""
         with self._lock:
             if self._thread is not None:
                 self._later.append(function)
@@ -215,11 +215,8 @@ def _parents() -> Iterator[tuple[int, int]]:
     if not pids:
         yield from _parents_by_ps()
     for pid in pids:
-        try:
-            with open(f"/proc/{pid}/stat", "rb") as file:
-                yield pid, int(file.read().rpartition(b")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
-            continue
+        if (entry := read_process(pid)) is not None:
+            yield pid, entry.parent
 
 
 def _parents_by_ps() -> Iterator[tuple[int, int]]:
@@ -238,13 +235,9 @@ def _children_by_ps(pid: int) -> tuple[list[int], int]:
 
 
 def _is_alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
-    except FileNotFoundError:
-        if os.path.exists("/proc/self/stat"):
-            return False
-    except (OSError, IndexError):
+    if (entry := read_process(pid)) is not None:
+        return entry.state not in "ZX"
+    if os.path.exists("/proc/self/stat"):
         return False
     try:
         os.kill(pid, 0)

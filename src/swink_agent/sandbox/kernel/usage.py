@@ -44,7 +44,11 @@ class Usage:
         now = time.monotonic()
         if self._memory is not None and now >= self._count_at and _may_be_used(self._memory):
             started = time.thread_time()
-            is_too_much = self._is_used(self._memory)
+            processes = [self._root]
+            for pid in processes:
+                processes += children_of(pid)
+            # Pages that several of them share count once.
+            is_too_much = all(sum(map(held, processes)) > self._memory for held in (_resident, _proportional))
             self._count_at = now + _SHARE * (time.thread_time() - started)
             if is_too_much:
                 return f"it used more than {_shown(self._memory)} of memory"
@@ -57,13 +61,6 @@ class Usage:
                 if left is not None and left.files < least.files:
                     return f"fewer than {least.files:,} more files fit on the disk of {folder}"
         return ""
-
-    def _is_used(self, most: int) -> bool:
-        """Whether the processes hold more. Pages that several of them share count once."""
-        processes = [self._root]
-        for pid in processes:
-            processes += children_of(pid)
-        return sum(map(_resident, processes)) > most and sum(map(_proportional, processes)) > most
 
 
 def memory_of_machine() -> int | None:

@@ -24,7 +24,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from .._helper import start_helper
 from .._pipes import OutputPipe, is_running_here
 from .._places import check_folders
 from .._private import PrivateFolder
@@ -33,6 +32,7 @@ from ..network.reached import ReachedLog
 from ..process import Sandbox, SandboxedProcess, SpawnRequest
 from ..profile import SandboxProfile
 from ..protected import protected_paths, settings_among, unmade_repositories, without
+from ..starting import end_helper, start_helper
 
 if TYPE_CHECKING:
     from ..network.serving import SharedProxy
@@ -74,10 +74,6 @@ class LandlockSandbox(Sandbox):
         self._finalizer = weakref.finalize(self, _end, self._running, self._launcher, self._private, os.getpid())
 
     @property
-    def launcher_pid(self) -> int:
-        return self._launcher.pid
-
-    @property
     def has_loopback(self) -> bool:
         """Whether processes of one command can reach each other by IP, which needs their own network."""
         return self._launcher.has_loopback or self.profile.network
@@ -107,13 +103,10 @@ class LandlockSandbox(Sandbox):
             raise
 
     def close(self) -> None:
-        self._closed = True
-        if self._is_a_fork:
-            return
-        self._stop_watching()
-        self._finalizer()  # waits for the launcher, which waits for all of its processes
-        for command in tuple(self._running):
-            command.abandon()
+        if self._begin_to_close():
+            self._finalizer()  # waits for the launcher, which waits for all of its processes
+            for command in tuple(self._running):
+                command.abandon()
 
     def _shared_proxy(self) -> SharedProxy | None:
         """Serves the listener, if there is one. In the machine's network others reach it: commands give a token."""
@@ -193,14 +186,17 @@ class _Launcher:
                     stderr=complaints,
                 )
             try:
-                self._configure(configuration)
+                assert self._process.stdin is not None
+                with self._process.stdin as pipe:
+                    pipe.write(json.dumps(configuration).encode())
                 answer, descriptors, _, _ = socket.recv_fds(self._line, 4096, 1, socket.MSG_CMSG_CLOEXEC)
             except ConnectionError:
                 answer, descriptors = b"", []  # it ended before it had read everything
             except OSError as error:
                 raise SandboxError(f"the launcher does not answer: {error}") from error
             if not answer:
-                raise SandboxError(f"the launcher failed: {_last_line(complaints)}")
+                lines = os.pread(complaints, 65536, 0).decode("utf-8", "replace").strip().rpartition("\n")
+                raise SandboxError(f"the launcher failed: {lines[2] or 'it ended without a message'}")
             said: dict[str, Any] = json.loads(answer)
             self.has_loopback: bool = said.get("loopback", False)
             self.proxy = socket.socket(fileno=descriptors[0]) if descriptors else None
@@ -211,15 +207,6 @@ class _Launcher:
             raise
         finally:
             os.close(complaints)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def _configure(self, configuration: Mapping[str, Any]) -> None:
-        assert self._process.stdin is not None
-        with self._process.stdin as pipe:
-            pipe.write(json.dumps(configuration).encode())
 
     def request(self, descriptors: Sequence[int]) -> None:
         """Asks for a guardian, which gets the descriptors: control, output, stdin, those to be passed on."""
@@ -237,19 +224,8 @@ class _Launcher:
             with suppress(OSError):
                 self._line.shutdown(socket.SHUT_RDWR)  # a fork of ours may have the connection too
             self._line.close()
-        process = getattr(self, "_process", None)
-        if process is None:
-            return
-        try:
-            process.wait(_END_DEADLINE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _last_line(complaints: int) -> str:
-    text = os.pread(complaints, 65536, 0).decode("utf-8", "replace").strip()
-    return text.rpartition("\n")[2] or "it ended without a message"
+        if (process := getattr(self, "_process", None)) is not None:
+            end_helper(process, _END_DEADLINE)
 
 
 def _end(running: set[_Command], launcher: _Launcher, private: PrivateFolder, owner: int) -> None:

@@ -159,14 +159,11 @@ class Caller:
 class Umasks:
     """The umask of each task. Not cached, because the number of a task may be reused without notice."""
 
-    def __init__(self, initial: int) -> None:
+    def __init__(self, initial: int, *, are_told: bool = False) -> None:
+        """`are_told`: `changed` is called before the first change, so until then nothing need be looked up."""
         os.umask(initial)
         self._current = initial
-        self._are_all_initial = False
-
-    def are_told(self) -> None:
-        """Promises that `changed` is called before the first change: until then nothing need be looked up."""
-        self._are_all_initial = True
+        self._are_all_initial = are_told
 
     def changed(self) -> None:
         """Notes that a task is about to set its umask."""

@@ -22,26 +22,21 @@ _LONGEST = 128
 _PATIENCE = 1000  # milliseconds: a proxy that is behind in accepting keeps the whole command waiting
 
 
-class Connects:
-    """Serves `connect` for one command. `proxy` is the port of the proxy at 127.0.0.1."""
-
-    def __init__(self, proxy: int) -> None:
-        self._proxy = proxy
-
-    def connect(self, caller: Caller, number: int, address: int, length: int) -> int:
-        length &= 0xFFFFFFFF
-        if not _ADDRESS.size <= length <= _LONGEST:
-            raise failure(errno.EINVAL)
-        family, port, host = _ADDRESS.unpack(caller.bytes_at(address, _ADDRESS.size))
-        flags = _flags(caller.task, signed(number))
-        if family != _INET or host[:1] != _HERE[:1]:
-            raise failure(errno.ENETUNREACH)
-        if (port, host) != (self._proxy, _HERE):
-            raise failure(errno.ECONNREFUSED)
-        ours = caller.keep(_connected(self._proxy).detach())
-        os.set_blocking(ours, not flags & os.O_NONBLOCK)
-        caller.services.listener.put(caller.identifier, ours, signed(number), flags)
-        return 0
+def connect(caller: Caller, proxy: int, number: int, address: int, length: int) -> int:
+    """Serves `connect`. `proxy` is the port of the proxy at 127.0.0.1."""
+    length &= 0xFFFFFFFF
+    if not _ADDRESS.size <= length <= _LONGEST:
+        raise failure(errno.EINVAL)
+    family, port, host = _ADDRESS.unpack(caller.bytes_at(address, _ADDRESS.size))
+    flags = _flags(caller.task, signed(number))
+    if family != _INET or host[:1] != _HERE[:1]:
+        raise failure(errno.ENETUNREACH)
+    if (port, host) != (proxy, _HERE):
+        raise failure(errno.ECONNREFUSED)
+    ours = caller.keep(_connected(proxy).detach())
+    os.set_blocking(ours, not flags & os.O_NONBLOCK)
+    caller.services.listener.put(caller.identifier, ours, signed(number), flags)
+    return 0
 
 
 def _connected(port: int) -> socket.socket:

@@ -109,13 +109,7 @@ class AttributeCalls:
         os.ftruncate(opened, length)
         return 0
 
-    def mode(self, caller: Caller, folder: int, path: int, mode: int, flags: int = 0) -> int:
-        return self._mode(caller, _thing(caller, folder, path, flags), mode)
-
-    def mode_of_descriptor(self, caller: Caller, descriptor: int, mode: int) -> int:
-        return self._mode(caller, caller.descriptor(descriptor), mode)
-
-    def _mode(self, caller: Caller, thing: int, mode: int) -> int:
+    def mode(self, caller: Caller, thing: int, mode: int) -> int:
         path = _checked(caller, thing)
         special = stat.S_ISUID if stat.S_ISDIR(os.fstat(thing).st_mode) else stat.S_ISUID | stat.S_ISGID
         if mode & special:
@@ -123,29 +117,25 @@ class AttributeCalls:
         os.chmod(path, mode & 0o7777)
         return 0
 
-    def owner(self, caller: Caller, folder: int, path: int, user: int, group: int, flags: int = 0) -> int:
-        os.chown(_checked(caller, _thing(caller, folder, path, flags)), signed(user), signed(group))
-        return 0
-
-    def owner_of_descriptor(self, caller: Caller, descriptor: int, user: int, group: int) -> int:
-        os.chown(_checked(caller, caller.descriptor(descriptor)), signed(user), signed(group))
+    def owner(self, caller: Caller, thing: int, user: int, group: int) -> int:
+        os.chown(_checked(caller, thing), signed(user), signed(group))
         return 0
 
     def times(self, caller: Caller, folder: int, path: int, times: int, flags: int) -> int:
         """`utimensat`; without a path, for the descriptor's own file."""
-        thing = _thing(caller, folder, path, flags) if path else _descriptor(caller, folder)
+        thing = thing_at(caller, folder, path, flags) if path else _descriptor(caller, folder)
         kernel.set_times(_checked(caller, thing), caller.bytes_at(times, 32) if times else None)
         return 0
 
     def times_in_microseconds(self, caller: Caller, folder: int, path: int, times: int) -> int:
-        thing = _thing(caller, folder, path, 0) if path else _descriptor(caller, folder)
+        thing = thing_at(caller, folder, path, 0) if path else _descriptor(caller, folder)
         given = struct.unpack("=4q", caller.bytes_at(times, 32)) if times else None
         packed = given and struct.pack("=4q", given[0], given[1] * 1000, given[2], given[3] * 1000)
         kernel.set_times(_checked(caller, thing), packed)
         return 0
 
     def times_in_seconds(self, caller: Caller, path: int, times: int) -> int:
-        thing = _thing(caller, kernel.AT_FDCWD, path, 0)
+        thing = thing_at(caller, kernel.AT_FDCWD, path, 0)
         given = struct.unpack("=2q", caller.bytes_at(times, 16)) if times else None
         kernel.set_times(_checked(caller, thing), given and struct.pack("=4q", given[0], 0, given[1], 0))
         return 0
@@ -166,7 +156,8 @@ def _path_of(entry: NamedEntry) -> str:
     return os.fsdecode(path_of(entry.folder) + b"/" + entry.name)
 
 
-def _thing(caller: Caller, folder: int, path: int, flags: int) -> int:
+def thing_at(caller: Caller, folder: int, path: int, flags: int = 0) -> int:
+    """What a path leads to, by the flags of the `…at` calls."""
     if flags & ~(kernel.AT_SYMLINK_NOFOLLOW | kernel.AT_EMPTY_PATH):
         raise failure(errno.EINVAL)
     follow = not flags & kernel.AT_SYMLINK_NOFOLLOW

@@ -8,8 +8,17 @@ from __future__ import annotations
 import errno
 import os
 
-from ..kernel.seccomp import ALLOW, NOTIFY, Condition, Rule, base_rules, build_filter, fail_with, filter_machine
-from ..kernel.syscalls import syscall_numbers
+from ..kernel.seccomp import (
+    ALLOW,
+    NOTIFY,
+    Condition,
+    Rule,
+    base_rules,
+    build_filter,
+    fail_with,
+    filter_machine,
+    syscall_numbers,
+)
 
 _O_PATH = 0o10000000
 _WRITING = os.O_ACCMODE | os.O_CREAT | os.O_TRUNC

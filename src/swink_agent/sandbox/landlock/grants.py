@@ -13,6 +13,7 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from swink_agent.sandbox.kernel import calls as kernel
@@ -62,7 +63,10 @@ class Grants(NamedTuple):
     def are_stale(self) -> bool:
         """Whether one of the listable parents changed, or may have, so that a new neighbour could not be read."""
         for folder, changed in self.listable_parents.items():
-            now = _changed(folder)
+            try:
+                now = os.stat(folder).st_mtime_ns
+            except OSError:
+                now = 0
             if now != changed or self.taken - changed < _SURELY_OLD:
                 return True
         return False
@@ -93,11 +97,7 @@ def find_grants(access: Access) -> Grants:
     tops = ("/",) if access.read is None else tuple(dict.fromkeys((*map(os.path.realpath, SYSTEM), *access.read)))
     listable_parents: dict[str, os.stat_result] = {}
     taken = time.time_ns()
-    paths: list[str] = []
-    for path in _beside(tops, hidden, above, listable_parents):
-        paths.append(path)
-        if len(paths) >= _MOST_GRANTS:  # the rest cannot be read, which is safe
-            break
+    paths = islice(_beside(tops, hidden, above, listable_parents), _MOST_GRANTS)  # the rest cannot be read: safe
     return Grants(
         paths=tuple(paths),
         listable_parents={path: status.st_mtime_ns for path, status in listable_parents.items()},
@@ -184,10 +184,3 @@ def _ancestors(path: str) -> Iterator[str]:
     while path != "/":
         path = os.path.dirname(path)
         yield path
-
-
-def _changed(folder: str) -> int:
-    try:
-        return os.stat(folder).st_mtime_ns
-    except OSError:
-        return 0

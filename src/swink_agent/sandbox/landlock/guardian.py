@@ -138,9 +138,7 @@ class _Guardian:
         self._listener = kernel.Listener(descriptors[0])
         self._resolver = Resolver()
         self._check_memory()
-        self._umasks = Umasks(confinement.umask)
-        if "umask" in confinement.calls.values():
-            self._umasks.are_told()
+        self._umasks = Umasks(confinement.umask, are_told="umask" in confinement.calls.values())
         self._shared = os.open(confinement.shared_memory, kernel.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def _check_memory(self) -> None:
@@ -175,7 +173,12 @@ class _Guardian:
             raise StartFailed(problem.decode("utf-8", "replace"))
         self.report("P", self._main)
         self._serve(self._control, opens, supervisor)
-        self._finish()
+        if not self._tree.kill_all(_PATIENCE):
+            self.report("L", True)
+        for text in self._admissions.told():
+            self.report("T", text)
+        status = signal.SIGKILL if self._status is None else self._status
+        self.report("X", os.waitstatus_to_exitcode(status))
 
     def _services(self, command: Command) -> tuple[Opens, Supervisor]:
         """What answers the calls of the command."""
@@ -183,7 +186,8 @@ class _Guardian:
         path_verdicts = PathVerdicts(
             write=confinement.write,
             private=confinement.private,
-            closed=_with_targets(command.protected),
+            # Also the targets of links, and of paths behind links.
+            closed=list(dict.fromkeys([*command.protected, *real_paths(command.protected)])),
             hidden_inside=confinement.hidden_inside,
             # A root in another root must not be swapped for a link.
             pinned=[inner for inner in confinement.write if is_in(os.path.dirname(inner), confinement.write)],
@@ -226,15 +230,6 @@ class _Guardian:
                     return
                 self._tree.reap()  # a process that waits for a daemon's end checks whether its number still exists
 
-    def _finish(self) -> None:
-        """Kills what is left, then reports how the command itself ended."""
-        if not self._tree.kill_all(_PATIENCE):
-            self.report("L", True)
-        for text in self._admissions.told():
-            self.report("T", text)
-        status = signal.SIGKILL if self._status is None else self._status
-        self.report("X", os.waitstatus_to_exitcode(status))
-
     def _note_exit(self, pid: int, status: int) -> None:
         if pid == self._main and self._status is None:  # later the number may belong to another process
             self._status = status
@@ -259,15 +254,7 @@ def _exactly(line: socket.socket, length: int) -> bytes:
 
 
 def _rest(line: socket.socket) -> bytes:
-    parts: list[bytes] = []
-    while part := line.recv(_LONGEST_REPORT):
-        parts.append(part)
-    return b"".join(parts)
-
-
-def _with_targets(paths: Sequence[str]) -> list[str]:
-    """The paths, and their targets if they are links or behind links."""
-    return list(dict.fromkeys([*paths, *real_paths(paths)]))
+    return b"".join(iter(lambda: line.recv(_LONGEST_REPORT), b""))
 
 
 # The child, from its fork to the command

@@ -58,7 +58,8 @@ def main(descriptor: int) -> NoReturn:
         sys.exit(1)
     said = json.dumps({"landlock": launcher.version, "loopback": launcher.has_loopback}).encode()
     socket.send_fds(agent, [said], [] if launcher.proxy is None else [launcher.proxy.fileno()])
-    launcher.leave_proxy()
+    if launcher.proxy is not None:
+        launcher.proxy.close()  # the agent has a copy
     gc.disable()  # forks share memory as long as nothing touches it
     try:
         launcher.serve()
@@ -92,7 +93,7 @@ class Launcher:
         self._roots = open_roots(self._access)
         # All commands of one sandbox share it, like its temporary folder.
         self.has_loopback = not self._access.network and config["namespaces"] and _enter_own_network()
-        self.proxy = _listener() if config["hosts"] else None
+        self.proxy = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG) if config["hosts"] else None
         """In the network of the commands, where the agent serves it."""
         # Without their own network, commands cannot connect: the guardian does.
         self._connects_to = self.proxy.getsockname()[1] if self.proxy is not None and not self.has_loopback else 0
@@ -124,11 +125,6 @@ class Launcher:
         self._looks = 0
         self._poll = select.poll()
 
-    def leave_proxy(self) -> None:
-        """Closes our copy of its listener, once the agent has one."""
-        if self.proxy is not None:
-            self.proxy.close()
-
     def serve(self) -> None:
         """Serves until the agent closes its end, or ends."""
         self._poll.register(self._agent, select.POLLIN)
@@ -146,8 +142,10 @@ class Launcher:
             if self._agent.fileno() in ready:
                 if not self._take_request():
                     return
-            elif not ready:
-                self._make_ready()
+            elif not ready:  # forks a guardian for the next command; for some minutes after a command
+                self._looks += 1
+                self._refresh_rules()
+                self._spare = self._spare or self._fork_guardian()
 
     @property
     def _denies_tcp(self) -> bool:
@@ -160,13 +158,6 @@ class Launcher:
         if self._late:
             return max(1, int((min(self._late.values()) - time.monotonic()) * 1000))
         return _LOOK_AGAIN if self._looks < _LOOKS else None
-
-    def _make_ready(self) -> None:
-        """Forks a guardian for the next command, with rules for the current disk; for some minutes after a command."""
-        self._looks += 1
-        self._refresh_rules()
-        if self._spare is None:
-            self._spare = self._fork_guardian()
 
     def _take_request(self) -> bool:
         """Gives the next command to a guardian. Returns false at the end."""
@@ -231,14 +222,10 @@ class Launcher:
     def _refresh_rules(self) -> None:
         """Renews the rules: a hidden path may be mounted in a second place, and there may be new paths."""
         if self._mounts.has_changed() or self._grants.are_stale():
-            self._renew()
-
-    def _renew(self) -> None:
-        """Makes new rules and drops the waiting guardian, which has the old ones."""
-        self._drop_spare()
-        self._grants = find_grants(self._access)
-        self._rulesets.close()
-        self._rulesets = make_rulesets(self.version, self._access, self._grants, self._roots, tcp=self._denies_tcp)
+            self._drop_spare()  # it has the old ones
+            self._grants = find_grants(self._access)
+            self._rulesets.close()
+            self._rulesets = make_rulesets(self.version, self._access, self._grants, self._roots, tcp=self._denies_tcp)
 
     def _drop_spare(self) -> None:
         if self._spare is not None:
@@ -323,13 +310,6 @@ def _has_ended(process: int, deadline: float) -> bool:
     poll = select.poll()
     poll.register(process, select.POLLIN)
     return bool(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
-
-
-def _listener() -> socket.socket:
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    listener.listen(_BACKLOG)
-    return listener
 
 
 def _enter_own_network() -> bool:

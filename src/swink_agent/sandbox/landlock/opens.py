@@ -13,6 +13,7 @@ import os
 import select
 import stat
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from swink_agent.sandbox.kernel import calls as kernel
 from swink_agent.sandbox.landlock.caller import Caller, CallServices, NamedEntry, Umasks, denial, failure
@@ -33,21 +34,16 @@ class Opens:
     """Serves `open` and similar calls for one command."""
 
     def __init__(
-        self,
-        services: CallServices,
-        umasks: Umasks,
-        listable_parents: Mapping[str, tuple[int, int]],
-        *,
-        judges_reads: bool,
+        self, services: CallServices, umasks: Umasks, parents: Mapping[str, tuple[int, int]], *, judges_reads: bool
     ) -> None:
-        """`listable_parents`: folders whose listing Landlock cannot allow without allowing those beneath.
+        """`parents`: folders whose listing Landlock cannot allow without allowing those beneath.
 
         `judges_reads`: reads are judged too.
         """
         self._services = services
         self._umasks = umasks
-        self._listable_parents = frozenset(listable_parents.values())
-        self._parent_names = {os.path.basename(os.fsencode(path)) for path in listable_parents} | {b".", b".."}
+        self._listable_parents = frozenset(parents.values())
+        self._parent_names = {os.path.basename(os.fsencode(path)) for path in parents} | {b".", b".."}
         self._judges_reads = judges_reads
         self._waiting: dict[int, Callable[[], bool]] = {}
 
@@ -111,8 +107,10 @@ class Opens:
                 opened = os.open(entry.name, wanted & ~_NOT_TAKEN | _OURS, mode & _MODE, dir_fd=entry.folder)
             except OSError as error:
                 if error.errno in (errno.ELOOP, errno.ENOTDIR) and (follows or entry.slash):
-                    target = _link(entry)
-                    if target is not None:
+                    target = b""
+                    with suppress(OSError):
+                        target = os.readlink(entry.name, dir_fd=entry.folder)
+                    if target:
                         if os.fstat(entry.folder).st_dev == self._services.resolver.proc_device:
                             return self._open_behind(caller, entry, flags)
                         start, path = entry.folder, target + b"/" * entry.slash
@@ -223,14 +221,6 @@ def _judge_open(entry: NamedEntry, flags: int) -> int:
     if flags & os.O_EXCL:
         raise failure(errno.EEXIST)
     return flags & ~os.O_CREAT
-
-
-def _link(entry: NamedEntry) -> bytes | None:
-    """The target in the link, if the name is a link."""
-    try:
-        return os.readlink(entry.name, dir_fd=entry.folder)
-    except OSError:
-        return None
 
 
 def _is_silent(fifo: int) -> bool:

@@ -228,7 +228,10 @@ class PathVerdicts:
         self._top = _Node()
         for paths, kind in ((pinned, ABOVE), (closed, CLOSED), (hidden_inside, HIDDEN)):
             for path in paths:
-                self._mark(path, kind)
+                node = self._top
+                for part in _parts(os.fsencode(path)):
+                    node = node.children.setdefault(part, _Node())
+                node.kind = kind
         self.protected = {
             identity: kind
             for paths, kind in ((closed, CLOSED), (hidden_inside, HIDDEN))
@@ -241,12 +244,6 @@ class PathVerdicts:
     def is_in_root(self, path: bytes) -> bool:
         """Whether the path, as spelled, is in a writable place."""
         return any(path == root or path.startswith(root + b"/") for root in self.roots)
-
-    def _mark(self, path: str, kind: str) -> None:
-        node = self._top
-        for part in _parts(os.fsencode(path)):
-            node = node.children.setdefault(part, _Node())
-        node.kind = kind
 
     def under(self, folder: int) -> PathVerdict:
         """What may be done to the names in this folder, at its current place."""

@@ -15,14 +15,15 @@ from collections.abc import Callable, Mapping
 
 from swink_agent.sandbox.kernel import calls as kernel
 from swink_agent.sandbox.landlock.caller import Caller, CallServices, Umasks, failure, signed
-from swink_agent.sandbox.landlock.connects import Connects
-from swink_agent.sandbox.landlock.files import AttributeCalls, Names
+from swink_agent.sandbox.landlock.connects import connect
+from swink_agent.sandbox.landlock.files import AttributeCalls, Names, thing_at
 from swink_agent.sandbox.landlock.opens import Opens
 from swink_agent.sandbox.landlock.tree import ProcessTree, send
 from swink_agent.sandbox.repositories.admission import Admissions
 
 _HERE = kernel.AT_FDCWD & 0xFFFFFFFF
-_NO_FOLLOW = kernel.AT_SYMLINK_NOFOLLOW
+_LINK = kernel.AT_SYMLINK_NOFOLLOW
+_CREATE = os.O_CREAT | os.O_WRONLY | os.O_TRUNC
 
 Handler = Callable[[Caller, "tuple[int, ...]"], "int | None"]
 """Takes the arguments of a call and returns its result, or `None` if it was answered already. Raises `OSError`."""
@@ -43,18 +44,19 @@ class Supervisor:
     ) -> None:
         """`calls`: the numbers that may come, with their names. `proxy`: the port that children are connected to."""
         self._services = services
-        self._opens = opens
         self._umasks = umasks
         self._tree = tree
-        names, marks, connects = Names(umasks, admissions), AttributeCalls(), Connects(proxy)
+        names, marks = Names(umasks, admissions), AttributeCalls()
         known: dict[str, Handler] = {
-            **_opening(opens),
+            "open": lambda caller, a: opens.open(caller, _HERE, a[0], a[1], a[2]),
+            "openat": lambda caller, a: opens.open(caller, a[0], a[1], a[2], a[3]),
+            "creat": lambda caller, a: opens.open(caller, _HERE, a[0], _CREATE, a[1]),
             **_naming(names),
             **_marking(marks),
             # Checked, so that no group is made while all are being killed: see `landlock/tree`.
-            **dict.fromkeys(("setsid", "setpgid"), self._let_run),
+            **dict.fromkeys(("setsid", "setpgid"), lambda caller, _: services.listener.let_run(caller.identifier)),
             "umask": self._umask,
-            "connect": lambda caller, a: connects.connect(caller, a[0], a[1], a[2]),
+            "connect": lambda caller, a: connect(caller, proxy, a[0], a[1], a[2]),
             **dict.fromkeys(("kill", "tkill", "rt_sigqueueinfo"), lambda caller, a: self._signal(caller, a[0], a[1])),
             **dict.fromkeys(("tgkill", "rt_tgsigqueueinfo"), lambda caller, a: self._signal(caller, a[0], a[2])),
         }
@@ -80,9 +82,6 @@ class Supervisor:
         finally:
             caller.close()
 
-    def _let_run(self, caller: Caller, _: tuple[int, ...]) -> None:
-        self._services.listener.let_run(caller.identifier)
-
     def _umask(self, caller: Caller, _: tuple[int, ...]) -> None:
         self._umasks.changed()
         self._services.listener.let_run(caller.identifier)
@@ -99,15 +98,6 @@ class Supervisor:
             self._services.listener.let_run(caller.identifier)
             return None
         raise failure(errno.EPERM)
-
-
-def _opening(opens: Opens) -> dict[str, Handler]:
-    create = os.O_CREAT | os.O_WRONLY | os.O_TRUNC
-    return {
-        "open": lambda caller, a: opens.open(caller, _HERE, a[0], a[1], a[2]),
-        "openat": lambda caller, a: opens.open(caller, a[0], a[1], a[2], a[3]),
-        "creat": lambda caller, a: opens.open(caller, _HERE, a[0], create, a[1]),
-    }
 
 
 def _naming(names: Names) -> dict[str, Handler]:
@@ -132,26 +122,22 @@ def _naming(names: Names) -> dict[str, Handler]:
 def _marking(marks: AttributeCalls) -> dict[str, Handler]:
     return {
         "truncate": lambda caller, a: marks.truncate(caller, a[0], a[1]),
-        "chmod": lambda caller, a: marks.mode(caller, _HERE, a[0], a[1]),
-        "fchmodat": lambda caller, a: marks.mode(caller, a[0], a[1], a[2]),
-        "fchmodat2": lambda caller, a: marks.mode(caller, a[0], a[1], a[2], a[3] & 0xFFFFFFFF),
-        "fchmod": lambda caller, a: marks.mode_of_descriptor(caller, a[0], a[1]),
-        "chown": lambda caller, a: marks.owner(caller, _HERE, a[0], a[1], a[2]),
-        "lchown": lambda caller, a: marks.owner(caller, _HERE, a[0], a[1], a[2], _NO_FOLLOW),
-        "fchownat": lambda caller, a: marks.owner(caller, a[0], a[1], a[2], a[3], a[4] & 0xFFFFFFFF),
-        "fchown": lambda caller, a: marks.owner_of_descriptor(caller, a[0], a[1], a[2]),
+        "chmod": lambda caller, a: marks.mode(caller, thing_at(caller, _HERE, a[0]), a[1]),
+        "fchmodat": lambda caller, a: marks.mode(caller, thing_at(caller, a[0], a[1]), a[2]),
+        "fchmodat2": lambda caller, a: marks.mode(caller, thing_at(caller, a[0], a[1], a[3] & 0xFFFFFFFF), a[2]),
+        "fchmod": lambda caller, a: marks.mode(caller, caller.descriptor(a[0]), a[1]),
+        "chown": lambda caller, a: marks.owner(caller, thing_at(caller, _HERE, a[0]), a[1], a[2]),
+        "lchown": lambda caller, a: marks.owner(caller, thing_at(caller, _HERE, a[0], _LINK), a[1], a[2]),
+        "fchownat": lambda caller, a: marks.owner(caller, thing_at(caller, a[0], a[1], a[4] & 0xFFFFFFFF), a[2], a[3]),
+        "fchown": lambda caller, a: marks.owner(caller, caller.descriptor(a[0]), a[1], a[2]),
         "utimensat": lambda caller, a: marks.times(caller, a[0], a[1], a[2], a[3] & 0xFFFFFFFF),
         "futimesat": lambda caller, a: marks.times_in_microseconds(caller, a[0], a[1], a[2]),
         "utimes": lambda caller, a: marks.times_in_microseconds(caller, _HERE, a[0], a[1]),
         "utime": lambda caller, a: marks.times_in_seconds(caller, a[0], a[1]),
-        "setxattr": lambda caller, a: marks.set_attribute(caller, _path(caller, a[0]), *a[1:5]),
-        "lsetxattr": lambda caller, a: marks.set_attribute(caller, _path(caller, a[0], follow=False), *a[1:5]),
+        "setxattr": lambda caller, a: marks.set_attribute(caller, thing_at(caller, _HERE, a[0]), *a[1:5]),
+        "lsetxattr": lambda caller, a: marks.set_attribute(caller, thing_at(caller, _HERE, a[0], _LINK), *a[1:5]),
         "fsetxattr": lambda caller, a: marks.set_attribute(caller, caller.descriptor(a[0]), *a[1:5]),
-        "removexattr": lambda caller, a: marks.remove_attribute(caller, _path(caller, a[0]), a[1]),
-        "lremovexattr": lambda caller, a: marks.remove_attribute(caller, _path(caller, a[0], follow=False), a[1]),
+        "removexattr": lambda caller, a: marks.remove_attribute(caller, thing_at(caller, _HERE, a[0]), a[1]),
+        "lremovexattr": lambda caller, a: marks.remove_attribute(caller, thing_at(caller, _HERE, a[0], _LINK), a[1]),
         "fremovexattr": lambda caller, a: marks.remove_attribute(caller, caller.descriptor(a[0]), a[1]),
     }
-
-
-def _path(caller: Caller, address: int, *, follow: bool = True) -> int:
-    return caller.thing(_HERE, address, follow=follow)

@@ -30,7 +30,8 @@ class ProcessTree:
 
     def descendants(self, of: int | None = None) -> list[Entry]:
         """Every process beneath this one, or beneath another, in any order."""
-        known = {entry.pid: entry for entry in _all_processes()}
+        numbers = (int(name) for name in os.listdir("/proc") if name.isdigit())
+        known = {pid: entry for pid in numbers if (entry := read_process(pid)) is not None}
         # A parent that ended meanwhile is missing; its child has another parent by now.
         moved = [pid for pid, entry in known.items() if entry.parent and entry.parent not in known]
         known.update({pid: entry for pid in moved if (entry := read_process(pid)) is not None})
@@ -122,11 +123,3 @@ def send(pid: int, number: int) -> None:
         os.kill(pid, number)
     except OSError:  # it has ended
         pass
-
-
-def _all_processes() -> Iterator[Entry]:
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            entry = read_process(int(name))
-            if entry is not None:
-                yield entry

@@ -48,9 +48,12 @@ def read_address(text: str) -> Address | None:
         raise ValueError("its brackets do not match")
     if text.startswith("[") or ":" in text:
         try:
-            return _plain(IPv6Address(text[1:-1] if text.startswith("[") else text))
+            address = IPv6Address(text[1:-1] if text.startswith("[") else text)
         except AddressValueError as error:
             raise ValueError(f"it is not an IPv6 address ({error})") from None
+        if address.scope_id is not None:
+            raise ValueError("it has a zone")
+        return address.ipv4_mapped or address  # packets go to the IPv4 one inside `::ffff:`
     parts = text.split(".")
     if not _PART.fullmatch(parts[-1]):
         return None
@@ -70,15 +73,6 @@ def _number(part: str) -> int:
         return int(part, 8 if part.startswith("0") else 10) if len(part) <= 16 else 1 << 32
     except ValueError:  # 08
         raise ValueError("it ends in a number and is not an address") from None
-
-
-def _plain(address: Address) -> Address:
-    """The address that packets go to: the IPv4 one inside `::ffff:`."""
-    if isinstance(address, IPv6Address):
-        if address.scope_id is not None:
-            raise ValueError("it has a zone")
-        return address.ipv4_mapped or address
-    return address
 
 
 def is_metadata(address: Address) -> bool:

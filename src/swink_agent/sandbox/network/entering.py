@@ -1,4 +1,4 @@
-"""Our side of `namespaces`: asks for a listener in the network of a command that waits to be let go."""
+"""Our side of `namespaces`: the proxy of a command, with a listener in its network before the command is let go."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ import os
 import secrets
 import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from .._helper import start_helper
 from ..errors import SandboxError
+from ..starting import end_helper, start_helper
+from .proxy import Proxy, proxy_variables
+from .reached import ReachedLog, WaysOut
+from .serving import ProxyServer
 
 _END_DEADLINE = 5.0
 _PORTS = range(61001, 65535)
-"""Above those that Linux gives to connections, and above those that people give to servers."""
-
-
-def free_port() -> int:
-    """A port for a listener in a new network, where all are free: variables name it before the network is made."""
-    return secrets.choice(_PORTS)
+"""Above those that Linux gives to connections, and above those that people give to servers. In a new network all are
+free: variables name one before the network is made."""
 
 
 class NamespaceHelper:
@@ -70,8 +69,29 @@ class NamespaceHelper:
         with suppress(OSError):
             self._line.shutdown(socket.SHUT_RDWR)
         self._line.close()
+        end_helper(self._process, _END_DEADLINE)
+
+
+class CommandProxy:
+    """Serves one command, and notes what it reached."""
+
+    def __init__(self, helper: NamespaceHelper, hosts: Iterable[str], ways_out: WaysOut) -> None:
+        self._helper = helper
+        self._proxy = Proxy(hosts, resolve=ways_out.resolve, connect=ways_out.connect)
+        self._port = secrets.choice(_PORTS)
+        self._server: ProxyServer | None = None
+        self.log = ReachedLog()
+        self.variables = proxy_variables(self._port)
+
+    async def open(self, process: int) -> None:
+        """Begins to serve in the network of the process. Raises `SandboxError`."""
         try:
-            self._process.wait(_END_DEADLINE)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            listener = await self._helper.listen(process, self._port)
+        except OSError as error:
+            raise SandboxError(f"the command's network cannot be entered: {error}") from error
+        self._server = ProxyServer(self._proxy, listener)
+        self._server.logs[self.log] = None
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()

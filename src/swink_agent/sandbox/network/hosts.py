@@ -64,8 +64,7 @@ def normal_host(text: str) -> str | Address:
     if text.startswith("[") or ":" in text:
         address = read_address(text)
     else:
-        text = _ascii(text)
-        text = text.removesuffix(".")
+        text = _ascii(text).removesuffix(".")
         address = read_address(text)
     if address is not None:
         return address
@@ -161,7 +160,10 @@ def _parse(text: str) -> _Entry:
     if "/" in text:
         if _NETWORK.fullmatch(text) is None:
             raise ValueError("it has a scheme or a path")
-        return _Entry(network=_network(text))
+        try:
+            return _Entry(network=ip_network(text))
+        except ValueError as error:
+            raise ValueError(f"it is not a network ({error})") from None
     host, port = _split_port(text)
     if host.startswith("*."):
         beneath = normal_host(host[2:])
@@ -175,27 +177,13 @@ def _parse(text: str) -> _Entry:
 
 
 def _split_port(text: str) -> tuple[str, int | None]:
-    if text.startswith("["):
-        closed = text.rfind("]")
-        text, rest = text[: closed + 1], text[closed + 1 :]
-        if not rest:
-            return text, None
-        text += rest
-    elif text.count(":") > 1:
-        return text, None  # an IPv6 address
-    elif ":" not in text:
+    # A bracket closes an IPv6 address, which has no port; without brackets it has several colons.
+    if text.endswith("]") if text.startswith("[") else text.count(":") != 1:
         return text, None
     found = _PORT.fullmatch(text)
     if found is None or not 1 <= int(found[2]) <= 65535:
         raise ValueError("a port is a number from 1 to 65535")
     return found[1], int(found[2])
-
-
-def _network(text: str) -> Network:
-    try:
-        return ip_network(text)
-    except ValueError as error:
-        raise ValueError(f"it is not a network ({error})") from None
 
 
 def _ascii(text: str) -> str:

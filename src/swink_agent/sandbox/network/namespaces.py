@@ -51,20 +51,16 @@ def _serve(port: int, answer: int, network: int) -> NoReturn:
     try:
         with socket.socket(fileno=answer) as line:
             try:
-                socket.send_fds(line, [b"L"], [_listener(port, network).detach()])
+                enter(network)
+                listener = socket.socket()
+                listener.setsockopt(socket.IPPROTO_IP, _ANY_LOCAL_ADDRESS, 1)
+                listener.bind(("127.0.0.1", port))
+                listener.listen(_BACKLOG)
+                socket.send_fds(line, [b"L"], [listener.fileno()])
             except OSError as error:
                 line.send(f"E{error.strerror or error}".encode())
     finally:
         os._exit(0)
-
-
-def _listener(port: int, network: int) -> socket.socket:
-    enter(network)
-    listener = socket.socket()
-    listener.setsockopt(socket.IPPROTO_IP, _ANY_LOCAL_ADDRESS, 1)
-    listener.bind(("127.0.0.1", port))
-    listener.listen(_BACKLOG)
-    return listener
 
 
 def enter(network: int) -> None:

@@ -23,9 +23,8 @@ from swink_agent.core.run.threads import in_own_thread
 from .addresses import Address, read_address
 from .client_hello import HelloGate, OtherHost
 from .hosts import Hosts
-from .reached import Reached
+from .reached import ConnectFn, Reached, ResolveFn
 from .requests import LONGEST_HEAD, STRAY_LINE_END, BadRequest, Request, as_authority, close_after, read_request
-from .ways_out import ConnectFn, ResolveFn
 
 _LOG = logging.getLogger("swink_agent.sandbox")
 
@@ -70,7 +69,7 @@ class Proxy:
         """`token`: the password that every request must give, where others can reach the listener too."""
         self._hosts = Hosts(entries)
         self._resolve = resolve or resolve_by_system
-        self._connect = connect or connect_by_system
+        self._connect = connect or asyncio.open_connection
         self._expected = b"Basic " + base64.b64encode(f"{_USER}:{token}".encode()) if token else b""
 
     async def handle(
@@ -181,10 +180,6 @@ async def resolve_by_system(host: str, port: int) -> list[str]:
     # Not in the loop's few threads, which others need: a server of names that does not answer holds a thread for long.
     found = await in_own_thread(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
-
-
-async def connect_by_system(address: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    return await asyncio.open_connection(address, port)
 
 
 def _addresses(given: Iterable[object]) -> list[Address]:

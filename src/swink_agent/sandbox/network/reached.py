@@ -1,10 +1,27 @@
-"""What a command reached, or tried to, by name."""
+"""What a command reached, or tried to, by name, and by what its proxy resolves names and makes connections."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
 from swink_agent.core.values.value import Value
 
+if TYPE_CHECKING:
+    import asyncio
+
 _MOST = 200
+ResolveFn = Callable[[str, int], Awaitable[Iterable[str]]]
+"""Takes a host and a port and returns addresses."""
+ConnectFn = Callable[[str, int], Awaitable["tuple[asyncio.StreamReader, asyncio.StreamWriter]"]]
+"""Takes an address and a port and returns a connection to it."""
+
+
+class WaysOut(NamedTuple):
+    """What takes the place of the system's resolver and connections, if given."""
+
+    resolve: ResolveFn | None = None
+    connect: ConnectFn | None = None
 
 
 class Reached(Value, frozen=True):

@@ -60,7 +60,10 @@ def read_request(head: bytes) -> Request:
     if len(lines) > _MOST_HEADERS:
         raise BadRequest("it has too many headers")
     headers = [_header(line) for line in lines]
-    method, target, version = found[1], _text(found[2]), found[3]
+    try:
+        method, target, version = found[1], found[2].decode(), found[3]
+    except UnicodeDecodeError:
+        raise BadRequest("its address is not text") from None
     length = _length(headers, version)
     authorization = b"".join(value for name, value in headers if name.lower() == b"proxy-authorization")
     if method == b"CONNECT":
@@ -121,13 +124,6 @@ def _authority(text: str) -> tuple[str | Address, int | None]:
         return normal_host(found[1]), int(found[2]) if found[2] else None
     except ValueError as error:
         raise BadRequest(f"it does not name a host: {error}") from None
-
-
-def _text(target: bytes) -> str:
-    try:
-        return target.decode()
-    except UnicodeDecodeError:
-        raise BadRequest("its address is not text") from None
 
 
 def _written(

@@ -7,8 +7,7 @@ import socket
 from collections.abc import Iterable
 
 from .proxy import Proxy, proxy_variables
-from .reached import Reached, ReachedLog
-from .ways_out import WaysOut
+from .reached import Reached, ReachedLog, WaysOut
 
 _MOST_CONNECTIONS = 128
 """At once; more wait. Each takes two descriptors of this process."""

@@ -38,17 +38,17 @@ def is_layout(names: Iterable[str]) -> bool:
 
 def _named_by(git: str, folder: str) -> str | None:
     """The target of a `.git` file, if it names the folder in turn: only git, run by the user, wrote that."""
-    place = _after(_read(git), r"gitdir:\s*(.+)")
+    place = _after(read_text(git), r"gitdir:\s*(.+)")
     if place is None:
         return None
     place = os.path.realpath(os.path.join(folder, place))
-    back = _read(os.path.join(place, "gitdir")).strip()
+    back = read_text(os.path.join(place, "gitdir")).strip()
     if back:  # a linked work tree
         if os.path.realpath(os.path.join(place, back)) != git:
             return None
-        common = os.path.realpath(os.path.join(place, _read(os.path.join(place, "commondir")).strip() or "."))
+        common = os.path.realpath(os.path.join(place, read_text(os.path.join(place, "commondir")).strip() or "."))
         return common if os.path.dirname(os.path.dirname(place)) == common else None
-    tree = _after(_read(os.path.join(place, "config")), r"(?m)^\s*worktree\s*=\s*\"?([^\"\n]+)")
+    tree = _after(read_text(os.path.join(place, "config")), r"(?m)^\s*worktree\s*=\s*\"?([^\"\n]+)")
     return place if tree is not None and os.path.realpath(os.path.join(place, tree.strip())) == folder else None
 
 
@@ -71,12 +71,13 @@ def _is_ours(folder: str) -> bool:
         return False
 
 
-def _read(path: str) -> str:
+def read_text(path: str, most: int = _LARGEST_FILE) -> str:
+    """The beginning of a regular file, or an empty text."""
     try:
         if not os.path.isfile(path):
             return ""
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return file.read(_LARGEST_FILE)
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
+            return file.read(most)
     except OSError:
         return ""
 

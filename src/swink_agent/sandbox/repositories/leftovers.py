@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import threading
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 
 from ..kernel.mounts import network_mounts
@@ -26,18 +27,6 @@ from ..profile import EDITOR_PROTECTED, SandboxProfile, is_beneath
 from .enclosing import is_layout
 from .git_config import LARGEST, STRATEGIES, is_harmless, is_unambiguous, read_settings
 from .git_objects import has_held
-from .left_files import (
-    FOLDERS,
-    STATE_FOLDERS,
-    Signature,
-    editor_files,
-    files_of,
-    identity_of,
-    inode_of,
-    is_folder,
-    may_run,
-    signature_of,
-)
 from .quarantine import FileCopy, OpenFolder, is_aside
 
 _MOST_FOLDERS = 20_000
@@ -55,6 +44,12 @@ _BY_PYTHON = "Python would run it when this program is started again"
 _AT_START = re.compile(r"/(site|user)customize[^/]*(/__init__[^/]*)?$")
 _LAST = frozenset({"node_modules", ".venv", "venv", "__pycache__", ".tox", ".mypy_cache", ".cache"})
 
+_STATE_FOLDERS = ("rebase-merge", "sequencer")
+_FOLDERS = ("hooks", *_STATE_FOLDERS)
+_FILES = (
+    *("config", "config.worktree", "commondir", *_FOLDERS, "rebase-merge/git-rebase-todo", "rebase-merge/strategy"),
+    *("sequencer/todo", "sequencer/opts"),
+)
 _TODO = re.compile(
     r"\s*(?:$|#|(?:p|pick|r|reword|e|edit|s|squash|f|fixup|d|drop|revert|l|label|t|reset|m|merge|u|update-ref)\s"
     r"|(?:b|break|noop)\s*$)"
@@ -66,6 +61,8 @@ _EDITORS = _OF_OTHER_AGENTS.union(
 )
 _TELLING = _EDITORS | {".git"}
 _STARTS_BY_ITSELF = re.compile(r"runOn|\\u", re.IGNORECASE)
+
+_Signature = tuple[int, int, int]
 
 
 class Look:
@@ -84,10 +81,7 @@ class Leftovers:
     """
 
     def __init__(
-        self,
-        profile: SandboxProfile,
-        exposed: Callable[[], Iterable[str]],
-        hooks: Callable[[], Iterable[str]] = tuple,
+        self, profile: SandboxProfile, exposed: Callable[[], Iterable[str]], hooks: Callable[[], Iterable[str]] = tuple
     ) -> None:
         """`exposed` returns files that the user's configuration makes git read but that no back end can keep read-only.
 
@@ -103,8 +97,8 @@ class Leftovers:
         self._folders: dict[str, int] = {}
         self._repositories: dict[str, int] = {}
         self._editors: dict[str, None] = {}
-        self._known: dict[str, Signature] = {}
-        self._copied: dict[str, Signature] = {}
+        self._known: dict[str, _Signature] = {}
+        self._copied: dict[str, _Signature] = {}
         self._before: dict[str, FileCopy] = {}
         """The files as they were before the commands that run now, to put them back."""
         self._exposed: frozenset[str] = frozenset()
@@ -113,7 +107,7 @@ class Leftovers:
         """When the first command was about to begin: content that repositories held before that is the user's."""
         self._slow: frozenset[str] = frozenset()
         self._noted = 0
-        self._mentioned: dict[str, Signature | None] = {}
+        self._mentioned: dict[str, _Signature | None] = {}
         """The files that were told about, as they were: while another command runs, they stay changed."""
 
     @property
@@ -148,7 +142,7 @@ class Leftovers:
             is_same = (
                 self._is_small()
                 and self._has_no_new_folder()
-                and all(signature_of(path) == self._known.get(path) for path in self._to_be_known())
+                and all(_signature_of(path) == self._known.get(path) for path in self._to_be_known())
             )
             if is_same and is_last:
                 self._running.discard(look)
@@ -158,7 +152,7 @@ class Leftovers:
 
     def _has_no_new_folder(self) -> bool:
         """Whether at most files changed in the folders, as placeholders of a back end do; few enough to look at."""
-        now = {folder: identity_of(folder) for folder in self._folders}
+        now = {folder: _identity_of(folder) for folder in self._folders}
         changed = [folder for folder, seen in self._folders.items() if now[folder] != seen]
         if len(changed) > _MOST_CHANGED or not all(now[folder] and self._is_as_listed(folder) for folder in changed):
             return False
@@ -202,7 +196,7 @@ class Leftovers:
             self._since = min(one.since for one in running)
             self._held = frozenset[str].intersection(*(one.held for one in running))
             self._told: list[str] = []
-            changed = [folder for folder, seen in self._folders.items() if identity_of(folder) != seen]
+            changed = [folder for folder, seen in self._folders.items() if _identity_of(folder) != seen]
             deadline = time.monotonic() + _LONGEST
             new = self._list(changed, deadline, is_after=True)
             self._judge(new | self._list_roots(deadline))
@@ -233,7 +227,7 @@ class Leftovers:
         queue, later = deque(folders), deque[str]()
         while (queue or later) and len(self._folders) < most and time.monotonic() < deadline:
             folder = queue.popleft() if queue else later.popleft()
-            identity = identity_of(folder)
+            identity = _identity_of(folder)
             names = self._names_in(folder, is_after=is_after) if identity else None
             if names is None:
                 for table in (self._folders, self._repositories, self._editors):
@@ -272,7 +266,7 @@ class Leftovers:
         return None
 
     def _note_repository(self, path: str, new: set[str]) -> None:
-        inode = inode_of(path)
+        inode = _inode_of(path)
         if self._repositories.get(path) != inode:
             self._repositories[path] = inode
             new.add(path)
@@ -281,7 +275,7 @@ class Leftovers:
         paths = self._to_be_known()
         self._noted = len(paths)
         for path in paths:
-            signature = signature_of(path)
+            signature = _signature_of(path)
             if signature is None:
                 for table in (self._known, self._copied, self._before):
                     table.pop(path, None)
@@ -293,7 +287,7 @@ class Leftovers:
 
     def _keep_copy(self, path: str) -> None:
         self._before.pop(path, None)
-        if os.path.basename(os.path.dirname(path)) in STATE_FOLDERS:
+        if os.path.basename(os.path.dirname(path)) in _STATE_FOLDERS:
             return  # a rebase has moved on meanwhile: its old state would repeat what is done
         copy = self._read(path, _LARGEST_KEPT)
         if copy is not None and len(copy[0]) + sum(len(data) for data, _ in self._before.values()) <= _MOST_KEPT:
@@ -301,47 +295,47 @@ class Leftovers:
 
     def _to_be_known(self) -> list[str]:
         """Every path that is judged if it changes, whether it exists or not."""
-        paths = [path for repository in self._repositories for path in files_of(repository, ())]
-        paths += (file for path in self._editors for file in editor_files(path))
+        paths = [path for repository in self._repositories for path in _files_of(repository, ())]
+        paths += (file for path in self._editors for file in _editor_files(path))
         return [*paths, *self._exposed, *self._hooks_in_trees()]
 
     # -- the judgement -------------------------------------------------------------------------------------------
 
     def _judge(self, new: set[str]) -> None:
-        fresh = {repository for repository in new if self._is_recent(signature_of(repository))}
+        fresh = {repository for repository in new if self._is_recent(_signature_of(repository))}
         clones = {os.path.dirname(repository) for repository in fresh if os.path.isdir(repository)}
         todo = deque(self._repositories)
         while todo:
             repository = todo.popleft()
-            for path in files_of(repository, self._held):
+            for path in _files_of(repository, self._held):
                 is_of_new = repository in fresh and os.path.lexists(path)
                 if path in self._held or not (is_of_new or self._is_changed(path)):
                     continue
                 leads_to = self._judge_file(repository, path)
-                if leads_to and self._is_recent(signature_of(os.path.join(leads_to, "objects"))):
+                if leads_to and self._is_recent(_signature_of(os.path.join(leads_to, "objects"))):
                     clones.add(os.path.dirname(repository))
                 if leads_to and leads_to not in fresh:  # it may be old, and nobody has looked at it yet
                     fresh.add(leads_to)
-                    self._repositories.setdefault(leads_to, inode_of(leads_to))
+                    self._repositories.setdefault(leads_to, _inode_of(leads_to))
                     todo.append(leads_to)
         for path in self._exposed:
-            if self._is_changed(path) and not is_folder(path) and not self._is_of_repository(path):
+            if self._is_changed(path) and not _is_folder(path) and not self._is_of_repository(path):
                 self._move_aside(path, _BY_PYTHON if _AT_START.search(path) else _BY_GIT)
         for path in self._hooks_in_trees():
-            if self._is_changed(path) and may_run(path) and not self._is_of_repository(path):
+            if self._is_changed(path) and _may_run(path) and not self._is_of_repository(path):
                 self._move_aside(path, "your git settings make git run this hook")
         for path in self._editors:
             if not any(is_beneath(path, held) for held in self._held):
                 is_cloned = any(is_beneath(path, clone) for clone in clones)
-                for file in [file for file in editor_files(path) if self._is_changed(file)]:
+                for file in [file for file in _editor_files(path) if self._is_changed(file)]:
                     self._judge_editors(path, file, is_cloned=is_cloned)
 
-    def _is_recent(self, signature: Signature | None) -> bool:
+    def _is_recent(self, signature: _Signature | None) -> bool:
         return signature is not None and signature[2] >= self._since
 
     def _is_changed(self, path: str) -> bool:
         """Whether a command made or changed the file, or put its folder there. A file with its old content did not."""
-        signature = signature_of(path)
+        signature = _signature_of(path)
         if signature is None or signature == self._known.get(path):
             return False
         if path in self._before and self._read(path, _LARGEST_KEPT) == self._before[path]:
@@ -349,7 +343,7 @@ class Leftovers:
         if self._is_recent(signature):
             return True
         folder = os.path.dirname(path)
-        known, above = self._known.get(folder), signature_of(folder)
+        known, above = self._known.get(folder), _signature_of(folder)
         return self._is_recent(above) and (known is None or above is None or known[:2] != above[:2])
 
     def _judge_file(self, repository: str, path: str) -> str | None:
@@ -359,16 +353,20 @@ class Leftovers:
             return self._judge_git_file(path) if not os.path.isdir(path) or os.path.islink(path) else None
         if name in ("config", "config.worktree", "sequencer/opts"):
             self._judge_config(path)
-        elif name in FOLDERS:
+        elif name in _FOLDERS:
             if os.path.islink(path):
                 self._move_aside(path, "git would use what this link leads to")
         elif name.startswith("hooks/"):
-            if not name.endswith(".sample") and not is_aside(name) and may_run(path):
+            if not name.endswith(".sample") and not is_aside(name) and _may_run(path):
                 self._move_aside(path, "git would run this hook")
         elif name == "commondir":
-            self._judge_common(repository, path)
+            text = self._text(path)
+            place = os.path.normpath(os.path.join(repository, text or ""))
+            if text is not None and place not in (repository, os.path.dirname(os.path.dirname(repository))):
+                self._move_aside(path, "git would take configuration and hooks from the folder that it names")
         elif name.endswith(("git-rebase-todo", "sequencer/todo")):
-            self._judge_todo(path)
+            if not all(map(_TODO.match, (self._text(path, strip=False) or "").split("\n"))):
+                self._move_aside(path, "git would run commands in it when the rebase goes on")
         elif (self._text(path) or "") not in STRATEGIES:
             self._move_aside(path, "git would run a merge strategy of this name")
         return None
@@ -382,12 +380,6 @@ class Leftovers:
                 return target
         self._move_aside(path, "it makes git use a repository that is elsewhere")
         return None
-
-    def _judge_common(self, repository: str, path: str) -> None:
-        text = self._text(path)
-        place = os.path.normpath(os.path.join(repository, text or ""))
-        if text is not None and place not in (repository, os.path.dirname(os.path.dirname(repository))):
-            self._move_aside(path, "git would take configuration and hooks from the folder that it names")
 
     def _judge_config(self, path: str) -> None:
         text = self._text(path, strip=False)
@@ -409,11 +401,6 @@ class Leftovers:
         elif not is_unambiguous(text.removeprefix("\ufeff").replace("\r\n", "\n")):
             self._move_aside(path, "programs do not agree on what some of its lines mean")
 
-    def _judge_todo(self, path: str) -> None:
-        lines = (self._text(path, strip=False) or "").split("\n")
-        if not all(map(_TODO.match, lines)):
-            self._move_aside(path, "git would run commands in it when the rebase goes on")
-
     def _judge_editors(self, path: str, file: str, *, is_cloned: bool) -> None:
         """Judges an editor's file, or one in an editor's folder. A file that the repository itself has stays."""
         name = os.path.basename(file)
@@ -423,13 +410,13 @@ class Leftovers:
             self._move_aside(file, "an editor would run its commands when a file in its folder is opened")
         elif name == "tasks.json" and _STARTS_BY_ITSELF.search(self._text(file) or ""):
             self._move_aside(file, "an editor would run its tasks when the folder is opened")
-        elif not is_aside(name) and self._mentioned.get(file) != (now := signature_of(file)):
+        elif not is_aside(name) and self._mentioned.get(file) != (now := _signature_of(file)):
             self._mentioned[file] = now
             self._told.append(f"{file!r} is new or changed: look at it before you open its folder in an editor")
 
     def _hooks_in_trees(self) -> list[str]:
         """Hooks among the files of a work tree, where a checkout puts the hooks that the repository contains."""
-        folders = [path for path in self._exposed if is_folder(path)]
+        folders = [path for path in self._exposed if _is_folder(path)]
         for repository in self._repositories if self._hooks else ():
             if os.path.basename(repository) == ".git" and os.path.isfile(repository):
                 folders += (os.path.join(os.path.dirname(repository), hooks) for hooks in self._hooks)
@@ -488,3 +475,58 @@ class Leftovers:
 
 def _decoded(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
+
+
+# -- the files that can start a program, and whether they changed, by inode; no link is followed -----------------
+
+
+def _files_of(repository: str, held: Container[str]) -> list[str]:
+    """Every path in a repository that can make git run something, existing or not. A `.git` file is its own path."""
+    if os.path.islink(repository) or not os.path.isdir(repository):
+        return [repository]
+    hooks = os.path.join(repository, "hooks")
+    inner: list[str] = []
+    if hooks not in held and not os.path.islink(hooks):
+        with suppress(OSError):
+            inner = [os.path.join(hooks, name) for name in os.listdir(hooks) if not name.endswith(".sample")]
+    return [repository, *(f"{repository}/{name}" for name in _FILES), *inner]
+
+
+def _editor_files(path: str) -> list[str]:
+    if os.path.islink(path):
+        return [path]
+    try:
+        return [path, *(os.path.join(path, name) for name in os.listdir(path))]
+    except OSError:
+        return [path]
+
+
+def _identity_of(folder: str) -> int:
+    """A number that changes when an entry is added or removed or the folder is replaced. 0 if it is not a folder."""
+    try:
+        state = os.lstat(folder)
+    except OSError:
+        return 0
+    return state.st_ctime_ns ^ state.st_ino if stat.S_ISDIR(state.st_mode) else 0
+
+
+def _signature_of(path: str) -> _Signature | None:
+    try:
+        state = os.lstat(path)
+    except OSError:
+        return None
+    return state.st_dev, state.st_ino, state.st_ctime_ns
+
+
+def _inode_of(path: str) -> int:
+    signature = _signature_of(path)
+    return signature[1] if signature else 0
+
+
+def _is_folder(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path)
+
+
+def _may_run(path: str) -> bool:
+    """Whether git would run a hook: a file that may be executed, or a link to one."""
+    return os.path.islink(path) or os.access(path, os.X_OK)

@@ -9,14 +9,12 @@ from swink_agent.core.tool import AgentToolResult, ToolContext
 
 from .._confined import in_thread
 from ..shell import BashTool
-from .task_results import looked_at, with_ends
-from .tasks import BackgroundTask
+from .tasks import BackgroundTask, looked_at, with_ends
 
 _STOPPING = 8.0
-_ID = {"type": "string", "minLength": 1, "description": "The id that bash returned."}
 _SCHEMA: dict[str, Any] = {
     "type": "object",
-    "properties": {"id": _ID},
+    "properties": {"id": {"type": "string", "minLength": 1, "description": "The id that bash returned."}},
     "required": ["id"],
     "additionalProperties": False,
 }

@@ -1,8 +1,7 @@
 """Background commands: they run beside the conversation, until they end, are stopped, or their owner is closed.
 
 Owns how many there are, their output that nobody has looked at yet, and the thread whose event loop serves them: an
-agent may run in one event loop after another. What a model is told is in
-`task_results`.
+agent may run in one event loop after another; and what a model is told about them.
 """
 
 from __future__ import annotations
@@ -19,9 +18,15 @@ from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import ToolError
 from swink_agent.core.events import TaskEnded, TaskStarted
 from swink_agent.core.run.relay import GAP
+from swink_agent.core.tool import AgentToolResult, ToolContext
+from swink_agent.core.types import Text
 from swink_agent.sandbox import SandboxedProcess, SandboxError
 
+from .._bounded import OUTPUT_LIMIT, bound_text
+from .._confined import in_thread
+from .._sandbox_limits import hosts_refused, told_reached
 from .._terminal import LiveText, clean
+from .foreground import in_brackets
 from .running import CommandEnd, RunningCommand, as_shown
 
 if TYPE_CHECKING:
@@ -37,6 +42,8 @@ _LOOK_BEHIND_AGAIN = 10.0
 """Seconds between the checks for what a running command left behind that would run code later."""
 _CLOSING = 3.0
 """Seconds that closing waits. What is not done by then is done by its thread, or by the kernel with this process."""
+_NOTE = 384
+_FEW_SECONDS = 10
 
 SpawnFn = Callable[[], Awaitable[SandboxedProcess]]
 
@@ -351,3 +358,50 @@ def _announce(announcer: weakref.ref[Announcer] | None, event: TaskStarted | Tas
     hearer = None if announcer is None else announcer()
     if hearer is not None:
         hearer.announce(event)
+
+
+# -- what a model is told ------------------------------------------------------------------------------------
+
+
+def started(task: BackgroundTask, backend: str) -> AgentToolResult:
+    """The result of a call that started a background command."""
+    return AgentToolResult.text(
+        f'[{task.id} runs in the background: bash_output(id="{task.id}") gives its output, bash_stop(id="{task.id}") '
+        "ends it]",
+        {"task": task.id, "sandbox": backend},
+    )
+
+
+def with_ends(result: AgentToolResult, tasks: BackgroundTasks) -> AgentToolResult:
+    """The result, with a line for each background command that ended and whose end the model does not know yet."""
+    ended = tasks.newly_ended()
+    if not ended:
+        return result
+    lines = [f'{task.id} ended: {task.state}; bash_output(id="{task.id}") has its last output' for task in ended]
+    return AgentToolResult((*result.content, Text(in_brackets(lines))), result.details, result.is_error)
+
+
+async def looked_at(task: BackgroundTask, ctx: ToolContext) -> AgentToolResult:
+    """What a background command printed since the last look, and whether it runs."""
+    is_running = task.is_running
+    new = await in_thread(ctx, task.take)  # searching a long output for secrets takes a while
+    if not is_running:
+        task.is_told = True
+    ran = task.seconds
+    state = f"running for {ran:,.{1 if ran < _FEW_SECONDS else 0}f} s" if is_running else task.state
+    endings = [f"{task.id}: {state}"]
+    endings += [f"sandbox: {text}" for text in task.warnings]
+    reached = () if task.process is None else task.process.reached
+    endings += [*told_reached(reached), *[f"sandbox: {limit}" for limit in hosts_refused(reached)]]
+    bounded = bound_text(new.text, OUTPUT_LIMIT - _NOTE - len(in_brackets(endings).encode()))
+    text = bounded.text or "[no new output]"
+    if new.left_out:
+        text = f"[… {new.left_out:,} bytes left out …]\n{bounded.text}"
+    details = {
+        "task": task.id,
+        "running": is_running,
+        "exit_code": None if is_running else task.exit_code,
+        "left_out": new.left_out + bounded.left_out,
+        **({"reached": [[each.host, each.port, each.allowed] for each in reached]} if reached else {}),
+    }
+    return AgentToolResult.text(text + ("" if text.endswith("\n") else "\n") + in_brackets(endings), details)

@@ -24,7 +24,7 @@ from swink_agent.sandbox.profile import is_beneath
 from swink_agent.sandbox.programs import own_interpreter
 
 from .._bounded import OUTPUT_LIMIT, escaped, show_name
-from .._confined import OpenSandboxFn, SandboxChoice, SandboxSource, check_choice, default_opener, in_thread
+from .._confined import OpenSandboxFn, SandboxChoice, SandboxSource, check_choice, in_thread
 from ..workspace.wall import Workspace, WorkspaceError
 from .dialect import why_unsupported
 from .engines import Binary, Engine, Hit, Query, Record, RipgrepEngine, ScannerEngine, packages_folder, read_folders
@@ -117,8 +117,8 @@ class SearchTool:
         profile = msgspec.structs.replace(base, write=(), read=read, network=False, hosts=())
         is_off = choice == "off" or (isinstance(choice, Sandbox) and choice.backend == "off")
         self._is_off = is_off
-        self._confined = None if is_off else SandboxSource("auto", profile, open_sandbox or default_opener("auto"))
-        self._unconfined = SandboxSource("off", profile, default_opener("off"))
+        self._confined = None if is_off else SandboxSource("auto", profile, open_sandbox)
+        self._unconfined = SandboxSource("off", profile)
 
     def __repr__(self) -> str:
         return f"<tool search in {self._root}>"
