@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 import pytest
@@ -50,6 +51,7 @@ def test_what_can_wait_is_done_in_its_thread_or_here_if_there_is_none() -> None:
     watch.call_later(lambda: threads.append(threading.current_thread().name))
     watch.add("command", lambda: "", lambda reason: None)
     watch.remove("command")
+    watch.call_later(lambda: os.close(-1))  # it fails, and what follows is done all the same
     watch.call_later(lambda: threads.append(threading.current_thread().name) or done.set())
     watch.close()
     assert done.wait(10)

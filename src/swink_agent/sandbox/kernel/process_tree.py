@@ -180,18 +180,21 @@ class Watch:
                 is_last = is_closed or idle_looks > _IDLE_LOOKS
                 if is_last:
                     self._thread = None
-            for function in later:
-                function()
-            if is_last:
-                return
             started, now = time.thread_time(), time.monotonic()  # they differ if a fork bomb takes the processor
-            for first, look, end in watched:
+            for first, look, end in () if is_last else watched:
                 if now >= first and (reason := _looked(look)):
                     try:
                         end(reason)
                     except Exception:  # the other commands are still watched
                         _LOG.exception("a command could not be killed, because %s", reason)
             pause = max(self._period, 10 * (time.thread_time() - started))
+            for function in later:
+                try:
+                    function()
+                except Exception:  # commands are still watched
+                    _LOG.exception("what a command no longer needs could not be freed")
+            if is_last:
+                return
 
 
 def _looked(look: Callable[[], str]) -> str:
