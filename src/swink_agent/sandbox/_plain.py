@@ -133,9 +133,9 @@ def _end(running: set[_PlainCommand], private: PrivateFolder, guard: _CrashGuard
 class _CrashGuard:
     """Ends background commands when this program dies, by any signal. Safe for several threads.
 
-    A small process of ours waits at the end of a pipe. It is told which commands run. If the pipe is closed while some
-    do, nobody is left to end them, and it kills their groups and, on Linux, every process that has a variable that
-    begins with `mark`. It is started with the first command.
+    A small process of ours reads a pipe, which tells it which commands run. If this program dies, the pipe ends. Then
+    the process kills the groups of these commands and, on Linux, every process with a variable that begins with `mark`.
+    It is started with the first command.
     """
 
     def __init__(self, mark: str) -> None:

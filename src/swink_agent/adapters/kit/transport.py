@@ -22,8 +22,7 @@ from swink_agent.core.values.value import Value
 
 _LARGE = 1024 * 1024
 _PIECE = 32 * 1024
-"""The most bytes of a body that are returned at once, so that a server that sends without a pause keeps nobody waiting
-for long."""
+"""The most bytes of a body that are returned at once. If a server sends without a pause, other tasks run in between."""
 
 
 class Limits(Value, frozen=True, kw_only=True):

@@ -353,4 +353,4 @@ class EventStream(AsyncIterator[AgentEvent]):
 
 
 def unheard(*_: object) -> None:
-    """Does nothing: nobody is to be told."""
+    """Does nothing."""

@@ -176,7 +176,7 @@ class SqliteDatabase(_AnyDatabase):
         return found.first() is not None
 
     def try_migration_lock(self) -> Lock | None:
-        """The lock of whoever makes the tables, or `None` if another process has it."""
+        """The lock that a process needs to make the tables; `None` if another process has it."""
         # Not a record lock: two threads of this process may come at once.
         descriptor = self._open_lock("tables")
         try:

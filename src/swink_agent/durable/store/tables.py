@@ -116,8 +116,10 @@ def _look(database: Database) -> tuple[int, str]:
 
 @contextmanager
 def _alone(database: Database) -> Generator[None]:
-    """Holds the lock of whoever makes the tables. It is tried again and again: waiting in the database would block the
-    engine's own migrations."""
+    """Holds the lock that a process needs to make the tables.
+
+    It is tried again and again: waiting in the database would block the engine's own migrations.
+    """
     deadline = time.monotonic() + _WAIT
     release: Callable[[], None] | None
     while (release := database.try_migration_lock()) is None:
