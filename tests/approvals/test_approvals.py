@@ -656,6 +656,14 @@ async def test_an_agent_runs_what_is_allowed_trusted_or_approved_and_nothing_els
     ]
 
 
+async def test_the_mode_counts_that_is_set_when_the_answer_is_given() -> None:
+    approve, person = approvals("once")
+    answer = approve.prepare_approval(ProposedCall("1", "bash", {"command": "curl x"}, HERE))
+    approve.mode = "none"
+    assert isinstance(await answer(), Reject)
+    assert person.questions == []
+
+
 async def test_unattended_an_agent_is_told_what_to_do_instead() -> None:
     shell = Shell()
     (result,) = await results_of(shell, Approvals(rules=RULES), "make test")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -312,6 +314,91 @@ async def test_the_question_says_where_the_tool_would_act_and_the_tool_gets_what
     assert asked[0].scope == {"folder": "/here"}
     assert press.grants == [Grant("press", {"button": "red"}, {"folder": "/here"})]
     assert press.pressed == ["red"]
+
+
+class InTwoSteps:
+    """A callback with a part that takes time, which writes down what happened in which thread."""
+
+    def __init__(self, press: Press) -> None:
+        self.press = press
+        self.steps: list[tuple[str, bool]] = []
+
+    def step(self, name: str) -> None:
+        self.steps.append((name, threading.current_thread() is threading.main_thread()))
+
+    def prepare_approval(self, request: ProposedCall) -> Any:
+        self.step(f"prepare {request.scope['folder']}")
+        request.arguments["button"] = "changed"  # a copy: it changes nothing
+
+        async def answer() -> bool:
+            self.step("answer")
+            return True
+
+        return answer
+
+    async def __call__(self, request: ProposedCall) -> bool:
+        self.step("called")
+        return False
+
+
+async def pressed(approve: Any, press: Press) -> list[AgentEvent]:
+    agent = Agent(MODEL, stream_fn=scripted(call("press", button="red"), text("ok")), tools=[press], approve=approve)
+    events = await collect(agent.prompt_stream("go"))
+    check_events(events)
+    return events
+
+
+async def test_a_callback_prepares_its_answer_in_the_thread_that_found_the_scope() -> None:
+    press = Press()
+    approve = InTwoSteps(press)
+    await pressed(approve, press)
+    assert approve.steps == [("prepare /here", False), ("answer", True)]
+    assert press.pressed == ["red"]
+
+
+async def test_a_preparation_that_fails_is_a_no() -> None:
+    class Failing(InTwoSteps):
+        def prepare_approval(self, request: ProposedCall) -> Any:
+            raise OSError("the disk")
+
+    press = Press()
+    approve = Failing(press)
+    events = await pressed(approve, press)
+    (end,) = [event for event in events if isinstance(event, ToolExecutionEnd)]
+    assert end.reason == "the approval callback failed: OSError"
+    assert (press.pressed, approve.steps) == ([], [])
+
+
+async def test_a_subclass_that_is_called_in_its_own_way_is_called() -> None:
+    class Strict(InTwoSteps):
+        async def __call__(self, request: ProposedCall) -> bool:
+            return await super().__call__(request)
+
+    press = Press()
+    approve = Strict(press)
+    await pressed(approve, press)
+    assert (press.pressed, approve.steps) == ([], [("called", True)])
+
+
+async def test_a_stand_in_that_has_every_attribute_is_called() -> None:
+    press = Press()
+    approve = Mock(return_value=True)
+    await pressed(approve, press)
+    assert press.pressed == ["red"]
+    assert approve.call_args.args[0].scope == {"folder": "/here"}
+
+
+async def test_without_a_scope_a_callback_is_called() -> None:
+    class Plain(Press):
+        approval_scope = None  # type: ignore[assignment]
+
+        async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
+            raise AssertionError
+
+    press = Plain()
+    approve = InTwoSteps(press)
+    await pressed(approve, press)
+    assert approve.steps == [("called", True)]
 
 
 async def test_a_scope_that_changed_after_the_yes_is_not_what_was_approved() -> None:

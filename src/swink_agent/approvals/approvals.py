@@ -12,6 +12,7 @@ import inspect
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 import msgspec
@@ -318,14 +319,23 @@ class Approvals:
         self._mode: ApprovalsMode = mode
 
     async def __call__(self, request: ProposedCall) -> Approval | Defer:
+        if request.name in self._tools:
+            answer = await asyncio.to_thread(self.prepare_approval, request)
+        else:
+            answer = self.prepare_approval(request)
+        return await answer()
+
+    def prepare_approval(self, request: ProposedCall) -> Callable[[], Awaitable[Approval | Defer]]:
+        """Applies the rules, and returns what asks the person if they leave it open.
+
+        An agent calls it in a thread, because the rules look at the disk.
+        """
+        return partial(self._answer_by, self._decide(request), request)
+
+    async def _answer_by(self, decision: Decision, request: ProposedCall) -> Approval | Defer:
         mode = self._mode
         if mode == "none":
             return Reject(f"{_NONE}; do without it")
-        if request.name in self._tools:
-            # In a thread: the rules look at the disk, which may be slow.
-            decision = await asyncio.to_thread(self._decide, request)
-        else:
-            decision = self._decide(request)
         if decision.verdict == "deny":
             return Reject(decision.reason)
         if self._asks_for_access(request):

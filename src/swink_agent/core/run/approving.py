@@ -6,6 +6,7 @@ Owns the question and the answer. `dispatch` decides when calls are approved, an
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from ..approval import ApprovalMode, Approve, ApproveWith, Defer, Grant, ProposedCall, Reject
@@ -34,14 +35,15 @@ async def approve(batch: Batch) -> None:
             return
         if not _needs_approval(batch, call) or await _is_foreseen(batch, call):
             continue
-        scope = await _scope(batch, call)
+        question = _Question(batch, call)
+        scope = await _scope(batch, call, question.prepare)
         if scope is None:
             continue
         run.emit(ToolApprovalRequested(call.id, call.name, call.arguments, scope))
         answer = Reject("aborted")
         call.approval = "asked"
         try:
-            answer = await _ask(batch, call, scope)
+            answer = await question.ask(scope)
         finally:
             if not isinstance(answer, Defer):
                 tell_answer(batch, call, answer)
@@ -106,18 +108,27 @@ async def _is_foreseen(batch: Batch, call: CallState) -> bool:
     return refusal is not None
 
 
-async def _scope(batch: Batch, call: CallState) -> dict[str, Any] | None:
+async def _scope(
+    batch: Batch, call: CallState, then: Callable[[dict[str, Any]], None] | None = None
+) -> dict[str, Any] | None:
     """Returns the tool's approval scope; `None` if the tool refused the call, which then has its result.
 
-    It runs in a thread, as it may read files or try a sandbox. If it fails, the scope matches nothing that the tool
-    does.
+    It runs in a thread, as it may read files or try a sandbox; `then` is called there with the scope. If it fails, the
+    scope matches nothing that the tool does.
     """
     scope_of, run = getattr(call.tool, "approval_scope", None), batch.run
     if scope_of is None:
         return {}
     arguments = call.arguments
+
+    def look() -> dict[str, Any]:
+        scope = frozen_json(scope_of(arguments))
+        if then is not None:
+            then(scope)
+        return scope
+
     try:
-        return frozen_json(await run.supervisor.in_thread(run.threads, lambda: scope_of(arguments)))
+        return await run.supervisor.in_thread(run.threads, look)
     except ToolError as error:
         batch.resolve(call, error_result(error), ToolOutcome.FAILED)
         return None
@@ -126,20 +137,64 @@ async def _scope(batch: Batch, call: CallState) -> dict[str, Any] | None:
         return frozen_json({"unknown": type(error).__name__})
 
 
-async def _ask(batch: Batch, call: CallState, scope: dict[str, Any]) -> Approve | ApproveWith | Reject | Defer:
-    """Returns the answer; anything but a clear yes is a rejection."""
-    run = batch.run
-    if run.is_interrupted:
-        raise Interrupted
-    if run.config.approve is None:
-        return Reject(_NO_CALLBACK)
-    # Copies: what the callback does to its request changes nothing.
-    request = ProposedCall(call.id, call.name, copy_json(call.arguments), copy_json(scope), run.delegates)
-    try:
-        answer: object = await run.supervisor.ask(run.config.approve, request)
-    except Exception as error:
-        log.exception("the approval callback failed: the call of %s is rejected", call.name)
-        return Reject(f"the approval callback failed: {type(error).__name__}")
+class _Question:
+    """The question about one call."""
+
+    def __init__(self, batch: Batch, call: CallState) -> None:
+        self._run = batch.run
+        self._call = call
+        self._prepared: Callable[[], object] | None = None
+
+    def prepare(self, scope: dict[str, Any]) -> None:
+        """Calls the `prepare_approval` of a callback that has it. Runs in the thread that found the scope."""
+        approve: Any = self._run.config.approve
+        if not _can_prepare(cast("type[object]", type(approve))):
+            return
+        try:
+            self._prepared = approve.prepare_approval(self._request(scope))
+        except Exception as error:
+            self._prepared = _raises(error)
+
+    async def ask(self, scope: dict[str, Any]) -> Approve | ApproveWith | Reject | Defer:
+        """Returns the answer; anything but a clear yes is a rejection."""
+        run = self._run
+        if run.is_interrupted:
+            raise Interrupted
+        if run.config.approve is None:
+            return Reject(_NO_CALLBACK)
+        try:
+            if self._prepared is not None:
+                answer: object = await run.supervisor.ask(self._prepared)
+            else:
+                answer = await run.supervisor.ask(run.config.approve, self._request(scope))
+        except Exception as error:
+            log.exception("the approval callback failed: the call of %s is rejected", self._call.name)
+            return Reject(f"the approval callback failed: {type(error).__name__}")
+        return _answer_in(answer)
+
+    def _request(self, scope: dict[str, Any]) -> ProposedCall:
+        # Copies: what the callback does to its request changes nothing.
+        call = self._call
+        return ProposedCall(call.id, call.name, copy_json(call.arguments), copy_json(scope), self._run.delegates)
+
+
+def _can_prepare(kind: type[object]) -> bool:
+    """Whether the class that says how it is called also has `prepare_approval`.
+
+    A subclass with its own `__call__` is always called: its answer may be another one.
+    """
+    first = next((base for base in kind.__mro__ if "__call__" in vars(base)), object)
+    return "prepare_approval" in vars(first)
+
+
+def _raises(error: Exception) -> Callable[[], object]:
+    def ask() -> object:
+        raise error
+
+    return ask
+
+
+def _answer_in(answer: object) -> Approve | ApproveWith | Reject | Defer:
     match answer:
         case Approve() | Reject() | Defer():
             return answer

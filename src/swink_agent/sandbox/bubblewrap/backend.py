@@ -87,6 +87,7 @@ class BubblewrapSandbox(Sandbox):
         # If /tmp itself may be written or read, commands see the machine's /tmp.
         is_own = _TMP not in (*profile.write, *(profile.read or ()))
         self._temporary = _TMP if is_own else self._private.path
+        self._way_through_tmp = self._folders_on_the_way() if is_own else []
         self._nothing = os.path.join(self._private.own, "nothing")
         os.close(os.open(self._nothing, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0))
         self._running: dict[BubblewrapCommand, bool] = {}  # and whether it protects everything that is known
@@ -184,7 +185,9 @@ class BubblewrapSandbox(Sandbox):
             again = [place for path in paths for place in mounted_again(path, mounts)]
             found = dict.fromkeys((*paths, *again))
             self._places = paths, mounts, [path for path in found if self._is_in_view(path) or self._is_shown(path)]
-        return [path for path in self._places[2] if not is_placeholder(path)], absent
+        # Placeholders are in write roots alone.
+        inside = self._inside(self._places[2])
+        return [path for path in self._places[2] if path not in inside or not is_placeholder(path)], absent
 
     def _inside(self, paths: Sequence[str]) -> frozenset[str]:
         """Those of the paths that are in a write root."""
@@ -215,7 +218,7 @@ class BubblewrapSandbox(Sandbox):
         mounts += ["--proc", "/proc", "--remount-ro", "/proc"]
         mounts += ["--dev", "/dev"]
         if self._temporary == _TMP:
-            mounts += ["--bind", self._private.path, _TMP, *self._way_through_tmp()]
+            mounts += ["--bind", self._private.path, _TMP, *self._way_through_tmp]
         for folder in folders:
             mounts += ["--ro-bind-try", folder, folder] if folder not in outer else []
         for root in sorted(profile.write):
@@ -246,7 +249,7 @@ class BubblewrapSandbox(Sandbox):
     def _known(self, everything: bool) -> Sequence[str]:
         return tuple(self._protected) if everything else sorted(self._own)
 
-    def _way_through_tmp(self) -> list[str]:
+    def _folders_on_the_way(self) -> list[str]:
         """Folders of ours on the way to roots beneath `/tmp`.
 
         Commands write in the private folder, so a root's mount point in it must not be behind a link that one of them
@@ -262,10 +265,6 @@ class BubblewrapSandbox(Sandbox):
 
     def _hold(self, path: str, kind: HoldKind, placeholders: Placeholders, *, is_free: bool) -> list[str]:
         """`is_free`: a command may fill the missing path, but not replace it."""
-        # Other programs work there too and may have deleted a repository by the time that it is mounted.
-        must = "" if any(is_beneath(own, path) for own in self._own) else "-try"
-        if kind is HoldKind.PINNED:
-            return [f"--ro-bind{must}" if _is_sealed(path) else f"--bind{must}", path, path]
         if kind is HoldKind.MISSING:
             if not os.access(os.path.dirname(path), os.W_OK):
                 return []  # nothing can be created there: it is not ours, or sealed
@@ -276,7 +275,10 @@ class BubblewrapSandbox(Sandbox):
                 return ["--ro-bind", path, path] if is_a_file(path) else [*self._empty_folder("0555"), path]
             if not os.path.lexists(path):
                 return []
-        return [f"--ro-bind{must}", path, path]
+        # Other programs work there too and may have deleted a repository by the time that it is mounted.
+        must = "" if any(is_beneath(own, path) for own in self._own) else "-try"
+        is_writable = kind is HoldKind.PINNED and not _is_sealed(path)
+        return [f"--bind{must}" if is_writable else f"--ro-bind{must}", path, path]
 
     def _is_in_view(self, path: str) -> bool:
         """Whether the path is in a folder that the profile lets commands write or read."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from .._pipes import OutputPipe, is_running_here
 from ..errors import SandboxClosed, SandboxError
-from ..kernel.headcount import Headcount, children_of, groups_beneath, read_process
+from ..kernel.headcount import Headcount, groups_beneath, has_children, read_process
 from ..kernel.process_tree import Watch, can_tell_exits, exit_code_of, kernel_release, limit_process
 from ..kernel.usage import Usage, offer_to_the_kernel
 from ..process import SandboxedProcess, SpawnRequest
@@ -75,6 +75,8 @@ class BubblewrapCommand:
         self._look_at_files = time.monotonic() + _LOOK_AT_FILES_AGAIN
         self._handle: SandboxedProcess | None = None
         self._told: asyncio.Future[int] | None = None  # the first process of the namespace, while we wait for it
+        self._readers: set[int] = set()
+        """The descriptors that the loop watches for us."""
         self._limits = limits
         self._write = write
         self._watch = watch
@@ -275,7 +277,7 @@ class BubblewrapCommand:
                 self.entrance.close()
             self._pipe.close_write_end()
         self._outer = os.pidfd_open(self._pid)
-        self._loop.add_reader(self._outer, self._outer_ended)
+        self._begin_to_read(self._outer, self._outer_ended)
 
     async def _read_first_pid(self) -> int:
         """The number of the first process of the namespace, once bubblewrap reports it."""
@@ -288,19 +290,28 @@ class BubblewrapCommand:
             if told.done():  # nothing waits for it now
                 return
             if pid := re.search(rb'"child-pid"\s*:\s*(\d+)\D', self._said):
-                self._loop.remove_reader(self._status)
                 told.set_result(int(pid[1]))
             elif data == b"":
-                self._loop.remove_reader(self._status)
                 told.set_exception(ValueError("it ended without a message"))
+            else:
+                return
+            self._end_reading(self._status)
 
-        self._loop.add_reader(self._status, read)
+        self._begin_to_read(self._status, read)
         try:
             return await told
         finally:
             self._told = None
-            if not self._is_over:
-                self._loop.remove_reader(self._status)
+            self._end_reading(self._status)
+
+    def _begin_to_read(self, descriptor: int, call: Callable[[], object]) -> None:
+        self._readers.add(descriptor)
+        self._loop.add_reader(descriptor, call)
+
+    def _end_reading(self, descriptor: int) -> None:
+        if descriptor in self._readers:
+            self._readers.remove(descriptor)
+            self._loop.remove_reader(descriptor)
 
     async def _mounts_made(self) -> None:
         """Waits until everything is mounted. Raises if it is not what the profile names, or bubblewrap gave up."""
@@ -372,18 +383,18 @@ class BubblewrapCommand:
 
     def _outer_ended(self) -> None:
         """The command has ended. What it left behind ends with the namespace."""
-        self._loop.remove_reader(self._outer)
+        self._end_reading(self._outer)
         if self._first < 0:
             return  # it failed: `start` sees the end of its messages, and ends the rest
         # Orphans become children of the first process: if it has none, only bubblewrap itself is left there, and we
         # need not wait for its end, which takes the kernel some milliseconds.
-        is_alone = not children_of(self._first_pid)
+        is_alone = not has_children(self._first_pid)
         with suppress(OSError):
             signal.pidfd_send_signal(self._first, signal.SIGKILL)
         if is_alone:
             self._finish()
         else:
-            self._loop.add_reader(self._first, self._finish)
+            self._begin_to_read(self._first, self._finish)
             self._stop_waiting()
 
     def _finish(self) -> None:
@@ -413,9 +424,8 @@ class BubblewrapCommand:
             self._said += _read(self._status) or b""
         ended = exit_code_of(self._command) if self._command >= 0 else None
         is_closed = self._loop.is_closed()
-        for descriptor in (self._outer, self._first, self._status):
-            if descriptor >= 0 and not is_closed:
-                self._loop.remove_reader(descriptor)
+        for descriptor in () if is_closed else tuple(self._readers):
+            self._end_reading(descriptor)
         for descriptor in (self._outer, self._first, self._status, self._command, self._children):
             if descriptor >= 0:
                 os.close(descriptor)

@@ -96,7 +96,8 @@ class RunningCommand:
             # What a command left in the background is ended with it, which closes the pipe.
             process.kill()
             drain = _DRAIN_CANCELLED if is_urgent else _DRAIN
-            await asyncio.wait({reading}, timeout=drain)
+            if not reading.done():
+                await asyncio.wait({reading}, timeout=drain)
             if not exited.done():
                 await asyncio.wait({exited}, timeout=drain)
             is_gone = exited.done() and not process.left_behind
