@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -159,6 +160,24 @@ async def test_what_was_made_between_two_commands_is_hidden(playground: Any, ope
         secret(playground, playground.home / name)
     outcome = await playground.run(sandbox, script)
     assert playground.canary not in outcome.output
+
+
+async def test_a_file_that_becomes_a_folder_between_two_commands_stays_hidden(
+    playground: Any, open_backend: OpenFn
+) -> None:
+    sandbox = open_backend(playground.profile())
+    place = playground.home / ".kube"
+    script = "true; cat ~/.kube ~/.kube/config"
+    for path in (place, place / "config", place):
+        if place.is_dir():
+            shutil.rmtree(place)
+        else:
+            place.unlink(missing_ok=True)
+        secret(playground, path)
+        for _ in range(2):  # the second time from memory, if it is remembered by then
+            await asyncio.sleep(0.06)
+            outcome = await playground.run(sandbox, script)
+            assert playground.canary not in outcome.output
 
 
 async def test_what_is_made_while_a_command_runs_is_not_read_or_ends_it(playground: Any, open_backend: OpenFn) -> None:

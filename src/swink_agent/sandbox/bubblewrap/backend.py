@@ -104,6 +104,8 @@ class BubblewrapSandbox(Sandbox):
         self._mounts = MountList()
         weakref.finalize(self, self._mounts.close)
         self._places: tuple[object, object, list[str]] = ((), (), [])
+        self._covers: tuple[object, dict[str, list[str]]] = ((), {})
+        """What was found when hidden paths were last looked for, and how they are covered."""
 
     async def _start(self, request: SpawnRequest) -> tuple[SandboxedProcess, Sequence[str]]:
         write = (*self.profile.write, self._private.path)
@@ -185,6 +187,8 @@ class BubblewrapSandbox(Sandbox):
             again = [place for path in paths for place in mounted_again(path, mounts)]
             found = dict.fromkeys((*paths, *again))
             self._places = paths, mounts, [path for path in found if self._is_in_view(path) or self._is_shown(path)]
+        if self._covers[0] is not paths:
+            self._covers = paths, {}
         # Placeholders are in write roots alone.
         inside = self._inside(self._places[2])
         return [path for path in self._places[2] if path not in inside or not is_placeholder(path)], absent
@@ -232,8 +236,11 @@ class BubblewrapSandbox(Sandbox):
             if held:
                 command.hold(hold.path)
                 mounts += held
+        covers = self._covers[1]
         for path in hidden:
-            mounts += self._cover(path)
+            if not (cover := covers.get(path)):
+                cover = covers[path] = self._cover(path)
+            mounts += cover
         return mounts
 
     def _holds(self, hidden: Sequence[str], everything: bool) -> tuple[Hold, ...]:
@@ -291,7 +298,10 @@ class BubblewrapSandbox(Sandbox):
         return self.profile.read is None or is_in(path, _SYSTEM_FOLDERS)
 
     def _cover(self, path: str) -> list[str]:
-        """Covers a hidden path that commands would see with something empty."""
+        """Covers a hidden path that commands would see with something empty.
+
+        If it does once, it does until something in the folder of the path changes.
+        """
         try:
             state = os.lstat(path)
         except OSError:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from .._pipes import OutputPipe, is_running_here
 from ..errors import SandboxClosed, SandboxError
-from ..kernel.headcount import Headcount, groups_beneath, has_children, read_process
+from ..kernel.headcount import Headcount, groups_beneath, read_process
 from ..kernel.process_tree import Watch, can_tell_exits, exit_code_of, kernel_release, limit_process
 from ..kernel.usage import Usage, offer_to_the_kernel
 from ..process import SandboxedProcess, SpawnRequest
@@ -325,14 +325,21 @@ class BubblewrapCommand:
         """Opens a descriptor of the command, if it exists, or looks again. A command that ended at once has none."""
         if self._is_over:
             return
-        with suppress(OSError):
+        if listed := self._listed_children():
+            with suppress(OSError):  # it has ended
+                self._command = os.pidfd_open(int(listed[0]))
+        else:
+            self._loop.call_later(pause, self._find_command, 2 * pause)
+
+    def _listed_children(self) -> list[bytes]:
+        """The first children of the first process, which has one thread."""
+        try:
             if self._children < 0:
                 listing = f"/proc/{self._first_pid}/task/{self._first_pid}/children"
                 self._children = os.open(listing, os.O_RDONLY | os.O_CLOEXEC)
-            if listed := os.pread(self._children, 32, 0).split():
-                self._command = os.pidfd_open(int(listed[0]))
-            else:
-                self._loop.call_later(pause, self._find_command, 2 * pause)
+            return os.pread(self._children, 32, 0).split()
+        except OSError:  # it has ended
+            return []
 
     async def _complaint(self, error: BaseException) -> str:
         """What bubblewrap wrote before it gave up."""
@@ -388,7 +395,7 @@ class BubblewrapCommand:
             return  # it failed: `start` sees the end of its messages, and ends the rest
         # Orphans become children of the first process: if it has none, only bubblewrap itself is left there, and we
         # need not wait for its end, which takes the kernel some milliseconds.
-        is_alone = not has_children(self._first_pid)
+        is_alone = not self._listed_children()
         with suppress(OSError):
             signal.pidfd_send_signal(self._first, signal.SIGKILL)
         if is_alone:

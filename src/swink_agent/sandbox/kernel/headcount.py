@@ -159,14 +159,6 @@ def children_of(pid: int) -> list[int]:
     return _children_of_all_threads(pid)[0]
 
 
-def has_children(pid: int) -> bool:
-    """Whether a process with one thread has children."""
-    try:
-        return bool(_read(f"/proc/{pid}/task/{pid}/children", 1))
-    except OSError:  # it has ended
-        return False
-
-
 def groups_beneath(pid: int) -> set[int]:
     """The process groups of its first children. A bomb's processes are in them unless each makes its own."""
     groups: set[int] = set()
