@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import subprocess
 import threading
 
 import pytest
 
-from swink_agent.sandbox.kernel.process_tree import Watch
+from swink_agent.sandbox.kernel import process_tree
+from swink_agent.sandbox.kernel.process_tree import Watch, parent_of
 
 
 def watching() -> list[threading.Thread]:
@@ -90,3 +93,21 @@ def test_where_no_thread_can_be_started_the_next_command_tries_again(monkeypatch
     watch.add("second", lambda: "too many", lambda reason: told.set())
     assert told.wait(10)
     watch.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs descriptors of processes")
+@pytest.mark.parametrize("is_old", [False, True])
+def test_the_parent_of_a_process_is_known_until_it_is_gone(is_old: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if is_old:  # a kernel before Linux 6.13
+
+        def unknown(process: int, wanted: int = 0) -> tuple[int, int, int]:
+            raise OSError(errno.ENOTTY, os.strerror(errno.ENOTTY))
+
+        monkeypatch.setattr(process_tree, "_info_of", unknown)
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
+        process = os.pidfd_open(child.pid)
+        assert parent_of(child.pid, process) == os.getpid()
+    try:
+        assert parent_of(child.pid, process) is None
+    finally:
+        os.close(process)

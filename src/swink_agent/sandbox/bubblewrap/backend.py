@@ -273,8 +273,6 @@ class BubblewrapSandbox(Sandbox):
     def _hold(self, path: str, kind: HoldKind, placeholders: Placeholders, *, is_free: bool) -> list[str]:
         """`is_free`: a command may fill the missing path, but not replace it."""
         if kind is HoldKind.MISSING:
-            if not os.access(os.path.dirname(path), os.W_OK):
-                return []  # nothing can be created there: it is not ours, or sealed
             if placeholders.place(path):
                 if is_free:
                     return ["--bind", path, path]

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from .._pipes import OutputPipe, is_running_here
 from ..errors import SandboxClosed, SandboxError
-from ..kernel.headcount import Headcount, groups_beneath, read_process
-from ..kernel.process_tree import Watch, can_tell_exits, exit_code_of, kernel_release, limit_process
+from ..kernel.headcount import Headcount, groups_beneath
+from ..kernel.process_tree import Watch, can_tell_exits, exit_code_of, kernel_release, limit_process, parent_of
 from ..kernel.usage import Usage, offer_to_the_kernel
 from ..process import SandboxedProcess, SpawnRequest
 from ..profile import ProcessLimits
@@ -481,7 +481,7 @@ def _open_child(pid: int, parent: int) -> int:
     """A descriptor of the process, after making sure that it is the child of that parent."""
     descriptor = os.pidfd_open(pid)
     try:
-        if (entry := read_process(pid)) is not None and entry.parent == parent:
+        if parent_of(pid, descriptor) == parent:
             return descriptor
     except ValueError:
         pass

@@ -64,20 +64,21 @@ class Placeholders:
     """The placeholders of one command. They are in use until `release()`, which is followed by `close()`."""
 
     def __init__(self) -> None:
-        self._parents: dict[str, int] = {}
+        self._parents: dict[str, int | None] = {}
         self._placed: list[tuple[int, str, int]] = []
         """Open parent folders, names in them, and the open placeholders."""
 
     def place(self, path: str) -> bool:
         """Makes or shares the placeholder at `path`.
 
-        Returns false if something real exists there now, or the file system is read-only. Raises `UnfitFolder` if the
-        name cannot be protected.
+        Returns false if something real exists there now, or nothing can be created there: the folder is not ours, or
+        sealed, or the file system is read-only. Raises `UnfitFolder` if the name cannot be protected.
         """
         folder, name = os.path.split(path)
-        parent = self._parents.get(folder)
-        if parent is None:
-            parent = self._parents[folder] = _open_folder(folder, path)
+        if folder not in self._parents:
+            self._parents[folder] = _open_folder(folder, path) if os.access(folder, os.W_OK) else None
+        if (parent := self._parents[folder]) is None:
+            return False
         try:
             for _ in range(_TRIES):
                 is_ours = _make(parent, name)
@@ -117,7 +118,8 @@ class Placeholders:
         placed, self._placed = self._placed, []
         parents, self._parents = self._parents, {}
         for descriptor in (*(descriptor for _, _, descriptor in placed), *parents.values()):
-            os.close(descriptor)
+            if descriptor is not None:
+                os.close(descriptor)
 
 
 def _unfit(path: str, why: str) -> UnfitFolder:

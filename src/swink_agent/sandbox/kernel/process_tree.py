@@ -26,7 +26,7 @@ from .headcount import LOOK_AGAIN, Headcount, read_process
 _LOG = logging.getLogger("swink_agent.sandbox")
 
 _FIRST = -20
-_INFO = struct.Struct("Q52xi")  # requested and given fields, and the wait status at the end of `struct pidfd_info`
+_INFO = struct.Struct("Q16xI32xi")  # of `struct pidfd_info`: requested and given fields, the parent, the wait status
 _GET_INFO = (3 << 30) | (_INFO.size << 16) | (0xFF << 8) | 11
 _EXIT = 1 << 3
 _IDLE_LOOKS = 2  # the next command may come at once
@@ -117,13 +117,26 @@ def kernel_release() -> tuple[int, ...]:
 
 def exit_code_of(process: int) -> int | None:
     """The exit code of an ended process, by its descriptor, or minus the signal that killed it. `None` if unknown."""
-    info = bytearray(_INFO.pack(_EXIT, 0))
     try:
-        fcntl.ioctl(process, _GET_INFO, info)
+        given, _, status = _info_of(process, _EXIT)
     except OSError:
         return None
-    given, status = _INFO.unpack(info)
     return os.waitstatus_to_exitcode(status) if given & _EXIT else None
+
+
+def parent_of(pid: int, process: int) -> int | None:
+    """The parent of a process, given its number and descriptor, or `None` if it is gone."""
+    try:
+        return _info_of(process)[1]
+    except OSError:  # a kernel before Linux 6.13, or it is gone
+        entry = read_process(pid)
+        return None if entry is None else entry.parent
+
+
+def _info_of(process: int, wanted: int = 0) -> tuple[int, int, int]:
+    info = bytearray(_INFO.pack(wanted, 0, 0))
+    fcntl.ioctl(process, _GET_INFO, info)
+    return _INFO.unpack(info)
 
 
 class Watch:
