@@ -9,7 +9,7 @@ subscribers has no record.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -77,7 +77,9 @@ class LoopDetection:
 
     def post_turn(self, ctx: PolicyContext) -> Inject | Stop | None:
         """Tells the model, or stops the run, when a circle has closed often enough."""
-        made = self._suspicious(ctx) if ctx.tool_results else []
+        if not ctx.tool_results or not self._may_circle(ctx.messages, ctx.turn_index + 1):
+            return None
+        made = self._oldest_first(_calls_made(ctx.messages, ctx.turn_index + 1, ctx.tool_results))
         period, rounds = self._circle(made)
         if rounds < self.repeats:
             return None
@@ -91,13 +93,25 @@ class LoopDetection:
             )
         return None
 
-    def _suspicious(self, ctx: PolicyContext) -> list[_Made]:
-        """The last calls, oldest first; none if the newest was not made shortly before, as nearly all were not."""
-        calls = _calls_made(ctx.messages, ctx.turn_index + 1, ctx.tool_results)
-        near = list(islice(calls, 1 + self.window // self.repeats))
-        if not any(call.name == near[0][0].name and call.arguments == near[0][0].arguments for call, _ in near[1:]):
-            return []
-        return self._oldest_first(chain(near, calls))
+    def _may_circle(self, messages: Sequence[AgentMessage], turns: int) -> bool:
+        """Whether the newest call was made before, so shortly that a circle may have closed. Nearly all were not."""
+        newest: ToolCall | None = None
+        left = self.window // self.repeats
+        for message in reversed(messages):
+            if type(message) is not AssistantMessage:
+                continue
+            for call in reversed(message.content):
+                if type(call) is not ToolCall:
+                    continue
+                if newest is None:
+                    newest = call
+                elif call.name == newest.name and call.arguments == newest.arguments:
+                    return True
+                elif (left := left - 1) <= 0:
+                    return False
+            if (turns := turns - 1) <= 0:  # older messages belong to earlier runs
+                return False
+        return False
 
     def _oldest_first(self, calls: Iterator[tuple[ToolCall, ToolResultMessage]]) -> list[_Made]:
         made = [_Made(_signature(call), self._outcome(result)) for call, result in islice(calls, self.window)]
