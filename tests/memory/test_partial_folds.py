@@ -18,6 +18,7 @@ from swink_agent import (
     StopReason,
     Text,
     ToolCall,
+    ToolOutcome,
     ToolResultMessage,
     Usage,
     UserMessage,
@@ -33,6 +34,7 @@ from swink_agent.core.journal import (
     StateChanged,
     ToolStarted,
 )
+from swink_agent.core.pending import Pending, pending_calls
 from swink_agent.memory import JsonlSessionStore
 from swink_agent.memory.log.fold import Fold
 from swink_agent.memory.log.records import (
@@ -61,6 +63,12 @@ replies = st.builds(
     reply, st.lists(st.sampled_from(["said", ""]), max_size=2), st.integers(0, 3), usages, costs, st.booleans()
 )
 results = st.builds(lambda index: (index, ToolResultMessage(IDS[index], "done")), few)
+
+
+def waiting(index: int) -> ToolResultMessage:
+    return ToolResultMessage(IDS[index], "", details=Pending("external", {}).as_details(), outcome=ToolOutcome.PENDING)
+
+
 numbers = st.lists(st.integers(1, 40), max_size=12).map(tuple)
 users = st.builds(UserMessage, st.sampled_from(["hello", "", "another"]))
 entries: st.SearchStrategy[Any] = st.one_of(
@@ -71,6 +79,7 @@ entries: st.SearchStrategy[Any] = st.one_of(
     results.map(lambda result: MessageAdded(result[1], "result", result[0])),
     results.map(lambda result: MessageAdded(result[1], "result")),
     results.map(lambda result: MessageAdded(result[1], "given")),
+    few.map(lambda index: MessageAdded(waiting(index), "result", index)),
     st.builds(MessageAdded, replies, st.just("given")),
     st.sampled_from(
         [
@@ -105,6 +114,7 @@ def check_counted(steps: list[tuple[RecordEntry, int, bool]]) -> None:
     for number, (entry, at, is_asked) in enumerate(steps, 1):
         fold.add(number, entry, at)
         partial.add(number, entry, at)
+        assert fold.pending == len(pending_calls(fold.messages))
         if not is_asked or fold.is_open:  # no summary is written while a call waits
             continue
         if not partial.needs_all:

@@ -120,6 +120,14 @@ class AnsweredHistory:
             self._put_results(self.batch, messages, numbers)
         return messages, numbers
 
+    def end(self) -> list[AgentMessage]:
+        """The end of the messages, with the last reply and its results. For any length, it takes the same time."""
+        if self.batch is None:
+            return self.messages
+        messages = self.messages[-1:]  # a reply whose results are not all there
+        self._put_results(self.batch, messages, [])
+        return messages
+
     def on_record(self) -> list[tuple[int | None, AgentMessage]]:
         """The messages with their numbers, without the recovered results of the last reply."""
         found: list[tuple[int | None, AgentMessage]] = list(zip(self.numbers, self.messages, strict=True))

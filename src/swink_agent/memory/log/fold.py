@@ -331,10 +331,10 @@ class Fold:
     @property
     def pending(self) -> int:
         """How many calls wait for an answer."""
-        messages = self._history.all()[0]
+        messages = self._history.messages
         if self._is_partial and not any(isinstance(message, (UserMessage, AssistantMessage)) for message in messages):
             return self._pending_before
-        return len(pending_calls(messages))
+        return len(pending_calls(self._history.end()))
 
     def has_started(self, reply: int | None, call: int) -> bool:
         """Whether a call had started, of the reply that the entry of this number added."""
