@@ -40,7 +40,7 @@ _PATIENCE = 3.0
 """Seconds that the kernel has to end a namespace before we stop waiting for it."""
 _TASKS_TO_PROCESSES = 4  # threads count too, and every other program has some
 _LOOK_AT_FILES_AGAIN = 0.05
-_FIRST_LOOK = 0.008  # for the command, which starts when everything is mounted
+_FIRST_LOOK = 0.0005  # after bubblewrap began to start the command
 _BETWEEN_MOUNTS = 0.001
 
 # What bubblewrap reports if it may not make namespaces; all other messages are about paths.
@@ -88,6 +88,7 @@ class BubblewrapCommand:
         self._first_pid = 0
         self._command = -1  # and of the command, if the kernel then reports how it ended
         self._children = -1  # the kernel's list of the first process's children
+        self._go = -1  # the end of a pipe, of which bubblewrap closes the other when it starts the command
         self._status = -1
         self._said = b""
         self._killed = False
@@ -110,6 +111,9 @@ class BubblewrapCommand:
             async with asyncio.timeout(_START_DEADLINE):
                 handle = await self._prepare()
             os.write(go, b"x")
+            if can_tell_exits():
+                self._go = os.dup(go)
+                self._begin_to_read(self._go, self._has_begun)
         except (OSError, ValueError) as error:
             said = await self._complaint(error)
             remedy = None if _OF_THE_MACHINE.search(said) else ""
@@ -121,8 +125,6 @@ class BubblewrapCommand:
             if self._first < 0 and not self._is_over:
                 self._end_group()
             os.close(go)
-        if can_tell_exits():
-            self._loop.call_later(_FIRST_LOOK, self._find_command, _FIRST_LOOK)
         return handle
 
     async def _prepare(self) -> SandboxedProcess:
@@ -321,6 +323,11 @@ class BubblewrapCommand:
                 raise ValueError("it ended without a message")
             await asyncio.sleep(_BETWEEN_MOUNTS)
 
+    def _has_begun(self) -> None:
+        """bubblewrap has made its mounts and starts the command now."""
+        self._end_reading(self._go)
+        self._loop.call_later(_FIRST_LOOK, self._find_command, _FIRST_LOOK)
+
     def _find_command(self, pause: float) -> None:
         """Opens a descriptor of the command, if it exists, or looks again. A command that ended at once has none."""
         if self._is_over:
@@ -433,7 +440,7 @@ class BubblewrapCommand:
         is_closed = self._loop.is_closed()
         for descriptor in () if is_closed else tuple(self._readers):
             self._end_reading(descriptor)
-        for descriptor in (self._outer, self._first, self._status, self._command, self._children):
+        for descriptor in (self._outer, self._first, self._status, self._command, self._children, self._go):
             if descriptor >= 0:
                 os.close(descriptor)
         if is_closed or self._process is None:
