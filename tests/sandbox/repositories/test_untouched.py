@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -64,3 +66,35 @@ def test_a_folder_with_many_files_is_listed_elsewhere(leftovers: Leftovers, look
     for number in range(150):
         (root / f"src/{number}").touch()
     assert not leftovers.is_untouched(look, is_last=True)
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_file_or_link_in_place_of_a_repository_is_judged(leftovers: Leftovers, root: Path, is_link: bool) -> None:
+    (root / "src/.git").mkdir()
+    look = leftovers.begin()
+    shutil.rmtree(root / "src/.git")
+    if is_link:
+        (root / "src/.git").symlink_to("/elsewhere")
+    else:
+        (root / "src/.git").write_text("gitdir: /elsewhere\n")
+    assert not leftovers.is_untouched(look, is_last=True)
+    assert ["it makes git use a repository that is elsewhere" in told for told in leftovers.end(look)] == [True]
+    assert os.listdir(root / "src") == [".git.swink-1"]
+
+
+def test_an_editors_file_in_place_of_its_folder_is_told(leftovers: Leftovers, look: Look, root: Path) -> None:
+    (root / ".vscode").rmdir()
+    (root / ".vscode").write_text("x")
+    assert ["is new or changed" in told for told in leftovers.end(look)] == [True]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every folder")
+def test_a_folder_that_only_a_command_made_readable_is_judged(leftovers: Leftovers, root: Path) -> None:
+    closed = root / "src/closed"
+    closed.mkdir()
+    closed.chmod(0)
+    look = leftovers.begin()
+    closed.chmod(0o700)
+    (closed / ".git").write_text("gitdir: /elsewhere\n")
+    assert not leftovers.is_untouched(look, is_last=True)
+    assert ["it makes git use a repository that is elsewhere" in told for told in leftovers.end(look)] == [True]

@@ -228,12 +228,16 @@ class Leftovers:
         while (queue or later) and len(self._folders) < most and time.monotonic() < deadline:
             folder = queue.popleft() if queue else later.popleft()
             identity = _identity_of(folder)
-            names = self._names_in(folder, is_after=is_after) if identity else None
-            if names is None:
-                for table in (self._folders, self._repositories, self._editors):
-                    table.pop(folder, None)
+            if not identity:
+                self._folders.pop(folder, None)
+                if not os.path.lexists(folder):  # else a file or link is there now, which is judged as one
+                    for table in (self._repositories, self._editors):
+                        table.pop(folder, None)
                 continue
-            self._folders[folder] = identity
+            self._folders[folder] = identity  # also if it cannot be read: a command can change that
+            names = self._names_in(folder, is_after=is_after)
+            if names is None:
+                continue
             is_git = os.path.basename(folder).lower() == ".git"
             if is_git or is_layout(names):
                 self._note_repository(folder, new)
