@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -98,3 +99,30 @@ def test_a_folder_that_only_a_command_made_readable_is_judged(leftovers: Leftove
     (closed / ".git").write_text("gitdir: /elsewhere\n")
     assert not leftovers.is_untouched(look, is_last=True)
     assert ["it makes git use a repository that is elsewhere" in told for told in leftovers.end(look)] == [True]
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_change_that_the_clock_of_the_disk_is_too_coarse_for_is_judged(
+    leftovers: Leftovers, root: Path, monkeypatch: pytest.MonkeyPatch, in_place: bool
+) -> None:
+    """On some systems two changes within 10 ms give a folder the same time: a running command can use that."""
+    server, look = leftovers.begin(), leftovers.begin()
+    (root / "src/a.txt").touch()
+    real = os.lstat
+    before = real(root / "src")
+
+    def lstat(path: str, **more: int) -> object:
+        state = real(path, **more)
+        if os.path.samestat(state, before):
+            names = ("st_dev", "st_ino", "st_mode", "st_ctime_ns")
+            return SimpleNamespace(**{name: getattr(before, name) for name in names})
+        return state
+
+    monkeypatch.setattr(os, "lstat", lstat)
+    if in_place:
+        assert leftovers.is_untouched(look, is_last=True)
+    else:
+        assert leftovers.end(look) == []
+    (root / "src/.git").write_text("gitdir: /elsewhere\n")
+    assert not leftovers.is_untouched(server, is_last=True)
+    assert ["it makes git use a repository that is elsewhere" in told for told in leftovers.end(server)] == [True]

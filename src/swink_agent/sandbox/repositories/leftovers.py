@@ -107,6 +107,8 @@ class Leftovers:
         """When the first command was about to begin: content that repositories held before that is the user's."""
         self._slow: frozenset[str] = frozenset()
         self._noted = 0
+        self._is_settled = True
+        """Whether no command can change anything while it is looked at."""
         self._mentioned: dict[str, _Signature | None] = {}
         """The files that were told about, as they were: while another command runs, they stay changed."""
 
@@ -139,6 +141,7 @@ class Leftovers:
         if not self._lock.acquire(blocking=False):
             return False
         try:
+            self._is_settled = is_last and all(other is look for other in self._running)
             is_same = (
                 self._is_small()
                 and self._has_no_new_folder()
@@ -156,8 +159,14 @@ class Leftovers:
         changed = [folder for folder, seen in self._folders.items() if now[folder] != seen]
         if len(changed) > _MOST_CHANGED or not all(now[folder] and self._is_as_listed(folder) for folder in changed):
             return False
-        self._folders.update(now)
+        self._folders.update({folder: self._lasting(folder, now[folder]) for folder in changed})
         return True
+
+    def _lasting(self, folder: str, identity: int) -> int:
+        """The identity, or one that no folder has if a running command may change the folder again within its time."""
+        if self._is_settled or (_signature_of(folder) or (0, 0, 0))[2] < time.time_ns() - _COARSE:
+            return identity
+        return -1
 
     def _is_as_listed(self, folder: str) -> bool:
         """Whether `_list` would find nothing new in a folder."""
@@ -196,6 +205,7 @@ class Leftovers:
             self._since = min(one.since for one in running)
             self._held = frozenset[str].intersection(*(one.held for one in running))
             self._told: list[str] = []
+            self._is_settled = is_last and not others
             changed = [folder for folder, seen in self._folders.items() if _identity_of(folder) != seen]
             deadline = time.monotonic() + _LONGEST
             new = self._list(changed, deadline, is_after=True)
@@ -234,7 +244,7 @@ class Leftovers:
                     for table in (self._repositories, self._editors):
                         table.pop(folder, None)
                 continue
-            self._folders[folder] = identity  # also if it cannot be read: a command can change that
+            self._folders[folder] = self._lasting(folder, identity)  # a command can make it readable
             names = self._names_in(folder, is_after=is_after)
             if names is None:
                 continue
@@ -511,7 +521,7 @@ def _identity_of(folder: str) -> int:
         state = os.lstat(folder)
     except OSError:
         return 0
-    return state.st_ctime_ns ^ state.st_ino if stat.S_ISDIR(state.st_mode) else 0
+    return hash((state.st_dev, state.st_ino, state.st_ctime_ns)) if stat.S_ISDIR(state.st_mode) else 0
 
 
 def _signature_of(path: str) -> _Signature | None:
