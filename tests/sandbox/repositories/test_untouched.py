@@ -126,3 +126,19 @@ def test_a_change_that_the_clock_of_the_disk_is_too_coarse_for_is_judged(
     (root / "src/.git").write_text("gitdir: /elsewhere\n")
     assert not leftovers.is_untouched(server, is_last=True)
     assert ["it makes git use a repository that is elsewhere" in told for told in leftovers.end(server)] == [True]
+
+
+def test_a_folder_in_place_of_a_link_that_was_moved_is_listed(leftovers: Leftovers, look: Look, root: Path) -> None:
+    git = root / "src/.git"
+    git.symlink_to("/elsewhere")
+    assert len(leftovers.end(look, is_last=False)) == 1
+    git.mkdir()
+    assert not leftovers.is_untouched(look, is_last=True)
+    assert leftovers.end(look) == []
+    look = leftovers.begin()
+    for name in ("objects", "refs"):
+        (git / "modules/inner" / name).mkdir(parents=True)
+    (git / "modules/inner/HEAD").write_text("ref: refs/heads/main\n")
+    (git / "modules/inner/config").write_text("[core]\n\tfsmonitor = evil\n")
+    assert not leftovers.is_untouched(look, is_last=True)
+    assert ["core.fsmonitor can make git run programs" in told for told in leftovers.end(look)] == [True]

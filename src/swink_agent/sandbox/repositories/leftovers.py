@@ -142,25 +142,28 @@ class Leftovers:
             return False
         try:
             self._is_settled = is_last and all(other is look for other in self._running)
-            is_same = (
-                self._is_small()
-                and self._has_no_new_folder()
-                and all(_signature_of(path) == self._known.get(path) for path in self._to_be_known())
+            changed = self._changed_in_place() if self._is_small() else None
+            is_same = changed is not None and all(
+                _signature_of(path) == self._known.get(path) for path in self._to_be_known()
             )
+            if is_same:  # else `end()` lists them
+                self._folders.update(changed or {})
             if is_same and is_last:
                 self._running.discard(look)
             return is_same
         finally:
             self._lock.release()
 
-    def _has_no_new_folder(self) -> bool:
-        """Whether at most files changed in the folders, as placeholders of a back end do; few enough to look at."""
+    def _changed_in_place(self) -> dict[str, int] | None:
+        """The folders with changed files and their identities, or `None` if there are new folders, or too many.
+
+        Placeholders of a back end change folders so.
+        """
         now = {folder: _identity_of(folder) for folder in self._folders}
         changed = [folder for folder, seen in self._folders.items() if now[folder] != seen]
         if len(changed) > _MOST_CHANGED or not all(now[folder] and self._is_as_listed(folder) for folder in changed):
-            return False
-        self._folders.update({folder: self._lasting(folder, now[folder]) for folder in changed})
-        return True
+            return None
+        return {folder: self._lasting(folder, now[folder]) for folder in changed}
 
     def _lasting(self, folder: str, identity: int) -> int:
         """The identity, or one that no folder has if a running command may change the folder again within its time."""
@@ -173,10 +176,10 @@ class Leftovers:
         try:
             with os.scandir(folder) as entries:
                 for count, entry in enumerate(entries):
+                    path = entry.path
+                    is_known = path in self._folders or not entry.is_dir(follow_symlinks=False)
                     if entry.name in _TELLING:
-                        is_known = entry.path in self._repositories or entry.path in self._editors
-                    else:
-                        is_known = entry.path in self._folders or not entry.is_dir(follow_symlinks=False)
+                        is_known = is_known and (path in self._repositories or path in self._editors)
                     if not is_known or count >= _MOST_AT_ONCE or entry.name.lower() == "head":
                         return False
         except OSError:
