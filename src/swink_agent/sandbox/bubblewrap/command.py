@@ -40,7 +40,8 @@ _PATIENCE = 3.0
 """Seconds that the kernel has to end a namespace before we stop waiting for it."""
 _TASKS_TO_PROCESSES = 4  # threads count too, and every other program has some
 _LOOK_AT_FILES_AGAIN = 0.05
-_FIRST_LOOK = 0.008  # for the command, which starts when everything is mounted
+_FIRST_LOOK = 0.004  # for the command, which starts when everything is mounted
+_BETWEEN_LOOKS = 0.002  # a program that crashes at once lives about as long; more if nothing starts for long
 _BETWEEN_MOUNTS = 0.001
 
 # What bubblewrap reports if it may not make namespaces; all other messages are about paths.
@@ -310,7 +311,7 @@ class BubblewrapCommand:
                 raise ValueError("it ended without a message")
             await asyncio.sleep(_BETWEEN_MOUNTS)
 
-    def _find_command(self, pause: float) -> None:
+    def _find_command(self, waited: float) -> None:
         """Opens a descriptor of the command, if it exists, or looks again. A command that ended at once has none."""
         if self._is_over:
             return
@@ -321,7 +322,8 @@ class BubblewrapCommand:
             if listed := os.pread(self._children, 32, 0).split():
                 self._command = os.pidfd_open(int(listed[0]))
             else:
-                self._loop.call_later(pause, self._find_command, 2 * pause)
+                pause = max(_BETWEEN_LOOKS, waited / 50)
+                self._loop.call_later(pause, self._find_command, waited + pause)
 
     async def _complaint(self, error: BaseException) -> str:
         """What bubblewrap wrote before it gave up."""
