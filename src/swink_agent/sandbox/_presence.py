@@ -71,6 +71,9 @@ class Presence:
             self._starting -= 1
             if not self._starting and self._is_alone:
                 self._is_alone = False
+                if not self._present:  # it could not start, and has left
+                    self._give_up()
+                    return
                 self._change(self._here, fcntl.F_RDLCK)
                 self._change([*self._beneath, *self._starting_above], fcntl.F_UNLCK)
 
