@@ -95,7 +95,8 @@ class SandboxedProcess:
         `is_last`: all of its processes have ended.
         """
         if self.looks_with is not None:
-            self.warnings = (*self.warnings, *await self.looks_with(is_last))
+            found = await self.looks_with(is_last)
+            self.warnings = (*self.warnings, *found)  # with what was told meanwhile
             if is_last:
                 self.looks_with = None
         return self.warnings
