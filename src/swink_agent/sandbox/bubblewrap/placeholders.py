@@ -18,7 +18,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from ..errors import UnfitFolder
-from ..kernel.calls import open_without_links
+from ..kernel.calls import close_all, open_without_links
 from ..profile import DEFAULT_PROTECTED, HOME_PROTECTED
 from ..protected import PLACEHOLDER_STAMP
 
@@ -116,8 +116,7 @@ class Placeholders:
         """Closes all descriptors. Separate from `release`, because the disk may take a moment. Idempotent."""
         placed, self._placed = self._placed, []
         parents, self._parents = self._parents, {}
-        for descriptor in (*(descriptor for _, _, descriptor in placed), *parents.values()):
-            os.close(descriptor)
+        close_all((*(descriptor for _, _, descriptor in placed), *parents.values()))
 
 
 def _unfit(path: str, why: str) -> UnfitFolder:
