@@ -101,15 +101,10 @@ def test_a_folder_that_only_a_command_made_readable_is_judged(leftovers: Leftove
     assert ["it makes git use a repository that is elsewhere" in told for told in leftovers.end(look)] == [True]
 
 
-@pytest.mark.parametrize("in_place", [False, True])
-def test_a_change_that_the_clock_of_the_disk_is_too_coarse_for_is_judged(
-    leftovers: Leftovers, root: Path, monkeypatch: pytest.MonkeyPatch, in_place: bool
-) -> None:
-    """On some systems two changes within 10 ms give a folder the same time: a running command can use that."""
-    server, look = leftovers.begin(), leftovers.begin()
-    (root / "src/a.txt").touch()
+def stop_the_clock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The times of the file stay as they are, as on a disk that counts coarsely."""
     real = os.lstat
-    before = real(root / "src")
+    before = real(path)
 
     def lstat(path: str, **more: int) -> object:
         state = real(path, **more)
@@ -119,6 +114,16 @@ def test_a_change_that_the_clock_of_the_disk_is_too_coarse_for_is_judged(
         return state
 
     monkeypatch.setattr(os, "lstat", lstat)
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_change_that_the_clock_of_the_disk_is_too_coarse_for_is_judged(
+    leftovers: Leftovers, root: Path, monkeypatch: pytest.MonkeyPatch, in_place: bool
+) -> None:
+    """On some systems two changes within 10 ms give a folder the same time: a running command can use that."""
+    server, look = leftovers.begin(), leftovers.begin()
+    (root / "src/a.txt").touch()
+    stop_the_clock(root / "src", monkeypatch)
     if in_place:
         assert leftovers.is_untouched(look, is_last=True)
     else:
@@ -140,5 +145,18 @@ def test_a_folder_in_place_of_a_link_that_was_moved_is_listed(leftovers: Leftove
         (git / "modules/inner" / name).mkdir(parents=True)
     (git / "modules/inner/HEAD").write_text("ref: refs/heads/main\n")
     (git / "modules/inner/config").write_text("[core]\n\tfsmonitor = evil\n")
+    assert not leftovers.is_untouched(look, is_last=True)
+    assert ["core.fsmonitor can make git run programs" in told for told in leftovers.end(look)] == [True]
+
+
+def test_a_second_change_of_a_file_within_its_time_is_judged(
+    leftovers: Leftovers, look: Look, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = root / ".git/config"
+    config.write_text("[core]\n\tbare = false\n")
+    (root / ".vscode/settings.json").write_text("{}")
+    assert len(leftovers.end(look, is_last=False)) == 1
+    stop_the_clock(config, monkeypatch)
+    config.write_text("[core]\n\tfsmonitor = evil\n")
     assert not leftovers.is_untouched(look, is_last=True)
     assert ["core.fsmonitor can make git run programs" in told for told in leftovers.end(look)] == [True]

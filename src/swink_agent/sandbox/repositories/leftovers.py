@@ -217,6 +217,7 @@ class Leftovers:
                 self._running.discard(look)
             if not others:
                 self._note_known()
+            if not self._running:
                 self._mentioned.clear()
             return self._told[:_MOST_TOLD]
 
@@ -296,6 +297,9 @@ class Leftovers:
             if signature is None:
                 for table in (self._known, self._copied, self._before):
                     table.pop(path, None)
+                continue
+            if self._running and signature[2] >= time.time_ns() - _COARSE:
+                self._known.pop(path, None)  # it may change again within its time
                 continue
             self._known[path] = signature
             if not self._running and signature != self._copied.get(path):  # a running command could swap the content
