@@ -211,7 +211,7 @@ class Sandbox(ABC):
             raise
         except asyncio.CancelledError:
             if look is not None and self._watch_behind is not None:  # it may have begun, and is being killed
-                soon = self._watch_behind.end_later(look, _CERTAINLY_ENDED)
+                soon = self._watch_behind.look_behind_later(look, _CERTAINLY_ENDED)
                 looking = asyncio.get_running_loop().create_task(soon)
                 self._looking.add(looking)
                 looking.add_done_callback(self._looking.discard)

@@ -53,7 +53,7 @@ class WatchBehind:
         found, self._late = self._late, []
         return found
 
-    async def end_later(self, look: Look, after: float) -> None:
+    async def look_behind_later(self, look: Look, after: float) -> None:
         """Checks after so many seconds. The next command's result reports what was found."""
         await asyncio.sleep(after)
         self._late = [*await self.end(look, is_last=True), *self._late]

@@ -108,7 +108,7 @@ class RunningCommand:
         except asyncio.CancelledError:
             process.kill()
             # What it left behind is looked at all the same; the log has what is found.
-            await asyncio.wait({self._loop.create_task(self._look_at_end())}, timeout=_DRAIN_CANCELLED)
+            await asyncio.wait({self._loop.create_task(self._look_behind_at_end())}, timeout=_DRAIN_CANCELLED)
             raise
         finally:
             process.kill()
@@ -120,7 +120,7 @@ class RunningCommand:
                 reading.cancel()
                 await asyncio.gather(reading, return_exceptions=True)
 
-    async def _look_at_end(self) -> None:
+    async def _look_behind_at_end(self) -> None:
         await asyncio.wait({self.process.exited}, timeout=_DRAIN)
         await self.process.look_behind()
 
