@@ -15,7 +15,7 @@ from typing import cast
 
 import pytest
 
-from swink_agent.sandbox import ProcessLimits, Sandbox, SandboxClosed, SandboxProfile
+from swink_agent.sandbox import ProcessLimits, Sandbox, SandboxClosed, SandboxedProcess, SandboxProfile
 from swink_agent.sandbox.kernel.process_tree import can_tell_exits
 from tests.sandbox.back_ends import ALL, gone, lives, open_any, run
 
@@ -337,3 +337,15 @@ def test_the_fingerprint_is_of_the_back_end_and_the_profile(tmp_path: Path) -> N
         cast("dict[str, str]", other.profile.environment)["PATH"] = "/elsewhere"
         fingerprints.add(other.fingerprint)
     assert len(fingerprints) == 5
+
+
+async def test_what_is_told_during_a_look_is_kept() -> None:
+    loop = asyncio.get_running_loop()
+    process = SandboxedProcess(1, asyncio.StreamReader(), loop.create_future(), lambda: None)
+
+    async def look(is_last: bool) -> list[str]:
+        process.tell("one")
+        return ["two"]
+
+    process.looks_with = look
+    assert await process.look_behind() == ("one", "two")

@@ -195,6 +195,22 @@ async def test_what_was_left_behind_for_later_is_told(shell: BashTool, tmp_path:
     assert "left_behind" not in (await run(shell, "git -C n config user.name A; git -C n status")).details
 
 
+async def test_what_was_left_behind_is_looked_at_also_if_the_call_is_cut_short(shell: BashTool, tmp_path: Path) -> None:
+    """As a limit of time for all tools does, which does not wait for the command's end."""
+    if (await run(shell, "true")).details["sandbox"] == "off":  # then nobody watches
+        return
+    script = "mkdir -p n/.git; printf '[core]\\n\\tfsmonitor = ./evil\\n' > n/.git/config; echo > made; sleep 60"
+    call = asyncio.ensure_future(run(shell, script))
+    async with asyncio.timeout(20):
+        while not (tmp_path / "made").exists():  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(0.01)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        while not (tmp_path / "n/.git/config.swink-1").exists():  # noqa: ASYNC110 - a thread makes it
+            await asyncio.sleep(0.01)
+    assert not (tmp_path / "n/.git/config").exists()
+
+
 @pytest.fixture
 def repository(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)

@@ -69,15 +69,19 @@ class Presence:
     def settle(self) -> None:
         with self._lock:
             self._starting -= 1
-            if not self._starting and self._is_alone:
-                self._is_alone = False
+            if self._starting:
+                return
+            was_alone, self._is_alone = self._is_alone, False
+            if not self._present:  # what could not start has left already
+                self._give_up()
+            elif was_alone:
                 self._change(self._here, fcntl.F_RDLCK)
                 self._change([*self._beneath, *self._starting_above], fcntl.F_UNLCK)
 
     def leave(self) -> None:
         with self._lock:
             self._present -= 1
-            if not self._present:
+            if not self._present and not self._starting:
                 self._give_up()
 
     def close(self) -> None:

@@ -25,6 +25,9 @@ from .repositories.watch_behind import Look, WatchBehind
 
 _LOG = logging.getLogger("swink_agent.sandbox")
 
+_CERTAINLY_ENDED = 0.1
+"""Seconds after which a command is gone whose start was cancelled."""
+
 # Some programs do nothing without a writable cache, and the home folder is not writable.
 _CACHES = {"GOCACHE": ".cache/go", "UV_CACHE_DIR": ".cache/uv", "npm_config_cache": ".cache/npm"}
 
@@ -95,7 +98,8 @@ class SandboxedProcess:
         `is_last`: all of its processes have ended.
         """
         if self.looks_with is not None:
-            self.warnings = (*self.warnings, *await self.looks_with(is_last))
+            found = await self.looks_with(is_last)
+            self.warnings = (*self.warnings, *found)  # with what was told meanwhile
             if is_last:
                 self.looks_with = None
         return self.warnings
@@ -150,6 +154,7 @@ class Sandbox(ABC):
         self.ways_out = WaysOut()
         """For `open`: what the proxy of a profile with `hosts` resolves and connects by."""
         self._watch_behind: WatchBehind | None = None
+        self._looking: set[asyncio.Task[None]] = set()
         self._starting = threading.Lock()
         """Held while a back end decides what a command sees: event loops in several threads may start commands."""
         self._fingerprint: tuple[SandboxProfile, Mapping[str, str], str] | None = None
@@ -203,6 +208,13 @@ class Sandbox(ABC):
         except SandboxError as error:
             if self._closed:
                 raise SandboxClosed from error
+            raise
+        except asyncio.CancelledError:
+            if look is not None and self._watch_behind is not None:  # it may have begun, and is being killed
+                soon = self._watch_behind.look_behind_later(look, _CERTAINLY_ENDED)
+                looking = asyncio.get_running_loop().create_task(soon)
+                self._looking.add(looking)
+                looking.add_done_callback(self._looking.discard)
             raise
         if look is not None and self._watch_behind is not None:
             look.held = frozenset(held)

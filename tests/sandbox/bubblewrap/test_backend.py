@@ -473,6 +473,16 @@ async def test_who_is_alone_is_known_among_roots_inside_of_each_other(tmp_path: 
         presence.close()
 
 
+async def test_who_started_nothing_is_not_there(tmp_path: Path) -> None:
+    one, other = (Presence([str(tmp_path)], str(tmp_path / "locks")) for _ in range(2))
+    assert await one.enter()
+    one.leave()  # a command that could not start has ended before it is settled
+    one.settle()
+    assert await other.enter()
+    one.close()
+    other.close()
+
+
 # -- limits --------------------------------------------------------------------------------------------------------
 
 

@@ -229,3 +229,21 @@ def test_a_path_is_opened_without_links(tmp_path: Path, monkeypatch: pytest.Monk
             kernel.open_without_links(str(tmp_path / name))
         assert error.value.errno == code
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_link_that_may_not_be_read_is_still_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of other users' processes in `/proc`; also where the path is opened step by step."""
+
+    def missing(*_: object) -> int:
+        raise OSError(errno.ENOSYS, "no such call")
+
+    def unreadable(*_: object, **__: object) -> str:
+        raise PermissionError(errno.EACCES, "not yours")
+
+    monkeypatch.setattr(kernel.Openat2, "open", missing)
+    monkeypatch.setattr(os, "readlink", unreadable)
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(OSError) as error:  # noqa: PT011 - the number is compared
+        kernel.open_without_links(str(tmp_path))
+    assert error.value.errno == errno.ELOOP
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -59,6 +59,23 @@ def test_what_can_wait_is_done_in_its_thread_or_here_if_there_is_none() -> None:
     watch.close()
     assert done.wait(10)
     assert threads == [threading.current_thread().name, "swink-sandbox-watch"]
+    watch.call_later(lambda: os.close(-1))  # there is no thread any more, and no failure here either
+
+
+def test_a_command_is_ended_though_what_could_wait_takes_long() -> None:
+    watch, ended, is_busy, is_free = Watch(), threading.Event(), threading.Event(), threading.Event()
+    watch.add("command", lambda: "too many" if is_busy.is_set() else "", lambda reason: ended.set())
+
+    def take_long() -> None:
+        is_busy.set()
+        is_free.wait(10)
+
+    watch.call_later(take_long)
+    try:
+        assert ended.wait(5)
+    finally:
+        is_free.set()
+        watch.close()
 
 
 def test_what_cannot_be_watched_is_ended_and_the_others_are_watched_all_the_same() -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from swink_agent.sandbox import ProcessLimits, SandboxClosed, SandboxError, SandboxProfile, starting
+from swink_agent.sandbox import ProcessLimits, SandboxClosed, SandboxedProcess, SandboxError, SandboxProfile, starting
 from swink_agent.sandbox.landlock import backend as landlock
 from swink_agent.sandbox.landlock.backend import LandlockSandbox
 
@@ -229,6 +229,34 @@ async def test_a_fork_bomb_is_ended_with_all_its_children(open_sandbox: OpenFn) 
     assert process.ended_because == "it had more than 40 processes"
     assert not is_running(main)
     assert await run(sandbox, "echo fine") == (0, "fine\n")
+
+
+async def test_what_a_command_left_whose_start_was_cancelled_is_looked_at(sandbox: LandlockSandbox, root: Path) -> None:
+    """It may have run for a moment. The next one tells."""
+    (root / "n").mkdir()
+    await run(sandbox, "true")
+    for number in range(40):
+        start = asyncio.ensure_future(sandbox.spawn(["/bin/ln", "-s", "/elsewhere", "n/.git"], cwd=str(root)))
+        await asyncio.sleep(0.0005 * (number % 10))
+        start.cancel()
+        process = (await asyncio.gather(start, return_exceptions=True))[0]
+        if isinstance(process, SandboxedProcess):  # it was too quick for us
+            process.kill()
+            await process.output.read()
+            await process.look_behind()
+        await asyncio.sleep(0.01)
+        if (root / "n/.git").is_symlink():  # it has run
+            break
+        shutil.rmtree(root / "n")
+        (root / "n").mkdir()
+    else:
+        pytest.skip("no start could be cancelled in time")
+    async with asyncio.timeout(20):
+        while not (root / "n/.git.swink-1").is_symlink():  # noqa: ASYNC110 - a thread makes it
+            await asyncio.sleep(0.01)
+    process = await sandbox.spawn(["/bin/true"], cwd=str(root))
+    await process.wait()
+    assert "it makes git use a repository that is elsewhere" in process.warnings[0]
 
 
 async def test_a_command_has_the_niceness_of_the_agent(sandbox: LandlockSandbox) -> None:

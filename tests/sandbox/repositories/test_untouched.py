@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -64,3 +67,96 @@ def test_a_folder_with_many_files_is_listed_elsewhere(leftovers: Leftovers, look
     for number in range(150):
         (root / f"src/{number}").touch()
     assert not leftovers.is_untouched(look, is_last=True)
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_file_or_link_in_place_of_a_repository_is_judged(leftovers: Leftovers, root: Path, is_link: bool) -> None:
+    (root / "src/.git").mkdir()
+    look = leftovers.begin()
+    shutil.rmtree(root / "src/.git")
+    if is_link:
+        (root / "src/.git").symlink_to("/elsewhere")
+    else:
+        (root / "src/.git").write_text("gitdir: /elsewhere\n")
+    assert not leftovers.is_untouched(look, is_last=True)
+    assert ["it makes git use a repository that is elsewhere" in told for told in leftovers.end(look)] == [True]
+    assert os.listdir(root / "src") == [".git.swink-1"]
+
+
+def test_an_editors_file_in_place_of_its_folder_is_told(leftovers: Leftovers, look: Look, root: Path) -> None:
+    (root / ".vscode").rmdir()
+    (root / ".vscode").write_text("x")
+    assert ["is new or changed" in told for told in leftovers.end(look)] == [True]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every folder")
+def test_a_folder_that_only_a_command_made_readable_is_judged(leftovers: Leftovers, root: Path) -> None:
+    closed = root / "src/closed"
+    closed.mkdir()
+    closed.chmod(0)
+    look = leftovers.begin()
+    closed.chmod(0o700)
+    (closed / ".git").write_text("gitdir: /elsewhere\n")
+    assert not leftovers.is_untouched(look, is_last=True)
+    assert ["it makes git use a repository that is elsewhere" in told for told in leftovers.end(look)] == [True]
+
+
+def stop_the_clock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The times of the file stay as they are, as on a disk that counts coarsely."""
+    real = os.lstat
+    before = real(path)
+
+    def lstat(path: str, **more: int) -> object:
+        state = real(path, **more)
+        if os.path.samestat(state, before):
+            names = ("st_dev", "st_ino", "st_mode", "st_ctime_ns")
+            return SimpleNamespace(**{name: getattr(before, name) for name in names})
+        return state
+
+    monkeypatch.setattr(os, "lstat", lstat)
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_change_that_the_clock_of_the_disk_is_too_coarse_for_is_judged(
+    leftovers: Leftovers, root: Path, monkeypatch: pytest.MonkeyPatch, in_place: bool
+) -> None:
+    """On some systems two changes within 10 ms give a folder the same time: a running command can use that."""
+    server, look = leftovers.begin(), leftovers.begin()
+    (root / "src/a.txt").touch()
+    stop_the_clock(root / "src", monkeypatch)
+    if in_place:
+        assert leftovers.is_untouched(look, is_last=True)
+    else:
+        assert leftovers.end(look) == []
+    (root / "src/.git").write_text("gitdir: /elsewhere\n")
+    assert not leftovers.is_untouched(server, is_last=True)
+    assert ["it makes git use a repository that is elsewhere" in told for told in leftovers.end(server)] == [True]
+
+
+def test_a_folder_in_place_of_a_link_that_was_moved_is_listed(leftovers: Leftovers, look: Look, root: Path) -> None:
+    git = root / "src/.git"
+    git.symlink_to("/elsewhere")
+    assert len(leftovers.end(look, is_last=False)) == 1
+    git.mkdir()
+    assert not leftovers.is_untouched(look, is_last=True)
+    assert leftovers.end(look) == []
+    look = leftovers.begin()
+    for name in ("objects", "refs"):
+        (git / "modules/inner" / name).mkdir(parents=True)
+    (git / "modules/inner/HEAD").write_text("ref: refs/heads/main\n")
+    (git / "modules/inner/config").write_text("[core]\n\tfsmonitor = evil\n")
+    assert not leftovers.is_untouched(look, is_last=True)
+    assert ["core.fsmonitor can make git run programs" in told for told in leftovers.end(look)] == [True]
+
+
+def test_a_second_change_of_a_file_within_its_time_is_judged(
+    leftovers: Leftovers, look: Look, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = root / ".git/config"
+    config.write_text("[core]\n\tbare = false\n")
+    (root / ".vscode/settings.json").write_text("{}")
+    assert len(leftovers.end(look, is_last=False)) == 1
+    stop_the_clock(config, monkeypatch)
+    config.write_text("[core]\n\tfsmonitor = evil\n")
+    assert not leftovers.is_untouched(look, is_last=True)
+    assert ["core.fsmonitor can make git run programs" in told for told in leftovers.end(look)] == [True]

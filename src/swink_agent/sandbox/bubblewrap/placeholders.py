@@ -18,7 +18,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from ..errors import UnfitFolder
-from ..kernel.calls import open_without_links
+from ..kernel.calls import close_all, open_without_links
 from ..profile import DEFAULT_PROTECTED, HOME_PROTECTED
 from ..protected import PLACEHOLDER_STAMP
 
@@ -117,9 +117,8 @@ class Placeholders:
         """Closes all descriptors. Separate from `release`, because the disk may take a moment. Idempotent."""
         placed, self._placed = self._placed, []
         parents, self._parents = self._parents, {}
-        for descriptor in (*(descriptor for _, _, descriptor in placed), *parents.values()):
-            if descriptor is not None:
-                os.close(descriptor)
+        opened = (*(descriptor for _, _, descriptor in placed), *parents.values())
+        close_all([descriptor for descriptor in opened if descriptor is not None])
 
 
 def _unfit(path: str, why: str) -> UnfitFolder:

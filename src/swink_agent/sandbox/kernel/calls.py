@@ -342,8 +342,8 @@ def _is_link(descriptor: int) -> bool:
     """Whether an `O_PATH` descriptor is of a link. Unlike `fstat`, asks no disk, which might not answer."""
     try:
         os.readlink("", dir_fd=descriptor)
-    except FileNotFoundError:
-        return False
+    except OSError as error:  # it may be one that only others may read
+        return error.errno != errno.ENOENT
     return True
 
 

@@ -15,7 +15,7 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 
@@ -168,12 +168,12 @@ class Watch:
             self._watched.pop(key, None)
 
     def call_later(self, function: Callable[[], None]) -> None:
-        """Calls the function in the thread, a moment later; here if the thread has ended."""
+        """Calls the function in the thread, a moment later; here if the thread has ended. A failure is logged."""
         with self._lock:
             if self._thread is not None:
                 self._later.append(function)
                 return
-        function()
+        _call([function])
 
     def close(self) -> None:
         """Stops watching. The thread ends at once."""
@@ -201,13 +201,23 @@ class Watch:
                     except Exception:  # the other commands are still watched
                         _LOG.exception("a command could not be killed, because %s", reason)
             pause = max(self._period, 10 * (time.thread_time() - started))
-            for function in later:
+            if not later or is_last or not watched:
+                _call(later)
+            else:  # not in this thread, which others need: a disk may take some time
                 try:
-                    function()
-                except Exception:  # commands are still watched
-                    _LOG.exception("what a command no longer needs could not be freed")
+                    threading.Thread(target=_call, args=(later,), name="swink-sandbox-free", daemon=True).start()
+                except RuntimeError:  # no thread can be started
+                    _call(later)
             if is_last:
                 return
+
+
+def _call(functions: Iterable[Callable[[], None]]) -> None:
+    for function in functions:
+        try:
+            function()
+        except Exception:  # the others are called all the same
+            _LOG.exception("what a command no longer needs could not be freed")
 
 
 def _looked(look: Callable[[], str]) -> str:

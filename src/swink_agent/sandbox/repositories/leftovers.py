@@ -107,6 +107,8 @@ class Leftovers:
         """When the first command was about to begin: content that repositories held before that is the user's."""
         self._slow: frozenset[str] = frozenset()
         self._noted = 0
+        self._is_settled = True
+        """Whether no command can change anything while it is looked at."""
         self._mentioned: dict[str, _Signature | None] = {}
         """The files that were told about, as they were: while another command runs, they stay changed."""
 
@@ -139,35 +141,45 @@ class Leftovers:
         if not self._lock.acquire(blocking=False):
             return False
         try:
-            is_same = (
-                self._is_small()
-                and self._has_no_new_folder()
-                and all(_signature_of(path) == self._known.get(path) for path in self._to_be_known())
+            self._is_settled = is_last and all(other is look for other in self._running)
+            changed = self._changed_in_place() if self._is_small() else None
+            is_same = changed is not None and all(
+                _signature_of(path) == self._known.get(path) for path in self._to_be_known()
             )
+            if is_same:  # else `end()` lists them
+                self._folders.update(changed or {})
             if is_same and is_last:
                 self._running.discard(look)
             return is_same
         finally:
             self._lock.release()
 
-    def _has_no_new_folder(self) -> bool:
-        """Whether at most files changed in the folders, as placeholders of a back end do; few enough to look at."""
+    def _changed_in_place(self) -> dict[str, int] | None:
+        """The folders with changed files and their identities, or `None` if there are new folders, or too many.
+
+        Placeholders of a back end change folders so.
+        """
         now = {folder: _identity_of(folder) for folder in self._folders}
         changed = [folder for folder, seen in self._folders.items() if now[folder] != seen]
         if len(changed) > _MOST_CHANGED or not all(now[folder] and self._is_as_listed(folder) for folder in changed):
-            return False
-        self._folders.update(now)
-        return True
+            return None
+        return {folder: self._lasting(folder, now[folder]) for folder in changed}
+
+    def _lasting(self, folder: str, identity: int) -> int:
+        """The identity, or one that no folder has if a running command may change the folder again within its time."""
+        if self._is_settled or (_signature_of(folder) or (0, 0, 0))[2] < time.time_ns() - _COARSE:
+            return identity
+        return -1
 
     def _is_as_listed(self, folder: str) -> bool:
         """Whether `_list` would find nothing new in a folder."""
         try:
             with os.scandir(folder) as entries:
                 for count, entry in enumerate(entries):
+                    path = entry.path
+                    is_known = path in self._folders or not entry.is_dir(follow_symlinks=False)
                     if entry.name in _TELLING:
-                        is_known = entry.path in self._repositories or entry.path in self._editors
-                    else:
-                        is_known = entry.path in self._folders or not entry.is_dir(follow_symlinks=False)
+                        is_known = is_known and (path in self._repositories or path in self._editors)
                     if not is_known or count >= _MOST_AT_ONCE or entry.name.lower() == "head":
                         return False
         except OSError:
@@ -196,6 +208,7 @@ class Leftovers:
             self._since = min(one.since for one in running)
             self._held = frozenset[str].intersection(*(one.held for one in running))
             self._told: list[str] = []
+            self._is_settled = is_last and not others
             changed = [folder for folder, seen in self._folders.items() if _identity_of(folder) != seen]
             deadline = time.monotonic() + _LONGEST
             new = self._list(changed, deadline, is_after=True)
@@ -204,6 +217,7 @@ class Leftovers:
                 self._running.discard(look)
             if not others:
                 self._note_known()
+            if not self._running:
                 self._mentioned.clear()
             return self._told[:_MOST_TOLD]
 
@@ -228,12 +242,16 @@ class Leftovers:
         while (queue or later) and len(self._folders) < most and time.monotonic() < deadline:
             folder = queue.popleft() if queue else later.popleft()
             identity = _identity_of(folder)
-            names = self._names_in(folder, is_after=is_after) if identity else None
-            if names is None:
-                for table in (self._folders, self._repositories, self._editors):
-                    table.pop(folder, None)
+            if not identity:
+                self._folders.pop(folder, None)
+                if not os.path.lexists(folder):  # else a file or link is there now, which is judged as one
+                    for table in (self._repositories, self._editors):
+                        table.pop(folder, None)
                 continue
-            self._folders[folder] = identity
+            self._folders[folder] = self._lasting(folder, identity)  # a command can make it readable
+            names = self._names_in(folder, is_after=is_after)
+            if names is None:
+                continue
             is_git = os.path.basename(folder).lower() == ".git"
             if is_git or is_layout(names):
                 self._note_repository(folder, new)
@@ -279,6 +297,9 @@ class Leftovers:
             if signature is None:
                 for table in (self._known, self._copied, self._before):
                     table.pop(path, None)
+                continue
+            if self._running and signature[2] >= time.time_ns() - _COARSE:
+                self._known.pop(path, None)  # it may change again within its time
                 continue
             self._known[path] = signature
             if not self._running and signature != self._copied.get(path):  # a running command could swap the content
@@ -507,7 +528,7 @@ def _identity_of(folder: str) -> int:
         state = os.lstat(folder)
     except OSError:
         return 0
-    return state.st_ctime_ns ^ state.st_ino if stat.S_ISDIR(state.st_mode) else 0
+    return hash((state.st_dev, state.st_ino, state.st_ctime_ns)) if stat.S_ISDIR(state.st_mode) else 0
 
 
 def _signature_of(path: str) -> _Signature | None:

@@ -53,6 +53,11 @@ class WatchBehind:
         found, self._late = self._late, []
         return found
 
+    async def look_behind_later(self, look: Look, after: float) -> None:
+        """Checks after so many seconds. The next command's result reports what was found."""
+        await asyncio.sleep(after)
+        self._late = [*await self.end(look, is_last=True), *self._late]
+
     def close(self) -> None:
         """Lets its threads end. Idempotent; a later check starts its own thread."""
         self._is_closed = True

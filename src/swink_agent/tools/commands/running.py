@@ -106,6 +106,11 @@ class RunningCommand:
             else:
                 await process.look_behind()
             return self._end(exited.result() if has_exited else None, is_cancelled, is_gone, seconds)
+        except asyncio.CancelledError:
+            process.kill()
+            # What it left behind is looked at all the same; the log has what is found.
+            await asyncio.wait({self._loop.create_task(self._look_behind_at_end())}, timeout=_DRAIN_CANCELLED)
+            raise
         finally:
             process.kill()
             exited.remove_done_callback(self._stop)
@@ -115,6 +120,10 @@ class RunningCommand:
             if not reading.done():
                 reading.cancel()
                 await asyncio.gather(reading, return_exceptions=True)
+
+    async def _look_behind_at_end(self) -> None:
+        await asyncio.wait({self.process.exited}, timeout=_DRAIN)
+        await self.process.look_behind()
 
     def _stop(self, _: object = None) -> None:
         """Ends the wait for the command: it has exited, or is to be ended."""
