@@ -398,6 +398,17 @@ async def test_a_subclass_can_add_the_preparation() -> None:
     assert threading.main_thread() not in Prepared.threads
 
 
+async def test_without_a_prepared_answer_a_callback_is_called() -> None:
+    class Unprepared(InTwoSteps):
+        def prepare_approval(self, request: ProposedCall) -> Any:
+            return None
+
+    press = Press()
+    approve = Unprepared(press)
+    await pressed(approve, press)
+    assert (press.pressed, approve.steps) == ([], [("called", True)])
+
+
 async def test_a_mixin_that_is_called_before_the_preparation_is_called() -> None:
     class Logged:
         async def __call__(self, request: ProposedCall) -> bool:
