@@ -1,4 +1,4 @@
-"""Prepares a context for a request: reads files, and replaces blocks that cannot be sent by notes.
+"""Prepares a context for a request: reads files, replaces blocks that cannot be sent by notes, and makes ids unique.
 
 Slow work runs outside the event loop. Each adapter's request builder handles further limits of its provider.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -16,18 +17,21 @@ from swink_agent.core.context.context import SentMessages, document_note, failed
 from swink_agent.core.types import (
     PDF,
     AgentMessage,
+    AssistantMessage,
     Base64Source,
     Document,
     Extension,
     FileSource,
     Image,
     Text,
+    ToolCall,
     ToolResultMessage,
     UserBlock,
     UserMessage,
+    extract_text,
 )
 
-from .bodies import MessageCache
+from .bodies import MessageCache, short_id
 from .images import Note, Picture, document_data, picture
 
 log = logging.getLogger("swink_agent")
@@ -75,7 +79,8 @@ class OutgoingMessages:
         the order of the documents.
         """
         found = [position for position, message in enumerate(messages) if _needs_a_look(message)]
-        if not found:
+        recurring = _recurring_ids(messages)
+        if not found and not recurring:
             return messages
         with_documents = [position for position in found if _has_document(messages[position])]
         blind = without_documents() if with_documents else ""
@@ -88,6 +93,8 @@ class OutgoingMessages:
         if names_documents is not None and taken.documents:
             for position in with_documents:
                 prepared[position] = self._named(prepared[position], names_documents)
+        for position, ids in recurring.items():
+            prepared[position] = self._with_ids(prepared[position], ids)
         before = failed_before(messages)
         return SentMessages(prepared, before) if before else tuple(prepared)
 
@@ -118,6 +125,21 @@ class OutgoingMessages:
         ]
         return self._changed(names, message, blocks, content)
 
+    def _with_ids(self, message: AgentMessage, ids: tuple[str, ...]) -> AgentMessage:
+        """Gives the calls of a reply, or a result, other ids."""
+        if (known := self._known.find(message, ids)) is not None:
+            return known
+        new = iter(ids)
+        if type(message) is AssistantMessage:
+            content = [
+                msgspec.structs.replace(block, id=next(new)) if type(block) is ToolCall else block
+                for block in message.content
+            ]
+            changed: AgentMessage = msgspec.structs.replace(message, content=tuple(content))
+        else:
+            changed = msgspec.structs.replace(cast("ToolResultMessage", message), tool_call_id=next(new))
+        return self._known.keep(message, ids, changed, len(extract_text(cast("Any", message).content)))
+
     def _changed(
         self, variant: object, message: AgentMessage, blocks: Sequence[UserBlock], content: Sequence[UserBlock]
     ) -> AgentMessage:
@@ -130,10 +152,41 @@ class OutgoingMessages:
         return self._known.keep(message, variant, changed, size)
 
 
+def _recurring_ids(messages: Sequence[AgentMessage]) -> dict[int, tuple[str, ...]]:
+    """Returns the ids to send for calls whose ids occurred before and for their results, by position.
+
+    Some servers count the calls of each reply from the start. Others refuse a conversation with such ids.
+    """
+    answered = [message.tool_call_id for message in messages if type(message) is ToolResultMessage]
+    if len(set(answered)) == len(answered):
+        return {}
+    found: dict[int, tuple[str, ...]] = {}
+    calls, results = Counter[str](), Counter[str]()
+    for position, message in enumerate(messages):
+        if type(message) is AssistantMessage:
+            ids = tuple(_numbered(call.id, calls) for call in message.tool_calls)
+            if ids != tuple(call.id for call in message.tool_calls):
+                found[position] = ids
+        elif type(message) is ToolResultMessage:
+            new = _numbered(message.tool_call_id, results)
+            if new != message.tool_call_id:
+                found[position] = (new,)
+    return found
+
+
+def _numbered(given: str, counts: Counter[str]) -> str:
+    """Returns the id itself where it occurs first, and later one that is made of it and the number of times."""
+    counts[given] += 1
+    return given if counts[given] == 1 else short_id(f"{given} {counts[given]}", "call")
+
+
 def _needs_a_look(message: AgentMessage) -> bool:
     if type(message) is not UserMessage and type(message) is not ToolResultMessage:
         return False
-    return any(type(block) is not Text for block in message.content)
+    content = message.content
+    if len(content) == 1:  # almost always, and this runs for every message of every request
+        return type(content[0]) is not Text
+    return any(type(block) is not Text for block in content)
 
 
 def _has_document(message: AgentMessage) -> bool:
