@@ -23,6 +23,7 @@ from swink_agent.core.types import (
     Extension,
     FileSource,
     Image,
+    ModelSpec,
     Text,
     ToolCall,
     ToolResultMessage,
@@ -71,15 +72,17 @@ class OutgoingMessages:
         keeps_extensions: bool = False,
         without_documents: Callable[[], str] = lambda: "this provider",
         names_documents: Callable[[Document], str] | None = None,
+        keeps_ids_of: ModelSpec | None = None,
     ) -> Sequence[AgentMessage]:
         """Reads files and replaces what cannot be sent by notes; returns the same messages if nothing changes.
 
         `without_documents` names a provider or model that takes no documents: then one that came since the last reply
         raises `RequestError`, and an older one becomes a note. `names_documents` gives names that a provider takes, in
-        the order of the documents.
+        the order of the documents. Call ids that recur are made different, except in replies of the model
+        `keeps_ids_of`.
         """
         found = [position for position, message in enumerate(messages) if _needs_a_look(message)]
-        recurring = _recurring_ids(messages)
+        recurring = _recurring_ids(messages, keeps_ids_of)
         if not found and not recurring:
             return messages
         with_documents = [position for position in found if _has_document(messages[position])]
@@ -152,7 +155,7 @@ class OutgoingMessages:
         return self._known.keep(message, variant, changed, size)
 
 
-def _recurring_ids(messages: Sequence[AgentMessage]) -> dict[int, tuple[str, ...]]:
+def _recurring_ids(messages: Sequence[AgentMessage], kept: ModelSpec | None) -> dict[int, tuple[str, ...]]:
     """Returns the ids to send for calls whose ids occurred before and for their results, by position.
 
     Some servers count the calls of each reply from the start. Others refuse a conversation with such ids.
@@ -160,18 +163,28 @@ def _recurring_ids(messages: Sequence[AgentMessage]) -> dict[int, tuple[str, ...
     answered = [message.tool_call_id for message in messages if type(message) is ToolResultMessage]
     if len(set(answered)) == len(answered):
         return {}
+    replies = [message for message in messages if type(message) is AssistantMessage and _is_of(message, kept)]
+    calls = Counter({call.id: 1 for reply in replies for call in reply.tool_calls})
+    results = calls.copy()
     found: dict[int, tuple[str, ...]] = {}
-    calls, results = Counter[str](), Counter[str]()
+    is_kept = False
     for position, message in enumerate(messages):
         if type(message) is AssistantMessage:
-            ids = tuple(_numbered(call.id, calls) for call in message.tool_calls)
-            if ids != tuple(call.id for call in message.tool_calls):
-                found[position] = ids
-        elif type(message) is ToolResultMessage:
-            new = _numbered(message.tool_call_id, results)
-            if new != message.tool_call_id:
-                found[position] = (new,)
+            is_kept = _is_of(message, kept)
+            given = tuple(call.id for call in message.tool_calls)
+            ids = given if is_kept else tuple(_numbered(one, calls) for one in given)
+        elif type(message) is ToolResultMessage and not is_kept:
+            given = (message.tool_call_id,)
+            ids = (_numbered(message.tool_call_id, results),)
+        else:
+            continue
+        if ids != given:
+            found[position] = ids
     return found
+
+
+def _is_of(message: AssistantMessage, model: ModelSpec | None) -> bool:
+    return model is not None and (message.provider, message.model_id) == (model.provider, model.model_id)
 
 
 def _numbered(given: str, counts: Counter[str]) -> str:
