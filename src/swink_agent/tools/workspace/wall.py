@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from swink_agent.core.checks import is_not
 from swink_agent.core.errors import ToolError
 from swink_agent.core.texts.invisible import compatibility_form
 from swink_agent.core.values.several import several_paths, several_texts
@@ -112,8 +113,10 @@ class Workspace:
         rename: Callable[..., None] = os.rename,
         fsync: Callable[[int], None] = os.fsync,
     ) -> None:
-        from swink_agent.sandbox.profile import DEFAULT_PROTECTED, EDITOR_PROTECTED, protected_name
+        from swink_agent.sandbox.profile import DEFAULT_PROTECTED, EDITOR_PROTECTED, SandboxProfile, protected_name
 
+        if profile is not None and not isinstance(profile, SandboxProfile):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise is_not("profile", profile, "a SandboxProfile, or None")
         given = os.path.abspath(str(Path(root)))
         paths = None if hidden is None else several_paths(hidden, "Workspace(hidden=…)")
         names = None if protected is None else several_texts(protected, "Workspace(protected=…)")
