@@ -15,8 +15,9 @@ import unicodedata
 import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from swink_agent import sandbox as sandboxes
 from swink_agent.core.checks import is_not
 from swink_agent.core.errors import ToolError
 from swink_agent.core.texts.invisible import compatibility_form
@@ -26,9 +27,6 @@ from .._bounded import show_name, show_size
 from .beneath import LeavesRoot, Opened, Root, open_root
 from .place import Place, find_place
 from .seen import SeenFiles
-
-if TYPE_CHECKING:
-    from swink_agent.sandbox import SandboxProfile
 
 WHOLE_FILE_LIMIT = 16 * 1024 * 1024
 """The largest file that is read into memory. Larger ones are streamed, and not edited."""
@@ -108,7 +106,7 @@ class Workspace:
         *,
         hidden: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = None,
         protected: str | Iterable[str] | None = None,
-        profile: SandboxProfile | None = None,
+        profile: sandboxes.SandboxProfile | None = None,
         open_root: Callable[[str], Root] = open_root,
         rename: Callable[..., None] = os.rename,
         fsync: Callable[[int], None] = os.fsync,
@@ -346,7 +344,7 @@ def too_large(file: OpenFile) -> WorkspaceError:
 # -- names that are hidden or protected ----------------------------------------------------------------------
 
 
-def _hidden_in(root: str, given: tuple[str, ...] | None, profile: SandboxProfile | None) -> _Names:
+def _hidden_in(root: str, given: tuple[str, ...] | None, profile: sandboxes.SandboxProfile | None) -> _Names:
     from swink_agent.sandbox.kernel.mounts import real_paths
     from swink_agent.sandbox.profile import SandboxProfile
 
