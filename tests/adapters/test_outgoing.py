@@ -47,6 +47,7 @@ from swink_agent.adapters import (
     XAiStreamFn,
 )
 from swink_agent.adapters.kit.images import MOST_IMAGE_BYTES, Note, Picture, picture
+from swink_agent.adapters.kit.outgoing import OutgoingMessages
 from swink_agent.adapters.proxy_server import ProxyServer
 from swink_agent.testing import scripted, text
 from swink_agent.testing.servers import LoopbackServer, answer
@@ -299,3 +300,46 @@ async def test_a_prompt_that_gives_no_text_is_an_error_before_the_request(
         assert (failed.kind, server.requests) == (ErrorKind.INVALID_REQUEST, [])
         assert "the system prompt" in failed.message
         assert words in failed.message
+
+
+# -- ids that recur ------------------------------------------------------------------------------------------
+
+
+def turn_of(provider: str, model_id: str, *ids: str) -> list[AgentMessage]:
+    calls = [ToolCall(call_id, "look") for call_id in ids]
+    return [AssistantMessage(calls, provider, model_id), *[ToolResultMessage(call_id, "seen") for call_id in ids]]
+
+
+def ids_in(messages: Any) -> list[tuple[str, ...]]:
+    """The ids of each reply, which are those of the results that follow it."""
+    found: list[tuple[str, ...]] = []
+    results: list[str] = []
+    for message in messages:
+        if isinstance(message, AssistantMessage):
+            found.append(tuple(call.id for call in message.tool_calls))
+        elif isinstance(message, ToolResultMessage):
+            results.append(message.tool_call_id)
+    assert results == [call_id for ids in found for call_id in ids]
+    return found
+
+
+async def test_ids_that_recur_become_different_and_stay_the_same_from_request_to_request() -> None:
+    outgoing = OutgoingMessages()
+    messages = [*turn_of("a", "m", "x", "y"), *turn_of("a", "m", "x", "z"), *turn_of("b", "m", "x", "x")]
+    sent = await outgoing.prepare(messages, lambda: True)
+    first, second, third = ids_in(sent)
+    assert (first, second[1]) == (("x", "y"), "z")
+    assert len({*first, *second, *third}) == 6
+    longer = await outgoing.prepare([*messages, *turn_of("a", "m", "x")], lambda: True)
+    assert all(new is old for new, old in zip(longer, sent, strict=False)), "what was encoded once is not again"
+    unlike = [*turn_of("a", "m", "x"), *turn_of("a", "m", "y")]
+    assert await outgoing.prepare(unlike, lambda: True) is unlike
+
+
+async def test_a_model_gets_back_the_recurring_ids_that_it_gave_itself() -> None:
+    asked = ModelSpec("openai", "kimi")
+    messages = [*turn_of("other", "m", "x:0"), *turn_of("openai", "kimi", "x:0"), *turn_of("openai", "kimi", "x:0")]
+    sent = await OutgoingMessages().prepare(messages, lambda: True, keeps_ids_of=asked)
+    others, *own = ids_in(sent)
+    assert own == [("x:0",), ("x:0",)]
+    assert others != ("x:0",)

@@ -14,6 +14,7 @@ from swink_agent.core.errors import AgentError
 from swink_agent.core.events import AgentEvent, MessageUpdate
 from swink_agent.core.stream import StreamFn, TextDelta, ThinkingDelta
 from swink_agent.core.types import AssistantMessage, StopReason, Thinking, Usage
+from swink_agent.testing import call, scripted, text
 from swink_agent.testing.fakes import APIS, FakeFailure, FakeProvider, FakeReply
 
 ADAPTERS = {
@@ -252,3 +253,15 @@ async def test_ids_that_a_compatible_server_makes_up_are_accepted_everywhere(sec
         other = agent_at(taker, agent.messages)
         result = await good(other.prompt("Really?"), taker)
         assert result.text == "Yes."
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_call_ids_that_recur_in_later_replies_are_accepted_by_every_provider(api: str) -> None:
+    """Some servers count the calls of each reply from the start, and a session may come from several of them."""
+    again = [call("photograph", subject="a cat").with_id("call_0"), call("weigh", thing="it").with_id("call_1")]
+    first = Agent("any:counts", stream_fn=scripted(again, again, again, text("Three cats.")), tools=[photograph, weigh])
+    await first.prompt("What of the cats?")
+    async with FakeProvider(api, ["Three.", FakeReply(calls=ONE_CALL), "Four."]) as fake:
+        agent = agent_at(fake, first.messages)
+        await good(agent.prompt("How many?"), fake)
+        assert (await good(agent.prompt("And now?"), fake)).text == "Four."

@@ -217,6 +217,17 @@ async def test_nothing_is_approved_by_silence_and_the_way_is_told_once(swink: An
     assert (swink.folder / "new.txt").read_text() == "hi"
 
 
+async def test_no_one_is_told_to_choose_the_mode_that_is_on(swink: Any) -> None:
+    (swink.folder / "file").touch()
+    nowhere = str(swink.folder / "file" / "data")  # no checkpoint can be kept there, so a person would be asked
+    async with FakeProvider("anthropic", [WRITE, "I could not."]) as provider:
+        swink.use(provider)
+        done = await swink("-p", "x", "--approve", "auto", *NO_CHILDREN, environ={"SWINK_DATA_DIR": nowhere})
+    assert done.stdout == "I could not.\n"
+    assert "--approve all allows such calls, confined to the folder, and --allow" in done.stderr
+    assert "--approve auto" not in done.stderr
+
+
 @pytest.mark.sweep
 async def test_quiet_says_nothing_and_verbose_says_more(swink: Any) -> None:
     (swink.folder / "a.txt").write_text("hello\n")

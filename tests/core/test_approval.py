@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import Mock
 
 import pytest
@@ -373,6 +373,48 @@ async def test_a_subclass_that_is_called_in_its_own_way_is_called() -> None:
     class Strict(InTwoSteps):
         async def __call__(self, request: ProposedCall) -> bool:
             return await super().__call__(request)
+
+    press = Press()
+    approve = Strict(press)
+    await pressed(approve, press)
+    assert (press.pressed, approve.steps) == ([], [("called", True)])
+
+
+async def test_a_subclass_can_add_the_preparation() -> None:
+    class Slow:
+        async def __call__(self, request: ProposedCall) -> bool:
+            raise AssertionError("the subclass prepares its answer")
+
+    class Prepared(Slow):
+        threads: ClassVar[list[threading.Thread]] = []
+
+        def prepare_approval(self, request: ProposedCall) -> Any:
+            self.threads.append(threading.current_thread())
+            return lambda: True
+
+    press = Press()
+    await pressed(Prepared(), press)
+    assert press.pressed == ["red"]
+    assert threading.main_thread() not in Prepared.threads
+
+
+async def test_without_a_prepared_answer_a_callback_is_called() -> None:
+    class Unprepared(InTwoSteps):
+        def prepare_approval(self, request: ProposedCall) -> Any:
+            return None
+
+    press = Press()
+    approve = Unprepared(press)
+    await pressed(approve, press)
+    assert (press.pressed, approve.steps) == ([], [("called", True)])
+
+
+async def test_a_mixin_that_is_called_before_the_preparation_is_called() -> None:
+    class Logged:
+        async def __call__(self, request: ProposedCall) -> bool:
+            return await super().__call__(request)  # type: ignore[misc]
+
+    class Strict(Logged, InTwoSteps): ...
 
     press = Press()
     approve = Strict(press)

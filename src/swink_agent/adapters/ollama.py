@@ -48,6 +48,7 @@ class OllamaStreamFn(KeyedStreamFn):
 
     description = registry.ollama
     content_types: ClassVar[tuple[str, ...]] = ("application/x-ndjson", "application/json")
+    keeps_own_ids: ClassVar[bool] = True
 
     def with_version(self, url: str) -> str:
         """Returns the server's URL for a host, a host with a port, or a URL, as Ollama itself reads `OLLAMA_HOST`.

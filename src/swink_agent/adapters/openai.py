@@ -102,6 +102,7 @@ class OpenAiStreamFn(KeyedStreamFn):
     usage_fields: ClassVar[dict[str, Any]] = {"stream_options": {"include_usage": True}}
     session_field: ClassVar[str] = "prompt_cache_key"
     documents_need_images: ClassVar[bool] = True
+    keeps_own_ids: ClassVar[bool] = True
     schemas: ClassVar[SchemaSubset] = STRICT
 
     def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:

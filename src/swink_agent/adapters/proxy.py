@@ -87,6 +87,7 @@ class ProxyStreamFn(HttpStreamFn):
 
     description = registry.proxy
     is_bound: ClassVar[bool] = False
+    keeps_own_ids: ClassVar[bool] = True
     is_relay: ClassVar[bool] = True
 
     def __init__(

@@ -70,19 +70,15 @@ def standard_tools(
         sandbox = _hiding(checkpoints, root, sandbox)
     changes = None if checkpoints is None else RecordedChanges(checkpoints)
     profile = None if isinstance(sandbox, str) else sandbox if isinstance(sandbox, SandboxProfile) else sandbox.profile
-    workspace = root if isinstance(root, Workspace) else _workspace(root, profile)
+    workspace = root if isinstance(root, Workspace) else Workspace(root, profile=profile)
     tools: list[AgentTool] = [*_file_tools(workspace, changes), SearchTool(workspace, sandbox)]
     if folders:
-        spaces = [_workspace(folder, profile) for folder in folders]
+        spaces = [Workspace(folder, profile=profile) for folder in folders]
         siblings = [[*_file_tools(space, changes), SearchTool(space, sandbox)] for space in spaces]
         tools = _for_all(tools, workspace, dict(zip(folders, siblings, strict=True)))
     bash = BashTool(workspace, sandbox, changes=changes, also=folders, open_sandbox=open_sandbox)
     *others, search = tools
     return [*others, BashOutputTool(bash), BashStopTool(bash), search, bash]  # the last two are to be closed
-
-
-def _workspace(root: str | os.PathLike[str], profile: sandboxes.SandboxProfile | None) -> Workspace:
-    return Workspace(root) if profile is None else Workspace(root, hidden=profile.hidden, protected=profile.protected)
 
 
 def _refuse_open_workspace(workspace: Workspace, profile: sandboxes.SandboxProfile) -> None:

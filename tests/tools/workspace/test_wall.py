@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from swink_agent.sandbox import SandboxProfile
 from swink_agent.tools import Workspace, WorkspaceError
 from swink_agent.tools.workspace.beneath import Root
 
@@ -151,6 +152,24 @@ def test_the_home_folders_credentials_are_hidden_unless_said_otherwise(
         Workspace(folder).place(".bashrc")
     Workspace(folder, hidden=()).open_file(".aws/credentials").close()
     Workspace(folder, protected=()).place(".bashrc").close()
+
+
+def test_what_is_hidden_comes_on_top_of_the_credentials(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(folder))
+    for name in (".aws/credentials", "private/key"):
+        (folder / name).parent.mkdir()
+        (folder / name).write_text("key")
+    both = Workspace(folder, hidden=["private"])
+    assert "is hidden from tools" in refusal(both, ".aws/credentials")
+    assert "is hidden from tools" in refusal(both, "private/key")
+    only = SandboxProfile(write=(str(folder),), hidden=("private",))
+    exact = Workspace(folder, profile=only)
+    exact.open_file(".aws/credentials").close()
+    assert "is hidden from tools" in refusal(exact, "private/key")
+    with pytest.raises(ValueError, match="hidden holds the whole workspace"):
+        Workspace(folder / "private", profile=only)
+    with pytest.raises(TypeError, match="profile is a SandboxProfile, or None"):
+        Workspace(folder, profile="auto")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,8 @@ class HttpStreamFn(ABC):
     """The request field for `StreamOptions.session_id`, if servers that do not know it may refuse the request."""
     documents_need_images: ClassVar[bool] = False
     """Whether models that see no images take no documents either."""
+    keeps_own_ids: ClassVar[bool] = False
+    """Whether call ids that recur go back to the model that gave them: its server may read something in them."""
     is_relay: ClassVar[bool] = False
     """Whether another server decides what the model accepts: then only local files are read here."""
     base_url: str = ""
@@ -193,6 +195,7 @@ class HttpStreamFn(ABC):
             keeps_extensions=self.is_relay,
             without_documents=lambda: self.without_documents(model),
             names_documents=self.document_names(),
+            keeps_ids_of=model if self.keeps_own_ids else None,
         )
         if prompt is context.system_prompt and messages is context.messages:
             return context

@@ -1,4 +1,4 @@
-"""Prepares a context for a request: reads files, and replaces blocks that cannot be sent by notes.
+"""Prepares a context for a request: reads files, replaces blocks that cannot be sent by notes, and makes ids unique.
 
 Slow work runs outside the event loop. Each adapter's request builder handles further limits of its provider.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -16,18 +17,22 @@ from swink_agent.core.context.context import SentMessages, document_note, failed
 from swink_agent.core.types import (
     PDF,
     AgentMessage,
+    AssistantMessage,
     Base64Source,
     Document,
     Extension,
     FileSource,
     Image,
+    ModelSpec,
     Text,
+    ToolCall,
     ToolResultMessage,
     UserBlock,
     UserMessage,
+    extract_text,
 )
 
-from .bodies import MessageCache
+from .bodies import MessageCache, short_id
 from .images import Note, Picture, document_data, picture
 
 log = logging.getLogger("swink_agent")
@@ -67,15 +72,18 @@ class OutgoingMessages:
         keeps_extensions: bool = False,
         without_documents: Callable[[], str] = lambda: "this provider",
         names_documents: Callable[[Document], str] | None = None,
+        keeps_ids_of: ModelSpec | None = None,
     ) -> Sequence[AgentMessage]:
         """Reads files and replaces what cannot be sent by notes; returns the same messages if nothing changes.
 
         `without_documents` names a provider or model that takes no documents: then one that came since the last reply
         raises `RequestError`, and an older one becomes a note. `names_documents` gives names that a provider takes, in
-        the order of the documents.
+        the order of the documents. Call ids that recur are made different, except in replies of the model
+        `keeps_ids_of`.
         """
         found = [position for position, message in enumerate(messages) if _needs_a_look(message)]
-        if not found:
+        recurring = _recurring_ids(messages, keeps_ids_of)
+        if not found and not recurring:
             return messages
         with_documents = [position for position in found if _has_document(messages[position])]
         blind = without_documents() if with_documents else ""
@@ -88,6 +96,8 @@ class OutgoingMessages:
         if names_documents is not None and taken.documents:
             for position in with_documents:
                 prepared[position] = self._named(prepared[position], names_documents)
+        for position, ids in recurring.items():
+            prepared[position] = self._with_ids(prepared[position], ids)
         before = failed_before(messages)
         return SentMessages(prepared, before) if before else tuple(prepared)
 
@@ -118,6 +128,21 @@ class OutgoingMessages:
         ]
         return self._changed(names, message, blocks, content)
 
+    def _with_ids(self, message: AgentMessage, ids: tuple[str, ...]) -> AgentMessage:
+        """Gives the calls of a reply, or a result, other ids."""
+        if (known := self._known.find(message, ids)) is not None:
+            return known
+        new = iter(ids)
+        if type(message) is AssistantMessage:
+            content = [
+                msgspec.structs.replace(block, id=next(new)) if type(block) is ToolCall else block
+                for block in message.content
+            ]
+            changed: AgentMessage = msgspec.structs.replace(message, content=tuple(content))
+        else:
+            changed = msgspec.structs.replace(cast("ToolResultMessage", message), tool_call_id=next(new))
+        return self._known.keep(message, ids, changed, len(extract_text(cast("Any", message).content)))
+
     def _changed(
         self, variant: object, message: AgentMessage, blocks: Sequence[UserBlock], content: Sequence[UserBlock]
     ) -> AgentMessage:
@@ -130,10 +155,51 @@ class OutgoingMessages:
         return self._known.keep(message, variant, changed, size)
 
 
+def _recurring_ids(messages: Sequence[AgentMessage], kept: ModelSpec | None) -> dict[int, tuple[str, ...]]:
+    """Returns the ids to send for calls whose ids occurred before and for their results, by position.
+
+    Some servers count the calls of each reply from the start. Others refuse a conversation with such ids.
+    """
+    answered = [message.tool_call_id for message in messages if type(message) is ToolResultMessage]
+    if len(set(answered)) == len(answered):
+        return {}
+    replies = [message for message in messages if type(message) is AssistantMessage and _is_of(message, kept)]
+    calls = Counter({call.id: 1 for reply in replies for call in reply.tool_calls})
+    results = calls.copy()
+    found: dict[int, tuple[str, ...]] = {}
+    is_kept = False
+    for position, message in enumerate(messages):
+        if type(message) is AssistantMessage:
+            is_kept = _is_of(message, kept)
+            given = tuple(call.id for call in message.tool_calls)
+            ids = given if is_kept else tuple(_numbered(one, calls) for one in given)
+        elif type(message) is ToolResultMessage and not is_kept:
+            given = (message.tool_call_id,)
+            ids = (_numbered(message.tool_call_id, results),)
+        else:
+            continue
+        if ids != given:
+            found[position] = ids
+    return found
+
+
+def _is_of(message: AssistantMessage, model: ModelSpec | None) -> bool:
+    return model is not None and (message.provider, message.model_id) == (model.provider, model.model_id)
+
+
+def _numbered(given: str, counts: Counter[str]) -> str:
+    """Returns the id itself where it occurs first, and later one that is made of it and the number of times."""
+    counts[given] += 1
+    return given if counts[given] == 1 else short_id(f"{given} {counts[given]}", "call")
+
+
 def _needs_a_look(message: AgentMessage) -> bool:
     if type(message) is not UserMessage and type(message) is not ToolResultMessage:
         return False
-    return any(type(block) is not Text for block in message.content)
+    content = message.content
+    if len(content) == 1:  # almost always, and this runs for every message of every request
+        return type(content[0]) is not Text
+    return any(type(block) is not Text for block in content)
 
 
 def _has_document(message: AgentMessage) -> bool:

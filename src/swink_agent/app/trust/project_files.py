@@ -66,7 +66,8 @@ def read_project_files(folder: Path, names: Iterable[str], most: int) -> dict[st
                 if not _is_there(folder, name):
                     found[name] = ProjectFile()
                     continue
-                workspace = workspace or Workspace(folder, hidden=(*SandboxProfile().hidden, str(config_folder())))
+                if workspace is None:
+                    workspace = Workspace(folder, hidden=str(config_folder()), profile=SandboxProfile())
             except OSError as error:
                 found[name] = ProjectFile(problem=f"{folder / name} cannot be read: {error.strerror or error}")
                 continue

@@ -42,10 +42,11 @@ from .inputs import PromptInputs
 from .reporter import Loudness, Reporter
 
 _UNATTENDED = (
-    "no one can answer a question here; --approve all allows such calls, confined to the folder, --approve auto those "
-    "that can be taken back, and --allow, with a rule such as 'bash: pytest *', some of them; access beyond the "
-    "sandbox needs a person, but --allow-host opens a host and --add-dir a folder to every command"
+    "no one can answer a question here; --approve all allows such calls, confined to the folder,{auto} and --allow, "
+    "with a rule such as 'bash: pytest *', some of them; access beyond the sandbox needs a person, but --allow-host "
+    "opens a host and --add-dir a folder to every command"
 )
+_AUTO = " --approve auto those that can be taken back,"
 
 
 def run_prompt(options: dict[str, Any], unanswered: UnansweredOutput) -> int:
@@ -85,9 +86,10 @@ class _Prompt:
         given = self._options["answer"]
         answers = answers_for(given, session.pending) if given else None
         redactor = self._opening.redactor(session)
-        asks = self._settings.value("approve") in ("ask", "smart", "auto")
+        mode = self._settings.value("approve")
+        asks = mode in ("ask", "smart", "auto")
         asking = TerminalAsk.open(self._screen, redactor.redact) if asks else None
-        hint = _UNATTENDED if asks and asking is None else ""
+        hint = _UNATTENDED.format(auto="" if mode == "auto" else _AUTO) if asks and asking is None else ""
         reporter = Reporter(self._screen, redactor, self._loudness, rejection_hint=hint)
         try:
             with reporter.hearing_log(), self._interrupts.handled(asking):

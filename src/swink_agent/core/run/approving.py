@@ -179,12 +179,17 @@ class _Question:
 
 
 def _can_prepare(kind: type[object]) -> bool:
-    """Whether the class that says how it is called also has `prepare_approval`.
+    """Whether the class that says how it is called, or a subclass of it, has `prepare_approval`.
 
-    A subclass with its own `__call__` is always called: its answer may be another one.
+    A subclass with its own `__call__` alone is called: its answer may be another one.
     """
-    first = next((base for base in kind.__mro__ if "__call__" in vars(base)), object)
-    return "prepare_approval" in vars(first)
+    for base in kind.__mro__:
+        names = vars(base)
+        if "prepare_approval" in names:
+            return True
+        if "__call__" in names:
+            return False
+    return False
 
 
 def _raises(error: Exception) -> Callable[[], object]:

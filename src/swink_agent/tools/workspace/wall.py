@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeAlias
 
+from swink_agent import sandbox as sandboxes
+from swink_agent.core.checks import is_not
 from swink_agent.core.errors import ToolError
 from swink_agent.core.texts.invisible import compatibility_form
 from swink_agent.core.values.several import several_paths, several_texts
@@ -90,12 +92,12 @@ class OpenFile:
 class Workspace:
     """A folder that file tools cannot leave, whatever the path and its links, and even if they are swapped meanwhile.
 
-    Every file is opened beneath the root's descriptor. `hidden` are paths that are not opened (credentials, if the root
-    is a home folder), absolute or relative to the root; `protected` are names relative to the root that are not
-    written. One string is one path. Both default to the sandbox's, and what is given here also applies to the commands
-    of the tools that share the workspace. One workspace may be shared by tools and threads. Raises `OSError` if the
-    root is not a folder that can be opened, and `ValueError` for a protected name that leaves it, or if all of it is
-    hidden.
+    Every file is opened beneath the root's descriptor. `hidden` are paths that are not opened, absolute or relative to
+    the root, on top of the credentials that sandboxes hide; an empty list opens those. `protected` are names relative
+    to the root that are not written. One string is one path. A `profile` says what sandboxes hide and protect, if it is
+    not the usual. What is given here also applies to the commands of the tools that share the workspace. One workspace
+    may be shared by tools and threads. Raises `OSError` if the root is not a folder that can be opened, and
+    `ValueError` for a protected name that leaves it, or if all of it is hidden.
     """
 
     def __init__(
@@ -104,12 +106,15 @@ class Workspace:
         *,
         hidden: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = None,
         protected: str | Iterable[str] | None = None,
+        profile: sandboxes.SandboxProfile | None = None,
         open_root: Callable[[str], Root] = open_root,
         rename: Callable[..., None] = os.rename,
         fsync: Callable[[int], None] = os.fsync,
     ) -> None:
-        from swink_agent.sandbox.profile import DEFAULT_PROTECTED, EDITOR_PROTECTED, protected_name
+        from swink_agent.sandbox.profile import DEFAULT_PROTECTED, EDITOR_PROTECTED, SandboxProfile, protected_name
 
+        if profile is not None and not isinstance(profile, SandboxProfile):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise is_not("profile", profile, "a SandboxProfile, or None")
         given = os.path.abspath(str(Path(root)))
         paths = None if hidden is None else several_paths(hidden, "Workspace(hidden=…)")
         names = None if protected is None else several_texts(protected, "Workspace(protected=…)")
@@ -121,11 +126,12 @@ class Workspace:
         self.writing = threading.Lock()
         """Held from reading a file to replacing it, so that two edits of one reply both count."""
         self._spellings = tuple(dict.fromkeys((self.beneath.path, given)))
-        hidden_names = _hidden_in(self.beneath.path, paths)
+        hidden_names = _hidden_in(self.beneath.path, paths, profile)
         self._hidden = _folded(hidden_names)
         self.hidden = tuple([os.path.join(self.beneath.path, *parts) for parts in hidden_names])
         """The paths beneath the root that are not opened, absolute."""
-        self.protected = DEFAULT_PROTECTED if names is None else tuple(map(protected_name, names))
+        usual = DEFAULT_PROTECTED if profile is None else profile.protected
+        self.protected = usual if names is None else tuple(map(protected_name, names))
         """The names that are not written, relative to the root."""
         self._protected = _protected_in(self.beneath.path, self.protected)
         self._protected_anywhere = _ALWAYS_PROTECTED.union(EDITOR_PROTECTED)
@@ -338,16 +344,15 @@ def too_large(file: OpenFile) -> WorkspaceError:
 # -- names that are hidden or protected ----------------------------------------------------------------------
 
 
-def _hidden_in(root: str, paths: tuple[str, ...] | None) -> _Names:
+def _hidden_in(root: str, given: tuple[str, ...] | None, profile: sandboxes.SandboxProfile | None) -> _Names:
     from swink_agent.sandbox.kernel.mounts import real_paths
     from swink_agent.sandbox.profile import SandboxProfile
 
-    if paths is None:
-        paths = SandboxProfile().hidden
-    else:
-        paths = tuple([os.path.normpath(os.path.join(root, os.path.expanduser(path))) for path in paths])
-        if root in paths:
-            raise ValueError(f"hidden holds the whole workspace {root}: no tool could open anything there")
+    paths = [os.path.normpath(os.path.join(root, os.path.expanduser(path))) for path in given or ()]
+    if root in paths or (profile is not None and root in profile.hidden):
+        raise ValueError(f"hidden holds the whole workspace {root}: no tool could open anything there")
+    if given is None or given:
+        paths += (profile or SandboxProfile()).hidden
     spelled = dict.fromkeys((*paths, *real_paths(paths)))
     return _names_beneath(root, spelled)
 
