@@ -16,7 +16,7 @@ import msgspec
 from aiohttp import web
 
 from swink_agent.core.types import ThinkingLevel
-from swink_agent.memory import SessionError, SessionInfo, SessionStore
+from swink_agent.memory import SessionInfo, SessionStore
 
 from .access import Access
 from .histories import Histories
@@ -175,7 +175,7 @@ class Site:
         since = time.time() - _RECENT
         while True:
             began = time.monotonic()
-            with contextlib.suppress(SessionError, OSError):  # the next look may read it
+            with contextlib.suppress(Exception):  # a store may be the application's own; the next look may read it
                 at = self.listed.position
                 newest = await asyncio.to_thread(self.store.list, limit=1)
                 every = known if newest == known[:1] else await asyncio.to_thread(self.store.list, limit=_MOST_WATCHED)

@@ -103,9 +103,9 @@ class StreamJsonOutput(Output):
             self._put_line(encode_event(masked))
 
     def finish(self, outcome: Outcome) -> None:
-        last = msgspec.json.encode(self._redactor.redact_value({"type": "result", **summary(outcome)}))
-        for line in (*map(encode_event, self._events.finish()), last):
-            self._put_line(line)
+        for masked in self._events.finish():
+            self._put_line(encode_event(masked))
+        self._put_line(msgspec.json.encode(self._redactor.redact_value({"type": "result", **summary(outcome)})))
 
     def _put_line(self, line: bytes) -> None:
         if self.error is None:
