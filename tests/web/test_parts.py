@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -165,11 +166,16 @@ async def test_a_page_shows_beneath_its_call_what_a_delegate_does(folder: Path) 
 class RestartingStore(JsonlSessionStore):
     """An application's own store, whose database restarts while the server looks into it."""
 
-    failures = 0
+    is_failing = False
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.has_failed = threading.Event()
 
     def list(self, *arguments: Any, **options: Any) -> Any:
-        if self.failures:
-            self.failures -= 1
+        if self.is_failing:
+            self.is_failing = False
+            self.has_failed.set()
             raise RuntimeError("the database restarts")
         return super().list(*arguments, **options)
 
@@ -189,9 +195,8 @@ async def test_the_list_goes_on_after_any_failure_of_the_store(tmp_path: Path, m
         url = f"http://127.0.0.1:{runner.addresses[0][1]}/parts/events?sessions=*:0"
         async with aiohttp.ClientSession() as http, told(http, url) as reader:
             await reader.until("reset")
-            store.failures = 1
-            while store.failures:
-                await asyncio.sleep(0.01)
+            store.is_failing = True
+            assert await asyncio.to_thread(store.has_failed.wait, 10)
             agent = Agent("anthropic:claude-sonnet-4-6", stream_fn=scripted(text("Hello.")))
             other = JsonlSessionStore(tmp_path / "sessions").create(title="Of another program")
             other.attach(agent)
