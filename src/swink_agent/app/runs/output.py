@@ -23,7 +23,7 @@ WriteFn: TypeAlias = Callable[[str], None]
 
 
 class Output:
-    """Where the events and the outcome of a run go. Writes nothing before the run is over, unless it says otherwise."""
+    """Where the events and the outcome of a run go. This base class writes nothing before the run is over."""
 
     def __init__(self, write: WriteFn, redactor: Redactor) -> None:
         self._write = write

@@ -437,7 +437,7 @@ def _fit(definition: Definition, value: object) -> tuple[bool, str]:
 
 
 def _used(definition: Definition, value: Any) -> Any:
-    """The value as it is used. Raises `ValueError` for one that has the form, and still means nothing."""
+    """The value in the form that is used. Raises `ValueError` for a value of the right form that cannot be used."""
     match definition.kind:
         case "amount" | "temperature":
             return float(value)
