@@ -183,7 +183,7 @@ class Site:
                     for info in reversed(every):  # the newest is reported last, and comes first
                         room = self.rooms.find(info.id)
                         is_ours = room is not None and room.talk is not None and room.talk.holds_session
-                        if info not in known and info.updated / 1000 >= since and not is_ours:  # ours tell of changes
+                        if info not in known and info.updated / 1000 >= since and not is_ours:  # ours report it
                             self._list_row(info, self.rooms.word(info.id))
                     known = every
             await asyncio.sleep(max(_LOOK, 100 * (time.monotonic() - began)))  # many sessions are not read all the time
