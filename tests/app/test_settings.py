@@ -334,6 +334,7 @@ def test_every_setting_survives_the_file(tmp_path_factory: pytest.TempPathFactor
         ('web_private = ["localhost"]\n', "line 1: 'localhost' is not an address"),
         ("web_private = [1]\n", "line 1: web_private cannot be 1: it is a list of addresses"),
         ("max_tokens = 0\n", "line 1: max_tokens cannot be 0: it is a whole number, 1 or more"),
+        (f"max_cost = {'9' * 400}\n", "line 1: max_cost cannot be 9999"),
     ],
 )
 def test_aliases_and_figures_that_cannot_be_are_told_with_their_line(tmp_path: Path, text: str, said: str) -> None:

@@ -220,6 +220,15 @@ def test_help_and_version_load_nothing_of_weight() -> None:
     assert done.stderr == "0 ['cli'] []\n"
 
 
+def test_undo_loads_no_event_loop(tmp_path: Path) -> None:
+    code = "import sys; from swink_agent.cli import main; print(main(['undo', '--list']), 'asyncio' in sys.modules)"
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "SWINK_DATA_DIR": str(tmp_path / "data")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path, env=environ
+    )
+    assert done.stdout == "0 False\n", "half of the time of a start"
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts_are_for_our_program(shell: str) -> None:
     result = invoke("completion", shell)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -160,3 +161,47 @@ async def test_a_page_shows_beneath_its_call_what_a_delegate_does(folder: Path) 
             assert '<span class="badge">done</span> <strong><bdi>read_file</bdi></strong>' in ended["html"]
             assert '<bdi class="used">1 call · 2.0k tokens · $0.0200</bdi>' in ended["html"]
             await page_of.until("state", state="idle")
+
+
+class RestartingStore(JsonlSessionStore):
+    """An application's own store, whose database restarts while the server looks into it."""
+
+    is_failing = False
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.has_failed = threading.Event()
+
+    def list(self, *arguments: Any, **options: Any) -> Any:
+        if self.is_failing:
+            self.is_failing = False
+            self.has_failed.set()
+            raise RuntimeError("the database restarts")
+        return super().list(*arguments, **options)
+
+
+async def test_the_list_goes_on_after_any_failure_of_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swink_agent.web.site._LOOK", 0.05)
+    store = RestartingStore(tmp_path / "sessions")
+    made = app(
+        lambda _: Agent("anthropic:claude-sonnet-4-6", stream_fn=scripted(text("x"))),
+        authorize=lambda *_: "ada",
+        store=store,
+    )
+    runner = web.AppRunner(made)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}/parts/events?sessions=*:0"
+        async with aiohttp.ClientSession() as http, told(http, url) as reader:
+            await reader.until("reset")
+            store.is_failing = True
+            assert await asyncio.to_thread(store.has_failed.wait, 10)
+            agent = Agent("anthropic:claude-sonnet-4-6", stream_fn=scripted(text("Hello.")))
+            other = JsonlSessionStore(tmp_path / "sessions").create(title="Of another program")
+            other.attach(agent)
+            await agent.prompt("Hi")
+            await other.aclose()
+            await reader.until("row", html="Of another program")
+    finally:
+        await runner.cleanup()

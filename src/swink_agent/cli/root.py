@@ -136,11 +136,7 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     multiple=True,
 )
 @_switch("masking", "Whether secrets are masked. Default: they are.")
-@takes(
-    "--unmask NAME",
-    "Do not mask the secret of this name, such as DB_PASSWORD. Can be given again.",
-    multiple=True,
-)
+@takes("--unmask NAME", "Do not mask the secret of this name, such as DB_PASSWORD. Can be given again.", multiple=True)
 @takes("--max-turns N", "At most so many replies. Default: 50.", type=int)
 @takes("--max-cost USD", "At most so many dollars; never overshot.", type=float)
 @takes("--timeout SECONDS", "At most so long.", type=float)

@@ -143,7 +143,7 @@ class SwinkApp(TerminalApp[int]):
         self.view = TranscriptView(self.shown.transcript, theme)
         self.view.set_motion(not self._has_motion)
         self.view.set_painter(self.paint)
-        history = PromptHistory(data_folder(environ) / "prompts.jsonl", self.redact)
+        history = PromptHistory(data_folder(environ) / "prompts.jsonl", self.talk.redact)
         known = (*COMMANDS, *own_commands(options.opening.project))
         completer = Completer(commands=known, folder=options.opening.folder)
         vim = Vim() if options.opening.settings.value("vim") else None
@@ -153,15 +153,6 @@ class SwinkApp(TerminalApp[int]):
         self._todo = TodoPanel(self.looks)
         self._chips = WaitingMessages()
         self._status = StatusBar(self._status_now(), self.looks)
-
-    def redact(self, text: str) -> str:
-        """Masks the secrets that are known now."""
-        opened = self.talk.opened
-        if opened is None:
-            from swink_agent.core.secrets.redaction import Redactor
-
-            return Redactor().redact(text)
-        return opened.redactor.redact(text)
 
     def compose(self) -> ComposeResult:
         with Vertical(id="above"):  # this shrinks in a low window; the input does not
@@ -181,7 +172,7 @@ class SwinkApp(TerminalApp[int]):
                 self.terminal.ask_background(self._take_background)
                 self.set_timer(_ANSWERS, self._stop_asking)
         # Draw the first frame, then make the agent while the user reads it.
-        self.call_after_refresh(self._open)
+        self.call_after_refresh(lambda: self.talk.later(self._open_talk()))
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.composer.fit)
@@ -207,9 +198,6 @@ class SwinkApp(TerminalApp[int]):
     def _draw_all(self) -> None:
         """Draws the screen again when the shell gives the terminal back; Textual would leave it empty."""
         self.refresh(layout=True)
-
-    def _open(self) -> None:
-        self.talk.later(self._open_talk())
 
     async def _open_talk(self) -> None:
         await self.talk.open()

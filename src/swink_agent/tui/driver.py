@@ -64,7 +64,7 @@ class TerminalApp(CrashKeepingApp[T]):
     """Set once the application has a terminal; never in a test without one."""
 
     def paint(self, region: Region, turn: Turn) -> bool:
-        """Paints straight onto the terminal; returns whether there is one that is ours."""
+        """Paints directly onto the terminal. Returns whether this program has one."""
         return self.terminal is not None and self.terminal.paint(self, region, turn)
 
 
@@ -96,7 +96,7 @@ class TerminalDriver(LinuxDriver):
         self._on_escape: Callable[[], None] | None = None
         self._hold: Callable[[], None] | None = None
         self._is_settled = Event()
-        """Clear while the reading thread does not know whether an escape is the key."""
+        """Not set while the reading thread does not know yet whether an escape character is the key."""
         self._on_background: Callable[[str], None] | None = None
         self._is_on = False
         """Whether the terminal is in our modes."""

@@ -81,7 +81,7 @@ def _tell_crash(app: SwinkApp, crash: BaseException) -> None:
     else:
         text = f"error: the screen failed: {type(crash).__name__}: {crash}\n"
         text += f"(this should not happen; {_DEBUG}=1 shows where)\n"
-    _write(sys.stderr, safe_text(app.redact(text)))
+    _write(sys.stderr, safe_text(app.talk.redact(text)))
 
 
 def _write(stream: TextIO, text: str) -> None:

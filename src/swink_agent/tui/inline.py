@@ -280,8 +280,7 @@ class InlineFront:
                 self._draw()
 
     def _show_question(self, question: ApprovalQuestion) -> None:
-        redact = str if self.talk.opened is None else self.talk.opened.redactor.redact
-        view, width = QuestionView(question, redact), self._writer.width
+        view, width = QuestionView(question, self.talk.redact), self._writer.width
         self._leave_prompt()
         self._printer.asked_about(question.request.call_id)
         number, total = self.talk.place_of(question.request.call_id)

@@ -14,25 +14,8 @@ from typing import Any, Literal, TypeAlias, cast
 from swink_agent.app.runs.telling import seconds, shortening_of, summary_of
 from swink_agent.app.talk.delegates import DelegateProgress
 from swink_agent.app.talk.shell import FROM_SHELL, is_from_shell
-from swink_agent.core.events import (
-    AgentEnd,
-    AgentEvent,
-    AgentStart,
-    ContextCompacted,
-    DelegateEvent,
-    MessageEnd,
-    MessageRetry,
-    MessagesInjected,
-    MessageStart,
-    MessageUpdate,
-    ModelFallback,
-    ToolApprovalRequested,
-    ToolCallDeferred,
-    ToolExecutionEnd,
-    ToolExecutionStart,
-    ToolExecutionUpdate,
-    TurnResumed,
-)
+from swink_agent.core import events
+from swink_agent.core.events import AgentEvent, DelegateEvent, MessageUpdate, ToolCallDeferred, ToolExecutionEnd
 from swink_agent.core.record import CallRecord, RunRecord
 from swink_agent.core.secrets.redaction import Redactor, RedactorStream
 from swink_agent.core.stream import TextDelta, ThinkingDelta
@@ -90,32 +73,32 @@ class Narration:
         if self._heard:
             self._take_heard()
         match event:
-            case AgentStart():
+            case events.AgentStart():
                 self._is_earlier = True  # results of calls that waited come first
-            case TurnResumed():
+            case events.TurnResumed():
                 self._show_calls(record)
-            case MessageStart():
+            case events.MessageStart():
                 self._calls, self._is_earlier = [], False
-            case MessageRetry(attempt=attempt, error=error, delay=delay):
+            case events.MessageRetry(attempt=attempt, error=error, delay=delay):
                 self._discard(f"attempt {attempt} failed, the next is in {seconds(round(delay, 1))}: {error}")
-            case ModelFallback(to_model=model, error=error):
+            case events.ModelFallback(to_model=model, error=error):
                 self._discard(f"continuing with {model}: {error}")
-            case MessageEnd(message=message):
+            case events.MessageEnd(message=message):
                 self._on_message(message)
                 self._show_calls(record)
             case ToolExecutionEnd() if self._is_earlier and not self._calls:
                 self._close_waiting(event)
-            case ToolApprovalRequested() | ToolExecutionStart() | ToolExecutionEnd() | ToolCallDeferred():
+            case events.ToolApprovalRequested() | events.ToolExecutionStart() | ToolExecutionEnd() | ToolCallDeferred():
                 self._show_calls(record)
-            case ToolExecutionUpdate(call_id=call_id, update=update):
+            case events.ToolExecutionUpdate(call_id=call_id, update=update):
                 running = [view for view in self._calls if view.since is not None and view.call.id == call_id]
                 if running and (text := running[0].output.feed(extract_text(update.content))):
                     running[0].block.hear(text)
             case DelegateEvent():
                 self._show_delegate(event)
-            case ContextCompacted(report=report):
+            case events.ContextCompacted(report=report):
                 self.notice(shortening_of(report))
-            case AgentEnd(stopped_by=stopped_by):
+            case events.AgentEnd(stopped_by=stopped_by):
                 self._close_reply("")
                 if stopped_by is not None:
                     self.notice(f"{stopped_by.policy} stopped it: {stopped_by.reason}", "warning")
@@ -130,7 +113,7 @@ class Narration:
         elif type(delta) is ThinkingDelta:
             self._say("thinking", delta.delta)
 
-    def show_injected(self, event: MessagesInjected, length: int, images: Mapping[int, Sequence[str]]) -> None:
+    def show_injected(self, event: events.MessagesInjected, length: int, images: Mapping[int, Sequence[str]]) -> None:
         """Shows the user's queued messages that were added to the history, which now has `length` messages.
 
         `images` maps `id(message)` to the names of its pictures.

@@ -162,7 +162,7 @@ def own_status(
     return OwnStatus(
         argv,
         outside=lambda: talk.opening.writable,
-        redact=lambda text: text if talk.opened is None else talk.opened.redactor.redact(text),
+        redact=talk.redact,
         on_change=on_change,
         on_problem=lambda text: talk.notice(f"{text}; the usual status is shown", "warning"),
         environ=environ,

@@ -85,7 +85,7 @@ class ScreenFront:
 
         app = self._app
         async with self._asking:
-            panel = QuestionPanel(question, app.redact, looks=lambda: app.looks)
+            panel = QuestionPanel(question, app.talk.redact, looks=lambda: app.looks)
             request = question.request
             # A call that waits is counted by its whole id; the id of any other call of a delegate may recur.
             is_counted = question.can_wait or not request.delegates

@@ -47,9 +47,7 @@ def _parsed(written: str) -> Style:
     background = words.pop(words.index("on") + 1) if "on" in words else None
     foreground = next((word for word in words if word.startswith("#")), None)
     return Style(
-        foreground,
-        background,
-        *[word in words for word in ("bold", "dim", "italic", "underline", "strike", "reverse")],
+        foreground, background, *[word in words for word in ("bold", "dim", "italic", "underline", "strike", "reverse")]
     )
 
 

@@ -16,7 +16,7 @@ import msgspec
 from aiohttp import web
 
 from swink_agent.core.types import ThinkingLevel
-from swink_agent.memory import SessionError, SessionInfo, SessionStore
+from swink_agent.memory import SessionInfo, SessionStore
 
 from .access import Access
 from .histories import Histories
@@ -175,7 +175,7 @@ class Site:
         since = time.time() - _RECENT
         while True:
             began = time.monotonic()
-            with contextlib.suppress(SessionError, OSError):  # the next look may read it
+            with contextlib.suppress(Exception):  # a store may be the application's own; the next look may read it
                 at = self.listed.position
                 newest = await asyncio.to_thread(self.store.list, limit=1)
                 every = known if newest == known[:1] else await asyncio.to_thread(self.store.list, limit=_MOST_WATCHED)
@@ -183,7 +183,7 @@ class Site:
                     for info in reversed(every):  # the newest is reported last, and comes first
                         room = self.rooms.find(info.id)
                         is_ours = room is not None and room.talk is not None and room.talk.holds_session
-                        if info not in known and info.updated / 1000 >= since and not is_ours:  # ours tell themselves
+                        if info not in known and info.updated / 1000 >= since and not is_ours:  # ours report it
                             self._list_row(info, self.rooms.word(info.id))
                     known = every
             await asyncio.sleep(max(_LOOK, 100 * (time.monotonic() - began)))  # many sessions are not read all the time

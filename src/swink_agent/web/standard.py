@@ -106,8 +106,7 @@ class WebFront:
         pass  # one reader does not end the server
 
     def _redact(self, text: str) -> str:
-        opened = None if self.talk is None else self.talk.opened
-        return Redactor().redact(text) if opened is None else opened.redactor.redact(text)
+        return Redactor().redact(text) if self.talk is None else self.talk.redact(text)
 
 
 class _Unshown:
@@ -234,8 +233,7 @@ class StandardTalk:
         return self._talk.opened is not None and self._talk.opened.holds_session
 
     def redact(self, text: str) -> str:
-        assert self._talk.opened is not None
-        return self._talk.opened.redactor.redact(text)
+        return self._talk.redact(text)
 
     async def prompt(self, text: str, files: Sequence[str]) -> None:
         message = await self._talk.composed(text, files)

@@ -175,7 +175,7 @@ class Readers:
         return sum([reader.is_there for reader in self._open]) + self._others  # some have left, and end with a tick
 
     def refuse_if_full(self) -> None:
-        """Raises 503 if there are as many streams as there may be."""
+        """Raises 503 if no more streams may be open."""
         if len(self) >= self._most:
             again = {"retry-after": "5"}
             raise Problem(503, "too_many", "too many streams are open: close one, or try again", again)

@@ -304,7 +304,7 @@ class _Watch:
 
 
 def _call(call: Any) -> dict[str, Any]:
-    """What every hook about a call is told first."""
+    """What every hook about a call is told: the tool, the id of the call and its arguments."""
     return {"tool": call.name, "call_id": call.call_id, "arguments": call.arguments}
 
 

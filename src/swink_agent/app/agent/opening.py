@@ -137,12 +137,7 @@ class Opening:
         return structs.replace(model, thinking_level=ThinkingLevel(self.settings.value("thinking")))
 
     def agent(
-        self,
-        session: RunSession,
-        redactor: Redactor,
-        *,
-        model: ModelSpec | None = None,
-        **given: Unpack[GivenToAgent],
+        self, session: RunSession, redactor: Redactor, *, model: ModelSpec | None = None, **given: Unpack[GivenToAgent]
     ) -> StandardAgent:
         """The standard agent, not yet attached to the session. Raises `NoModel` and `UsageProblem`."""
         options = AgentOptions(

@@ -24,10 +24,7 @@ from ..trust.trust import Project
 def known_skills(project: Project | None, environ: Mapping[str, str] = os.environ) -> list[Skill]:
     """All skills in their order. One that is not used has a `problem` that says why."""
     home = Path(environ.get("HOME") or Path.home())
-    found = [
-        *find_skills(config_folder(environ) / "skills", "user"),
-        *find_skills(home / ".agents" / "skills", "user"),
-    ]
+    found = [*find_skills(config_folder(environ) / "skills", "user"), *find_skills(home / ".agents" / "skills", "user")]
     for item in () if project is None else project.chain:
         found += [
             read_skill(Path(item.folder, path).parent, "project", data)

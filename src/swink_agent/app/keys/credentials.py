@@ -68,11 +68,7 @@ class Credentials:
     """
 
     def __init__(
-        self,
-        path: Path | None = None,
-        *,
-        environ: Mapping[str, str] = os.environ,
-        keyring: KeyringLike | None = None,
+        self, path: Path | None = None, *, environ: Mapping[str, str] = os.environ, keyring: KeyringLike | None = None
     ) -> None:
         self.path = path or config_folder(environ) / "keys.json"
         self._environ = environ

@@ -27,16 +27,7 @@ from swink_agent.core.errors import (
     StructuredOutputFailed,
 )
 from swink_agent.core.record import CallRecord, RunRecord
-from swink_agent.core.types import (
-    AgentResult,
-    Cost,
-    ModelSpec,
-    PolicyStop,
-    StopReason,
-    ToolCall,
-    ToolOutcome,
-    Usage,
-)
+from swink_agent.core.types import AgentResult, Cost, ModelSpec, PolicyStop, StopReason, ToolCall, ToolOutcome, Usage
 from swink_agent.core.values.value import Value
 
 from ..errors import ApplicationError, ExitCode

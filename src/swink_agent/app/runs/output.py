@@ -23,7 +23,7 @@ WriteFn: TypeAlias = Callable[[str], None]
 
 
 class Output:
-    """Where the events and the outcome of a run go. Writes nothing before the run is over, unless it says otherwise."""
+    """Where the events and the outcome of a run go. This base class writes nothing before the run is over."""
 
     def __init__(self, write: WriteFn, redactor: Redactor) -> None:
         self._write = write
@@ -103,9 +103,9 @@ class StreamJsonOutput(Output):
             self._put_line(encode_event(masked))
 
     def finish(self, outcome: Outcome) -> None:
-        last = msgspec.json.encode(self._redactor.redact_value({"type": "result", **summary(outcome)}))
-        for line in (*map(encode_event, self._events.finish()), last):
-            self._put_line(line)
+        for masked in self._events.finish():
+            self._put_line(encode_event(masked))
+        self._put_line(msgspec.json.encode(self._redactor.redact_value({"type": "result", **summary(outcome)})))
 
     def _put_line(self, line: bytes) -> None:
         if self.error is None:

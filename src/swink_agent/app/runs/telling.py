@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import time
 from math import ceil
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from swink_agent.core.events import CompactionReport
 from swink_agent.rendering.checklist import TODO, counted, current, todo_of
 from swink_agent.rendering.turns import local_moment
+
+if TYPE_CHECKING:
+    from swink_agent.core.events import CompactionReport
 
 _BAR = 20
 _WARMING_UP = 1.0

@@ -50,7 +50,7 @@ def _setting(name: str, kind: Kind, help: str, **options: Any) -> Definition:  #
 
 
 def _choice(name: str, choices: str, help: str, in_project: InProject = "never") -> Definition:  # noqa: A002 - likewise
-    """A setting that is one of several words, usually the first."""
+    """A setting whose value is one of several words. The first is the default."""
     words = tuple(choices.split())
     return _setting(name, "choice", help, default=words[0], choices=words, in_project=in_project)
 

@@ -409,7 +409,7 @@ def _fit(definition: Definition, value: object) -> tuple[bool, str]:
         case "count":
             return isinstance(number, int) and number >= 1, "a whole number, 1 or more"
         case "amount":
-            return 0 < number < float("inf"), "a number above 0"
+            return 0 < number < 1e300, "a number above 0"  # TOML has larger whole numbers, which no float holds
         case "temperature":
             return 0 <= number <= 2, "a number from 0 to 2"
         case "switch":
@@ -437,7 +437,7 @@ def _fit(definition: Definition, value: object) -> tuple[bool, str]:
 
 
 def _used(definition: Definition, value: Any) -> Any:
-    """The value as it is used. Raises `ValueError` for one that has the form, and still means nothing."""
+    """The value in the form that is used. Raises `ValueError` for a value of the right form that cannot be used."""
     match definition.kind:
         case "amount" | "temperature":
             return float(value)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast
 from ..errors import SettingsError
 
 Kind: TypeAlias = tuple[Callable[[Any], bool], str]
-"""Whether a value can be that, and what it can be, in words."""
+"""A check of a value, and what the value may be, in words."""
 Kinds: TypeAlias = Mapping[str, Kind]
 SWITCH: Kind = (lambda value: isinstance(value, bool)), "true or false"
 RefuseFn: TypeAlias = Callable[[str, str], SettingsError]

@@ -71,7 +71,7 @@ class Conversation:
         self.opening: Opening = options.opening
         self.opened: OpenAgent | None = None
         self._queue = MessageQueue()
-        self._redactor = Redactor()
+        self._redactor = Redactor(enabled=options.opening.settings.value("masking"))
         self._answer = ""
         self._subscription: Subscription | None = None
         self._gate = SendGate()
@@ -160,7 +160,11 @@ class Conversation:
     @property
     def answer(self) -> str:
         """The text of the last reply that has text, masked."""
-        return self._redactor.redact(self._answer)
+        return self.redact(self._answer)
+
+    def redact(self, text: str) -> str:
+        """Masks the secrets that are known now. May be called in any thread."""
+        return self._redactor.redact(text)
 
     def place_of(self, call_id: str) -> tuple[int, int]:
         """Returns the number of a call among the reply's calls that need approval, and their count."""
@@ -265,7 +269,7 @@ class Conversation:
     def _take_over(self, messages: Sequence[AgentMessage]) -> None:
         said = (message.text.strip() for message in reversed(messages) if isinstance(message, AssistantMessage))
         self._answer = next((text for text in said if text), "")
-        self.todo = masked_items(todo_items(messages), self._redactor.redact)
+        self.todo = masked_items(todo_items(messages), self.redact)
 
     async def switch(self, wanted: WantedSession, *, model: ModelSpec | None = None) -> None:
         """Continues in another session, with no trusted calls. Raises `ApplicationError`, and changes nothing then."""

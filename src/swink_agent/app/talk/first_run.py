@@ -77,7 +77,7 @@ def first_words(opened: OpenAgent, *, is_first: bool = True) -> list[tuple[str, 
 
 
 def _caller_of_this_loop() -> Callable[..., None]:
-    """What calls a function in the running event loop, from any thread: others do not have the front end's context."""
+    """Returns what calls a function in the running event loop, in the context of now. Any thread may use it."""
     return partial(call_in, asyncio.get_running_loop(), contextvars.copy_context().run)
 
 

@@ -24,7 +24,7 @@ class SendGate:
         return not self._holders
 
     def open(self) -> None:
-        """Ends the first wait, since the agent is ready or could not be created; or that of a block."""
+        """Ends one wait: for the agent, which is ready or could not be created, or that of a `shut` block."""
         self._holders = max(self._holders - 1, 0)
         if self.is_open:
             self._open.set()

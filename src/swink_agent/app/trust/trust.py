@@ -299,7 +299,7 @@ def _project(place: Path, record: str | None, above: Project | None) -> Project 
 
 
 def _guard(project: Project | None, above: Project | None) -> Project | None:
-    """What of a folder outside the repository still applies: nothing for the model, and no choice of one."""
+    """The part of a folder outside the repository that applies: it has nothing for the model, and chooses no model."""
     if project is None or not (project.settings or project.was_changed):
         return above
     settings = None if project.settings is None else only_stricter(project.settings)

@@ -120,9 +120,7 @@ async def _tried(chosen: ServerSettings, opening: Opening) -> tuple[list[dict[st
 @options_of_prompt("allow", "deny", "tools", "cwd")
 @mcp.command("serve")
 @picks(
-    "--approve",
-    "none ask smart all",
-    "Which calls may run. Nobody is asked: what would need a question is refused.",
+    "--approve", "none ask smart all", "Which calls may run. Nobody is asked: what would need a question is refused."
 )
 def serve(
     approve: str | None, allow: tuple[str, ...], deny: tuple[str, ...], tools: str | None, cwd: str | None

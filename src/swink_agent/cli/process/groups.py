@@ -26,7 +26,7 @@ def offered(name: str) -> Callable[[click.Context, click.Parameter, str], list[A
 
 
 def takes(written: str, help: str, offers: str = "", **options: Any) -> Callable[[Any], Any]:  # noqa: A002 - as click's
-    """An option with a value: its names as `click.option` has them, and what the help calls the value.
+    """An option with a value. `written` has its names, as `click.option` takes them, and the value's name in the help.
 
     `offers` is what a shell completes it with.
     """

@@ -226,7 +226,7 @@ def _reason(name: str | int, value: Any, message: str) -> str:
 
 
 def _line_of(path: Sequence[str | int], text: str) -> str:
-    """The line of a key that occurs once in the text; `None` for other keys, whose line would be a guess."""
+    """The line of a key that occurs once in the text; empty for other keys, whose line would be a guess."""
     names = [part for part in path if isinstance(part, str)]
     key = json.dumps(names[-1], ensure_ascii=False) if names else ""
     if not key or text.count(key) != 1 or "\n" not in text.strip():

@@ -43,12 +43,7 @@ _COLUMNS_OF_ALL = (("MESSAGES", 66), ("COST", 76), ("FOLDER", 44), ("MODEL", 100
 
 
 def listing(
-    infos: Sequence[SessionInfo],
-    short: Mapping[str, str],
-    redactor: Redactor,
-    *,
-    width: int | None,
-    with_folder: bool,
+    infos: Sequence[SessionInfo], short: Mapping[str, str], redactor: Redactor, *, width: int | None, with_folder: bool
 ) -> str:
     """One row for each session. Leaves out columns in a narrow window; ids stay long enough to be used."""
     columns = _COLUMNS_OF_ALL if with_folder else _COLUMNS

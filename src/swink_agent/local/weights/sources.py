@@ -101,7 +101,7 @@ class HubSource:
             record = hub.get_hf_file_metadata(url, timeout=self._probe_seconds, endpoint=self._endpoint)
             # Large files have their SHA-256 as the tag, small ones have another kind of tag.
             sha256 = preset.sha256 or (record.etag or "").strip('"').lower()
-            if not re.fullmatch(r"[0-9a-f]{64}", sha256):
+            if not preset.sha256 and not re.fullmatch(r"[0-9a-f]{64}", sha256):
                 raise SourceError(f"its record of {path} has no SHA-256 to verify the file by")
             partial = staging / f"{sha256[:16]}.part"
             _download(hub, url, partial, preset.size or int(record.size or 0), report, cancel)

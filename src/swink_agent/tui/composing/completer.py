@@ -159,11 +159,7 @@ class Completer:
 
         start = time.monotonic()
         found = visible_paths(
-            self.folder,
-            most=_MOST_PATHS,
-            seconds=_LONGEST_LOOK,
-            goes_on=lambda: self._is_open,
-            into=self._growing,
+            self.folder, most=_MOST_PATHS, seconds=_LONGEST_LOOK, goes_on=lambda: self._is_open, into=self._growing
         )
         self._took = time.monotonic() - start
         return found

@@ -14,29 +14,10 @@ import msgspec
 from swink_agent.app.runs import telling
 from swink_agent.app.runs.telling import summary_of
 from swink_agent.app.talk.delegates import DelegateProgress, is_streamed
+from swink_agent.core import events
 from swink_agent.core.codec import decode_event
 from swink_agent.core.errors import AgentError
-from swink_agent.core.events import (
-    AgentEnd,
-    AgentEvent,
-    AgentStart,
-    ContextCompacted,
-    DelegateEvent,
-    MessageEnd,
-    MessageRetry,
-    MessagesInjected,
-    MessageStart,
-    MessageUpdate,
-    ModelFallback,
-    ToolApprovalRequested,
-    ToolApprovalResolved,
-    ToolCallDeferred,
-    ToolExecutionEnd,
-    ToolExecutionRetry,
-    ToolExecutionStart,
-    ToolExecutionUpdate,
-    TurnResumed,
-)
+from swink_agent.core.events import AgentEvent, DelegateEvent, MessageUpdate, ToolExecutionEnd
 from swink_agent.core.stream import TextDelta, ThinkingDelta, ToolCallStart
 from swink_agent.core.types import AgentMessage, AssistantMessage, Cost, ToolResultMessage, UserMessage, extract_text
 from swink_agent.core.values.decoders import json_decoder
@@ -192,43 +173,43 @@ class Live:
         match event:
             case MessageUpdate():
                 self._on_delta(event)
-            case AgentStart():
+            case events.AgentStart():
                 self._begin(event)
-            case MessagesInjected():
+            case events.MessagesInjected():
                 self._add(event.messages)
-            case ContextCompacted():
+            case events.ContextCompacted():
                 self._notice(f"The context was shortened: {event.report.dropped_count} messages were left out.", "info")
-            case MessageStart() | MessageRetry() | ModelFallback():
-                if not isinstance(event, MessageStart):
+            case events.MessageStart() | events.MessageRetry() | events.ModelFallback():
+                if not isinstance(event, events.MessageStart):
                     self._notice(event.error, "warning")
                 self._streaming = _Streaming(self.end)
                 self._tell("put", id=anchor(self.end), html=self._streaming.html(self._goes_on))
-            case MessageEnd():
+            case events.MessageEnd():
                 self._finish(event.message)
-            case ToolApprovalRequested():
+            case events.ToolApprovalRequested():
                 self._call(event.call_id, Now("waiting"))
-            case ToolCallDeferred():
+            case events.ToolCallDeferred():
                 self._call(event.call_id, Now("waiting", event.reason))
-            case ToolApprovalResolved():
+            case events.ToolApprovalResolved():
                 self._call(event.call_id, Now("not started"))
-            case ToolExecutionStart():
+            case events.ToolExecutionStart():
                 self._call(event.call_id, Now("running"))
-            case ToolExecutionRetry():
+            case events.ToolExecutionRetry():
                 self._call(event.call_id, Now("running", f"attempt {event.attempt} failed: {event.error}"))
-            case ToolExecutionUpdate():
+            case events.ToolExecutionUpdate():
                 self._call(event.call_id, Now("running", extract_text(event.update.content)[-_MOST_OUTPUT:]))
             case DelegateEvent():
                 self._delegate(event)
             case ToolExecutionEnd():
                 self._result(event)
-            case TurnResumed():
+            case events.TurnResumed():
                 self._tell("reset")
-            case AgentEnd():
+            case events.AgentEnd():
                 self._end(event)
             case _:
                 pass
 
-    def _begin(self, event: AgentStart) -> None:
+    def _begin(self, event: events.AgentStart) -> None:
         began = self._room.began
         self.log.begin_run()
         self._forget()
@@ -237,7 +218,7 @@ class Live:
         self._model = "" if self._room.talk is None else str(self._room.talk.agent.model)
         self._add(event.prompts)
 
-    def _end(self, event: AgentEnd) -> None:
+    def _end(self, event: events.AgentEnd) -> None:
         self.is_running = False
         if self._streaming is not None:
             self._tell("drop", id=anchor(self._streaming.position))

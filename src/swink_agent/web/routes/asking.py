@@ -78,7 +78,7 @@ def answered(value: Any, status: int = 200, headers: Mapping[str, str] | None = 
 
 
 def read_format(name: str, formats: Mapping[str, tuple[str, str]]) -> tuple[str, str]:
-    """The media type and the ending of a format. Raises 422 for one that there is not."""
+    """The media type and the ending of a format. Raises 422 for an unknown format."""
     if name not in formats:
         raise invalid(f"there is no format {name[:40]!r}: {', '.join(formats)}")
     return formats[name]

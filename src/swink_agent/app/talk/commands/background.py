@@ -82,8 +82,7 @@ async def _stop(conversation: Conversation, chosen: Sequence[BackgroundTask]) ->
 
 
 def _label(conversation: Conversation, task: BackgroundTask) -> str:
-    redact = str if conversation.opened is None else conversation.opened.redactor.redact
-    return redact(f"{task.id} {_command(task)}")
+    return conversation.redact(f"{task.id} {_command(task)}")
 
 
 def _command(task: BackgroundTask) -> str:

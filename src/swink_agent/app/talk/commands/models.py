@@ -92,6 +92,5 @@ async def system(conversation: Conversation, rest: str) -> None:
         prompt = conversation.opened.agent.system_prompt
         conversation.notice(prompt if isinstance(prompt, str) and prompt else "the model has no instructions")
         return
-    text = rest if conversation.opened is None else conversation.opened.redactor.redact(rest)
-    await conversation.remake(opening=conversation.opening.with_flags(system=text))
+    await conversation.remake(opening=conversation.opening.with_flags(system=conversation.redact(rest)))
     conversation.notice("the instructions are replaced; facts about the folder still follow them")

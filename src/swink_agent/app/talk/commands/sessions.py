@@ -78,8 +78,7 @@ def _open_id(conversation: Conversation) -> str | None:
 
 
 def _title(conversation: Conversation, info: SessionInfo) -> str:
-    title = info.title or "(no title)"
-    return title if conversation.opened is None else conversation.opened.redactor.redact(title)
+    return conversation.redact(info.title or "(no title)")
 
 
 def _detail(info: SessionInfo) -> str:
@@ -157,15 +156,13 @@ def _refuse_without_record(conversation: Conversation) -> None:
 
 
 def _previewer(conversation: Conversation):
-    redact = str if conversation.opened is None else conversation.opened.redactor.redact
-
     def read(session_id: str) -> Sequence[PreviewLine]:
         with session_problems():
             messages = open_store(conversation.opening.settings).load(session_id).messages
         lines: list[PreviewLine] = []
         for message in messages[-_PREVIEWED:]:
             if isinstance(message, (UserMessage, AssistantMessage)) and (
-                text := redact(extract_text(message.content)).strip()
+                text := conversation.redact(extract_text(message.content)).strip()
             ):
                 mark = "> " if isinstance(message, UserMessage) else "  "
                 is_dim = not isinstance(message, UserMessage)
