@@ -265,7 +265,7 @@ class SummarizingCompactor:
         except AgentError as error:
             if context.is_refused:
                 raise
-            text, problem = "", str(error)
+            text, problem = "", str(error) or type(error).__name__
         else:
             text = extract_text(reply.content).strip()
             problem = _problem_with(reply, text)

@@ -74,9 +74,15 @@ def export_atif(
         "final_metrics": {**_totals(info, messages), "total_steps": len(steps)},
         "extra": {"title": info.title, "folder": info.cwd},
     }
-    # Without halves of characters, which JSON cannot hold.
-    whole = copied(document, lambda value, key: encodable(value) if isinstance(value, str) else value, encodable)
-    return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode() + "\n"
+    try:
+        encoded = msgspec.json.encode(document)
+    except UnicodeEncodeError:  # it has halves of characters, which JSON cannot hold
+        encoded = msgspec.json.encode(copied(document, lambda value, key: _whole(value), _whole))
+    return msgspec.json.format(encoded, indent=2).decode() + "\n"
+
+
+def _whole(value: Any) -> Any:
+    return encodable(value) if isinstance(value, str) else value
 
 
 def _steps(messages: Sequence[AgentMessage]) -> list[dict[str, Any]]:
