@@ -38,7 +38,17 @@ from swink_agent import (
 )
 from swink_agent.memory import JsonlSessionStore, SummarizingCompactor
 from swink_agent.memory.compaction.summary_text import is_summary, said_in
-from swink_agent.testing import Failure, call, check_conversation, check_events, collect, fail, scripted, stall, truncated
+from swink_agent.testing import (
+    Failure,
+    call,
+    check_conversation,
+    check_events,
+    collect,
+    fail,
+    scripted,
+    stall,
+    truncated,
+)
 
 MODEL = ModelSpec("test", "model")
 

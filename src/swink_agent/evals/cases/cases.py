@@ -145,7 +145,8 @@ class ResponseCriteria(Value, frozen=True, forbid_unknown_fields=True):
             force_setattr(self, name, None if value is None else float(value))
         if self.similar is not None and not re.search(r"\w", self.similar):
             raise BadValue("similar must be a text with at least one word", "similar")
-        _check_threshold(self)
+        if self.threshold is not None:
+            _check_threshold(self, self.threshold)
         if self.measure is not None:
             force_setattr(self, "measure", SimilarityMeasure(self.measure))
         _check_pattern(self.regex)
@@ -208,7 +209,8 @@ class NamedRubric(Value, frozen=True, forbid_unknown_fields=True):
         if not 0 < self.weight < math.inf:
             raise BadValue(f"weight is {self.weight}; give a number above 0", "weight")
         force_setattr(self, "weight", float(self.weight))
-        _check_threshold(self)
+        if self.threshold is not None:
+            _check_threshold(self, self.threshold)
 
 
 class JudgeRubric(Value, frozen=True, forbid_unknown_fields=True):
@@ -245,7 +247,7 @@ class JudgeRubric(Value, frozen=True, forbid_unknown_fields=True):
         for position, name in enumerate(names):
             if name in names[:position]:
                 raise BadValue(f"two rubrics are called {name!r}; give each its own name", "rubrics", position, "name")
-        _check_threshold(self)
+        _check_threshold(self, self.threshold)
         if self.votes is not None and not 1 <= self.votes <= 99:
             raise BadValue(f"votes is {self.votes}; ask for 1 to 99", "votes")
 
@@ -441,12 +443,10 @@ def _said(value: Struct) -> bytes:
     return b"{%b}" % b",".join(parts)
 
 
-def _check_threshold(criteria: ResponseCriteria | NamedRubric | JudgeRubric) -> None:
-    threshold = criteria.threshold
-    if threshold is not None:
-        if not 0 <= threshold <= 1:
-            raise BadValue(f"threshold is {threshold}; it must be between 0 and 1", "threshold")
-        force_setattr(criteria, "threshold", float(threshold))
+def _check_threshold(criteria: ResponseCriteria | NamedRubric | JudgeRubric, threshold: float) -> None:
+    if not 0 <= threshold <= 1:
+        raise BadValue(f"threshold is {threshold}; it must be between 0 and 1", "threshold")
+    force_setattr(criteria, "threshold", float(threshold))
 
 
 def _check_id(value: str, what: str) -> None:
