@@ -63,7 +63,11 @@ class ProxyServer:
         self._stream_fn = stream_fn or stream_fn_for
 
     def __repr__(self) -> str:
-        return f"<ProxyServer, {len(self._tokens)} tokens, {sum(self._open.values())} streams open>"
+        return f"<ProxyServer, {len(self._tokens)} tokens, {self.open_streams} streams open>"
+
+    @property
+    def open_streams(self) -> int:
+        return sum(self._open.values())
 
     def app(self) -> web.Application:
         """Returns the application, for your own server; run it with `handler_cancellation=True`."""
