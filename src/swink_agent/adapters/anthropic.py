@@ -57,8 +57,7 @@ _SCHEMAS = SchemaSubset(
 )
 _SEARCH = {"type": "web_search_20250305", "name": TOOL_NAME, "max_uses": 5}
 """Five searches stay below the number at which the provider pauses a reply."""
-_SEARCH_PRICE = 0.01
-"""US dollars for one search."""
+_SEARCH_PRICE = 0.01  # US dollars for one search
 
 
 class AnthropicStreamFn(KeyedStreamFn):

@@ -21,8 +21,7 @@ from swink_agent.core.values.value import Value, frozen_json
 
 from .cases.cases import EvalCase, Verdict, made
 
-_Z = 1.959963984540054
-"""95 % of a normal distribution are within so many standard deviations."""
+_Z = 1.959963984540054  # 95 % of a normal distribution are within so many standard deviations
 
 
 class Score(Value, frozen=True):

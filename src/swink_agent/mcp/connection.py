@@ -49,8 +49,7 @@ _MOST_IN_A_BATCH = 1000
 _CLOSING = 2.0
 _NOTED = 0.5
 
-_Streams = tuple[Any, Any]
-"""Messages from a server, and messages to it."""
+_Streams = tuple[Any, Any]  # messages from a server, and messages to it
 
 
 class Connection:
@@ -62,8 +61,7 @@ class Connection:
         self._closing = asyncio.Event()
         self._dispatcher: JSONRPCDispatcher | None = None
         self._calls: set[asyncio.Task[Any]] = set()
-        self._envelope: dict[str, Any] = {}
-        """What each request says about us, if the server wants that."""
+        self._envelope: dict[str, Any] = {}  # what each request says about us, if the server wants that
         self.failure: BaseException | None = None
         """Why the transport failed, if it did."""
         self._task = asyncio.get_running_loop().create_task(self._run())

@@ -50,8 +50,7 @@ _LEAST_SHARE = 8
 """If the kept messages leave less than this fraction (an eighth) of the limit, no summary is written: every turn would
 need another one."""
 _MOST_WORDS = 1_200
-_MOST_PIECES = 8
-"""The most requests that one compaction makes, to catch up after earlier summaries failed."""
+_MOST_PIECES = 8  # the most requests that one compaction makes, to catch up after earlier summaries failed
 _TOKENS_PER_WORD = 2
 
 

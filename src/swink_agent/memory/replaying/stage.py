@@ -47,8 +47,7 @@ from ..log.old_sessions import OLD_ABORT, old_answer_tool, old_answer_tools, old
 from ..log.runs import AddedMessage, RecordedSession, StoredRun, StoredTurn, read_runs
 from .divergence import Compared, Comparison, Divergence, ReplayReport
 
-_LONGEST_WAIT = 5.0
-"""Seconds that a call waits to be cancelled, if it was cancelled in the recording."""
+_LONGEST_WAIT = 5.0  # seconds that a call waits to be cancelled, if it was cancelled in the recording
 _REFUSED = frozenset({ToolOutcome.REJECTED, ToolOutcome.SKIPPED, ToolOutcome.UNKNOWN_TOOL}).union(
     {ToolOutcome.INCOMPLETE, ToolOutcome.INVALID}
 )
@@ -97,19 +96,15 @@ class ReplayStage:
         self._agent: Agent | None = None
         self._patience = patience
         self._clock: asyncio.Timeout | None = None
-        self._length = 0
-        """How many messages the agent had at its last event."""
-        self._asked_about: str | None = None
-        """The tool of the call that `approve` is being asked about."""
+        self._length = 0  # how many messages the agent had at its last event
+        self._asked_about: str | None = None  # the tool of the call that `approve` is being asked about
         self._run: StoredRun | None = None
         self._run_index = 0
         self._expected: list[AddedMessage] = []
-        self._answer_tool: str | None = None
-        """The tool that takes the value, if the run was asked for one."""
+        self._answer_tool: str | None = None  # the tool that takes the value, if the run was asked for one
         self._answer_tools: frozenset[str] = frozenset()
         """The same, and in old sessions each tool that may have been it: their errors are not compared."""
-        self._gives_text = False
-        """Whether the model gave the value as text, which its provider held to the schema."""
+        self._gives_text = False  # whether the model gave the value as text, which its provider held to the schema
         self._begin_turn(-1)
         self._is_asking = False
         self._fed: set[tuple[int, str]] = set()

@@ -25,8 +25,7 @@ from ..log.records import VERSION, SessionStarted, encode_line
 from ..log.session_log import SessionLog
 from ..storage.protocols import LogName, LogReader, NewLog, Storage
 
-_LAST_NUMBER = 10**17
-"""The highest number after which others may follow: readers accept numbers of 18 digits."""
+_LAST_NUMBER = 10**17  # the highest number after which others may follow: readers accept numbers of 18 digits
 _ID_TIME = re.compile(r"(\d{8}-\d{6})-(\d{3})-")
 _LEGIBLE_FOLDER = re.compile(rb'.{0,200}?,"cwd":("(?:[^"\\\x00-\x1f]|\\.)*"),"title":"')
 """The folder in a first line whose checksum is wrong: near its start, where nothing that anybody said can stand."""

@@ -40,8 +40,7 @@ from .opening import SessionOnDisk
 
 log = logging.getLogger("swink_agent")
 
-_CLOSING = 30.0
-"""Seconds that `close` waits for the disk at most."""
+_CLOSING = 30.0  # seconds that `close` waits for the disk at most
 _LONGEST_NAME = 10_000
 
 
@@ -158,8 +157,7 @@ class Session(_SessionView):
         self.log = log
         """Where it is written; for the rest of this package."""
         self._start = start
-        self._read = read
-        """Reads all of it again."""
+        self._read = read  # reads all of it again
         self._problems = tuple(problems)
         self._agent: Agent | None = None
 

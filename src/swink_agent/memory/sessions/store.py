@@ -43,8 +43,7 @@ _DATA_VARIABLE = "SWINK_DATA_DIR"
 _DATABASE = "sessions.sqlite3"
 _CLOCK = 2_000
 """Milliseconds by which a log's time may be earlier than its last record's, though that is taken before the write."""
-_FORKING = 30.0
-"""The most seconds that a fork waits for the disk."""
+_FORKING = 30.0  # the most seconds that a fork waits for the disk
 
 
 class SessionStore:
