@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -106,24 +106,16 @@ def _legible_folder(data: bytes, reading: ParsedFile) -> str:
 
 
 def create_log(
-    storage: Storage,
-    *,
-    sync: bool,
-    session_id: str | None,
-    cwd: str,
-    title: str,
-    metadata: dict[str, object],
-    parent: str | None,
-    is_unfinished: bool = False,
+    storage: Storage, session_id: str | None, *, sync: bool, is_unfinished: bool, **told: Any
 ) -> tuple[SessionLog, SessionStarted]:
     """A new log with its first line, locked. Raises `SessionExists` or another `SessionError`.
 
-    An unfinished log is not listed as a session before `SessionLog.finish`.
+    An unfinished log is not listed as a session before `SessionLog.finish`. `told` are fields of `SessionStarted`.
     """
     created = time.time_ns() // 1_000_000
     name = new_id(created) if session_id is None else session_id
-    start = SessionStarted(id=name, created=created, cwd=cwd, title=title, metadata=metadata, parent=parent)
-    log = storage.create(NewLog(name, cwd, encode_line(0, created, start), is_unfinished))
+    start = SessionStarted(id=name, created=created, **told)
+    log = storage.create(NewLog(name, start.cwd, encode_line(0, created, start), is_unfinished))
     fold = Fold()
     fold.add(0, start, created)
     return SessionLog(log, fold, 0, sync=sync, start=start), start

@@ -179,8 +179,9 @@ class SearchTool:
 
     async def _hint(self, query: Query, ctx: ToolContext) -> str:
         """What to try next if nothing was found: what a wider search finds in a short time, if anything."""
-        said = ["no file has such a name; contents were not searched: for that, give a pattern"]
-        said = said if query.pattern is None else []
+        said: list[str] = []
+        if query.pattern is None:
+            said.append("no file has such a name; contents were not searched: for that, give a pattern")
         time_limit = min(self._time_limit, _LONGEST_HINT)
         for wider in wider_queries(query):
             try:
