@@ -38,9 +38,7 @@ from ..log.runs import AddedMessage, RecordedSession, StoredRun, StoredTurn, rea
 from .divergence import Compared, Comparison, Divergence, ReplayReport
 
 _LONGEST_WAIT = 5.0  # seconds that a call waits to be cancelled, if it was cancelled in the recording
-_REFUSED = frozenset({types.ToolOutcome.REJECTED, types.ToolOutcome.SKIPPED, types.ToolOutcome.UNKNOWN_TOOL}).union(
-    {types.ToolOutcome.INCOMPLETE, types.ToolOutcome.INVALID}
-)
+_REFUSED = frozenset(map(types.ToolOutcome, ("rejected", "skipped", "unknown_tool", "incomplete", "invalid")))
 """Outcomes of calls that end without a start. A tool may also report invalid arguments itself, once it has started."""
 
 
