@@ -25,8 +25,7 @@ from swink_agent.core.values.value import Value
 from ..errors import EvalSetError
 from .documents import parse, read_text
 
-ANY_CASE = "*"
-"""The entry of a script for cases without an entry."""
+ANY_CASE = "*"  # the entry of a script for cases without an entry
 
 
 class ScriptedCall(Value, frozen=True, forbid_unknown_fields=True):

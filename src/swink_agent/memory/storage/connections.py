@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from .database import DatabaseLog
 
 _VERSION = 1
-PATIENCE = 30.0
-"""Seconds to wait while another process writes."""
+PATIENCE = 30.0  # seconds to wait while another process writes
 _AGAIN = 0.01  # seconds between attempts, where SQLite does not wait itself
 _TABLES = (
     """CREATE TABLE swink_sessions (

@@ -25,8 +25,7 @@ from ..workspace.seen import seen_by
 from ..workspace.wall import WHOLE_FILE_LIMIT, OpenFile, Workspace, WorkspaceError, read_whole, stale, version_of
 from .text import showable
 
-VERSION = "version"
-"""The field of a scope with the version of the file that would be replaced."""
+VERSION = "version"  # the field of a scope with the version of the file that would be replaced
 _MOST_DETAILS = 1024 * 1024
 
 

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from swink_agent.core.secrets.redaction import Redactor
 
 DEFAULT_LINES = 2000
-IMAGE_LIMIT = 3_750_000
-"""The largest image in bytes: in base64 that is the five megabytes that providers accept."""
+IMAGE_LIMIT = 3_750_000  # the largest image in bytes: in base64 that is the five megabytes that providers accept
 
 _ROOM = LONGEST_LINE = OUTPUT_LIMIT - 512  # the rest is for notes
 _LONGEST_SEEK = 10.0  # seconds for reaching a line far down in a large file
