@@ -104,7 +104,7 @@ class ExpectedTrajectory(Value, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         calls: Sequence[Any] = self.calls
-        force_setattr(self, "calls", tuple([made(call, ExpectedCall) for call in calls]))
+        force_setattr(self, "calls", tuple([_made(call, ExpectedCall) for call in calls]))
         force_setattr(self, "match", TrajectoryMatch(self.match))
 
 
@@ -238,7 +238,7 @@ class JudgeRubric(Value, frozen=True, forbid_unknown_fields=True):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        force_setattr(self, "rubrics", tuple([made(rubric, NamedRubric) for rubric in self.rubrics]))
+        force_setattr(self, "rubrics", tuple([_made(rubric, NamedRubric) for rubric in self.rubrics]))
         if self.rubrics and self.rubric:
             raise BadValue("a judge has both rubric and rubrics; give one of them", "rubrics")
         if not self.rubrics and not self.rubric.strip():
@@ -317,11 +317,11 @@ class EvalCase(Value, frozen=True, forbid_unknown_fields=True):
         for position, message in enumerate(self.user_messages):
             if not message.strip():
                 raise BadValue("a message is empty; give it a text", "user_messages", position)
-        force_setattr(self, "expected_trajectory", made(self.expected_trajectory, ExpectedTrajectory))
-        force_setattr(self, "expected_response", made(self.expected_response, ResponseCriteria))
-        force_setattr(self, "budget", made(self.budget, CaseBudget))
-        force_setattr(self, "judge", made(self.judge, JudgeRubric))
-        force_setattr(self, "expected_files", tuple([made(file, ExpectedFile) for file in self.expected_files]))
+        force_setattr(self, "expected_trajectory", _made(self.expected_trajectory, ExpectedTrajectory))
+        force_setattr(self, "expected_response", _made(self.expected_response, ResponseCriteria))
+        force_setattr(self, "budget", _made(self.budget, CaseBudget))
+        force_setattr(self, "judge", _made(self.judge, JudgeRubric))
+        force_setattr(self, "expected_files", tuple([_made(file, ExpectedFile) for file in self.expected_files]))
         if self.evaluators is not None:
             force_setattr(self, "evaluators", _strings(self.evaluators, "evaluators"))
         setup = {checked_path(path, "setup", path): content for path, content in self.setup.items()}
@@ -374,7 +374,7 @@ class EvalSet(Value, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         _check_id(self.id, "set")
         cases: Sequence[Any] = self.cases
-        force_setattr(self, "cases", tuple([made(case, EvalCase) for case in cases]))
+        force_setattr(self, "cases", tuple([_made(case, EvalCase) for case in cases]))
         seen: set[str] = set()
         for position, case in enumerate(self.cases):
             if case.id in seen:
@@ -488,6 +488,6 @@ def _strings(given: object, name: str) -> tuple[str, ...]:
     return values
 
 
-def made(given: Any, kind: type[T]) -> T | None:
+def _made(given: Any, kind: type[T]) -> T | None:
     """The value itself, or one converted from a plain dict."""
     return given if given is None or isinstance(given, kind) else converted(given, kind)
