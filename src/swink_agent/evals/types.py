@@ -123,7 +123,7 @@ class Invocation(Value, frozen=True, tag_field="kind", tag="invocation", omit_de
 
     def __post_init__(self) -> None:
         force_setattr(self, "messages", tuple(self.messages))
-        calls: Sequence[Any] = self.tool_calls
+        calls: list[Any] = list(self.tool_calls)
         records = [call if isinstance(call, ToolCallRecord) else converted(call, ToolCallRecord) for call in calls]
         force_setattr(self, "tool_calls", tuple(records))
         if self.folder is not None:
