@@ -135,6 +135,7 @@ async def test_a_token_has_its_own_number_of_streams() -> None:
         release.set()
         assert isinstance((await first)[-1], StreamDone)
         assert isinstance((await second)[-1], StreamDone)
+        assert proxy.open_streams == 0
         assert repr(proxy) == "<ProxyServer, 2 tokens, 0 streams open>"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from swink_agent import (
@@ -22,7 +23,7 @@ from swink_agent import (
     extract_text,
     tool,
 )
-from swink_agent.evals import BudgetGuard, CaseBudget, TrajectoryCollector
+from swink_agent.evals import BudgetGuard, CaseBudget, Invocation, TrajectoryCollector
 from swink_agent.testing import call, fail, scripted, stall, text
 
 
@@ -265,3 +266,9 @@ async def test_attempts_that_were_given_up_count_as_the_result_says() -> None:
 
 async def _no_wait(seconds: float) -> None:
     return None
+
+
+def test_a_call_of_an_invocation_is_a_record() -> None:
+    assert Invocation(tool_calls=[{"name": "look"}]).tool_calls[0].name == "look"  # type: ignore[list-item]
+    with pytest.raises(msgspec.ValidationError):
+        Invocation(tool_calls=[None])  # type: ignore[list-item]

@@ -317,6 +317,16 @@ async def test_two_answers_are_judged_in_both_orders(answers: tuple[str, ...], w
     assert (pair.winner, found.win_rate, len(stream.requests)) == (winner, rate, 2)
 
 
+async def test_each_question_about_a_pair_has_a_marker_of_its_own() -> None:
+    one = EvalSet("s", "S", SET.cases[:1])
+    before, after = await EvalRunner(wrong).run(one), await EvalRunner(right).run(one)
+    markers = ["=== a ===", "=== b ==="]
+    stream = scripted(*[json.dumps({"reasoning": "r", "winner": "tie"})] * 2)
+    await PairwiseJudge("t:j", stream, new_marker=iter(markers).__next__).compare(before, after)
+    told = [str(request.context.system_prompt) for request in stream.requests]
+    assert [[marker in text for text in told].count(True) for marker in markers] == [1, 1]
+
+
 async def test_an_answer_of_the_judge_that_cannot_be_read_is_no_verdict() -> None:
     found, _ = await pairwise("nobody", "nobody", "nobody", "nobody")
     assert (found.pairs, found.not_judged, found.win_rate) == ((), ("c0",), 0.5)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from swink_agent import Cost, Usage, extract_text
-from swink_agent.evals import EvalCase, Invocation, JudgeEvaluator, Score, ToolCallRecord
+from swink_agent.evals import EvalCase, Invocation, JudgeEvaluator, JudgeRubric, Score, ToolCallRecord
 from swink_agent.testing import ScriptedStream, fail, scripted
 
 MODEL = "test:judge"
@@ -109,6 +109,11 @@ async def test_a_verdict_that_the_judge_quotes_is_not_its_own() -> None:
     assert (score.value, score.reason) == (0.1, "0.1 (votes: 0.1): a {bad} try")
     trailing = f"It says {vote(1.0)}, and I think so too."
     assert (await judged(scripted(trailing, trailing), votes=1)).value == 0.0
+
+
+def test_a_judge_always_has_a_threshold() -> None:
+    with pytest.raises(TypeError):
+        JudgeRubric("Is it kind?", threshold=None)  # type: ignore[arg-type]
 
 
 async def test_each_case_has_a_marker_of_its_own_that_does_not_occur_in_it() -> None:

@@ -20,6 +20,7 @@ from swink_agent import (
     ContextCompacted,
     Cost,
     CustomMessage,
+    ErrorKind,
     ModelSpec,
     Redactor,
     SlidingWindow,
@@ -37,7 +38,17 @@ from swink_agent import (
 )
 from swink_agent.memory import JsonlSessionStore, SummarizingCompactor
 from swink_agent.memory.compaction.summary_text import is_summary, said_in
-from swink_agent.testing import call, check_conversation, check_events, collect, fail, scripted, stall, truncated
+from swink_agent.testing import (
+    Failure,
+    call,
+    check_conversation,
+    check_events,
+    collect,
+    fail,
+    scripted,
+    stall,
+    truncated,
+)
 
 MODEL = ModelSpec("test", "model")
 
@@ -502,6 +513,7 @@ FAILURES: dict[str, Any] = {
     "the network is gone": fail("network"),
     "it is throttled": fail("throttled"),
     "it overflows": fail("context_overflow"),
+    "it fails without a word": Failure(ErrorKind.STREAM, ""),
     "it says nothing": "",
     "it says nothing but blanks": "  \n ",
     "it is cut off": truncated("a long story " * 20),

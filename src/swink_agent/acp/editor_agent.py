@@ -44,8 +44,7 @@ _MODES: dict[ApprovalsMode, str] = {
 }
 _LIMITS = frozenset({"max_turns", "max_duration", "budget"})
 _LISTED = 200
-_CLOSING = 3.0
-"""Seconds in which hooks can end when a session is closed."""
+_CLOSING = 3.0  # seconds in which hooks can end when a session is closed
 
 
 class _EditorSession:

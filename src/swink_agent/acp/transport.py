@@ -13,8 +13,7 @@ from typing import Any, cast
 
 from swink_agent.core.values.decoders import whole_json
 
-LONGEST_LINE = 50 * 1024 * 1024
-"""Bytes of one message, an image among them."""
+LONGEST_LINE = 50 * 1024 * 1024  # bytes of one message, an image among them
 _PARSE_ERROR = -32700
 _INVALID_REQUEST = -32600
 

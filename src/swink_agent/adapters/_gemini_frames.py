@@ -35,8 +35,7 @@ class _Part(Struct, rename="camel"):
     thought_signature: str | None = None
     function_call: _FunctionCall | None = None
     tool_call: dict[str, Any] | None = None
-    tool_response: dict[str, Any] | None = None
-    """What Google's own tools did."""
+    tool_response: dict[str, Any] | None = None  # what Google's own tools did
 
 
 class _Content(Struct):

@@ -27,18 +27,7 @@ from swink_agent.core.types import (
 )
 from swink_agent.core.values.decoders import json_decoder
 
-from . import registry
-from ._claude import (
-    REDACTED,
-    ClaudeWire,
-    arguments_of,
-    called_tools,
-    claude_of,
-    conversation,
-    plan_thinking,
-    system_text,
-    with_extra,
-)
+from . import _claude, registry
 from .kit.bodies import parts_of, short_id, unused_id
 from .kit.documents import UNREADABLE, count, json_text, mapping, object_in, read, text
 from .kit.errors import classify_error
@@ -57,8 +46,7 @@ _SCHEMAS = SchemaSubset(
 )
 _SEARCH = {"type": "web_search_20250305", "name": TOOL_NAME, "max_uses": 5}
 """Five searches stay below the number at which the provider pauses a reply."""
-_SEARCH_PRICE = 0.01
-"""US dollars for one search."""
+_SEARCH_PRICE = 0.01  # US dollars for one search
 
 
 class AnthropicStreamFn(KeyedStreamFn):
@@ -74,12 +62,12 @@ class AnthropicStreamFn(KeyedStreamFn):
 
     def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
         """Whether the model is known to take the JSON Schema of its reply, and takes this one."""
-        claude = claude_of(model.model_id)
+        claude = _claude.claude_of(model.model_id)
         return claude is not None and claude.takes_schemas and _SCHEMAS.express(schema) is not None
 
     def searches_web(self, model: ModelSpec, has_tools: bool) -> bool:
         """Whether it is a Claude that is known to search."""
-        claude = claude_of(model.model_id)
+        claude = _claude.claude_of(model.model_id)
         return claude is not None and claude.version >= (3, 5)
 
     def search_cost(self, model: ModelSpec, searches: int) -> float:
@@ -98,9 +86,9 @@ class AnthropicStreamFn(KeyedStreamFn):
     def _fields(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> dict[str, Any]:
         """Returns the body's fields, stable ones first: from turn to turn only the end of the messages changes."""
         mark = _MARK if options.cache != "none" else {}
-        plan = plan_thinking(model, context, options)
+        plan = _claude.plan_thinking(model, context, options)
         fields: dict[str, Any] = {"model": model.model_id, "max_tokens": plan.max_tokens, "stream": True}
-        if prompt := system_text(context):
+        if prompt := _claude.system_text(context):
             fields["system"] = [{"type": "text", "text": prompt, **mark}]
         tools = _tools(context)
         searches = options.web_search and (bool(context.tools) or not tools)
@@ -117,8 +105,8 @@ class AnthropicStreamFn(KeyedStreamFn):
         fields["temperature"] = plan.temperature
         if options.session_id:
             fields["metadata"] = {"user_id": short_id(options.session_id, "session")}
-        fields = with_extra(fields, options.extra)
-        fields["messages"] = conversation(
+        fields = _claude.with_extra(fields, options.extra)
+        fields["messages"] = _claude.conversation(
             model, context.messages, self.encoded, _WIRE, is_marked=bool(mark), with_searches=searches
         )
         return fields
@@ -131,7 +119,7 @@ def _marked(content: bytes) -> bytes:
 def _tools(context: AgentContext) -> list[dict[str, Any]]:
     if context.tools:
         return [_tool(tool) for tool in context.tools]
-    return [{"name": name, "input_schema": {"type": "object"}} for name in called_tools(context.messages)]
+    return [{"name": name, "input_schema": {"type": "object"}} for name in _claude.called_tools(context.messages)]
 
 
 def _tool(tool: AgentTool) -> dict[str, Any]:
@@ -181,12 +169,12 @@ def _assistant_block(block: Text | Thinking | ToolCall) -> dict[str, Any]:
         case Text():
             return _text(block.text)
         case ToolCall():
-            given = {"name": block.name, "input": arguments_of(block)}
+            given = {"name": block.name, "input": _claude.arguments_of(block)}
             return {"type": "tool_use", "id": short_id(block.id, "call"), **given}
         case Thinking():
             signature = block.signature or ""
-            if signature.startswith(REDACTED):
-                return {"type": "redacted_thinking", "data": signature.removeprefix(REDACTED)}
+            if signature.startswith(_claude.REDACTED):
+                return {"type": "redacted_thinking", "data": signature.removeprefix(_claude.REDACTED)}
             return {"type": "thinking", "thinking": block.thinking, "signature": signature}
 
 
@@ -201,7 +189,7 @@ def _tool_result(message: ToolResultMessage) -> dict[str, Any]:
     return {**result, "content": content, "is_error": True}
 
 
-_WIRE = ClaudeWire(_user_blocks, _assistant_block, _tool_result, _marked, b'{"type":"text","text":"Continue."}')
+_WIRE = _claude.ClaudeWire(_user_blocks, _assistant_block, _tool_result, _marked, b'{"type":"text","text":"Continue."}')
 
 
 # -- events --------------------------------------------------------------------------------------------------
@@ -336,7 +324,7 @@ class MessageEvents:
                 writer.thinking(text(block.get("thinking")))
                 writer.signature(text(block.get("signature")))
             case "redacted_thinking":
-                writer.signature(REDACTED + text(block.get("data")))
+                writer.signature(_claude.REDACTED + text(block.get("data")))
             case "tool_use":
                 writer.text(self._sources.take())
                 writer.start_call(index, unused_id(text(block.get("id")), self._ids), text(block.get("name")))

@@ -33,19 +33,7 @@ from swink_agent.core.types import (
 )
 from swink_agent.core.values.decoders import json_decoder
 
-from . import registry
-from ._claude import (
-    EFFORT,
-    REDACTED,
-    ClaudeWire,
-    arguments_of,
-    called_tools,
-    claude_of,
-    conversation,
-    plan_thinking,
-    system_text,
-    with_extra,
-)
+from . import _claude, registry
 from .anthropic import MessageEvents
 from .kit.bodies import EncodedMessages, json_object, parts_of, short_id, unused_id
 from .kit.documents import count, json_text, object_in, read, text
@@ -60,7 +48,7 @@ _MARK: dict[str, Any] = {"cachePoint": {"type": "default"}}
 _IMAGE_FORMATS = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9 ()\[\]-]+")
 _LONGEST_NAME = 150
-_EFFORT = {**EFFORT, ThinkingLevel.EXTRA_HIGH: "high"}
+_EFFORT = {**_claude.EFFORT, ThinkingLevel.EXTRA_HIGH: "high"}
 
 
 class BedrockStreamFn(HttpStreamFn):
@@ -159,16 +147,16 @@ class BedrockStreamFn(HttpStreamFn):
         """Returns the body's fields, stable ones first: from turn to turn only the end of the messages changes."""
         mark = [_MARK] if options.cache != "none" and _is_cacheable(model) else []
         fields, choice = _model_fields(model, context, options)
-        if prompt := system_text(context):
+        if prompt := _claude.system_text(context):
             fields["system"] = [{"text": prompt}, *mark]
         if tools := _tools(context, choice):
             fields["toolConfig"] = {"tools": [*tools, *mark], **_tool_choice(choice)}
         if options.session_id:
             fields["requestMetadata"] = {"session_id": short_id(options.session_id, "session")}
-        fields = with_extra(fields, options.extra)
+        fields = _claude.with_extra(fields, options.extra)
         # Other models do not accept reasoning, not even their own.
-        wire = _WIRE if claude_of(model.model_id) is not None else _WIRE._replace(takes_thinking=False)
-        fields["messages"] = conversation(model, context.messages, self.encoded, wire, is_marked=bool(mark))
+        wire = _WIRE if _claude.claude_of(model.model_id) is not None else _WIRE._replace(takes_thinking=False)
+        fields["messages"] = _claude.conversation(model, context.messages, self.encoded, wire, is_marked=bool(mark))
         return fields
 
 
@@ -178,7 +166,7 @@ def _marked(content: bytes) -> bytes:
 
 def _is_cacheable(model: ModelSpec) -> bool:
     """Whether the model accepts cache marks; others refuse them, or cache by themselves."""
-    claude = claude_of(model.model_id)
+    claude = _claude.claude_of(model.model_id)
     return claude is not None and (claude.version >= (3, 7) or claude == ("haiku", (3, 5)))
 
 
@@ -189,8 +177,8 @@ def _model_fields(model: ModelSpec, context: AgentContext, options: StreamOption
     choice = options.tool_choice
     limits: dict[str, Any] = {"maxTokens": options.max_tokens, "temperature": options.temperature}
     thinking: dict[str, Any] = {}
-    if claude_of(name) is not None:
-        plan = plan_thinking(model, context, options)
+    if _claude.claude_of(name) is not None:
+        plan = _claude.plan_thinking(model, context, options)
         limits = {"maxTokens": plan.max_tokens, "temperature": plan.temperature}
         thinking, choice = plan.fields, plan.tool_choice
     elif "nova-2" in name and effort is not None:
@@ -208,7 +196,7 @@ def _model_fields(model: ModelSpec, context: AgentContext, options: StreamOption
 
 def _tools(context: AgentContext, choice: str) -> list[dict[str, Any]]:
     """Returns the tools. A history with calls needs definitions, even if there are no tools or none may be called."""
-    names = called_tools(context.messages) if choice == "none" or not context.tools else []
+    names = _claude.called_tools(context.messages) if choice == "none" or not context.tools else []
     if context.tools and (choice != "none" or names):
         return [_tool(tool) for tool in context.tools]
     schema = {"json": {"type": "object"}}
@@ -285,13 +273,13 @@ def _assistant_block(block: Text | Thinking | ToolCall) -> dict[str, Any]:
         case Text():
             return {"text": block.text}
         case ToolCall():
-            given = {"name": block.name, "input": arguments_of(block)}
+            given = {"name": block.name, "input": _claude.arguments_of(block)}
             return {"toolUse": {"toolUseId": short_id(block.id, "call"), **given}}
         case Thinking():
             signature = block.signature or ""
             reasoning: dict[str, Any] = {"reasoningText": {"text": block.thinking, "signature": signature}}
-            if signature.startswith(REDACTED):
-                data = base64.b64encode(signature.removeprefix(REDACTED).encode()).decode()
+            if signature.startswith(_claude.REDACTED):
+                data = base64.b64encode(signature.removeprefix(_claude.REDACTED).encode()).decode()
                 reasoning = {"redactedContent": data}
             return {"reasoningContent": reasoning}
 
@@ -302,7 +290,7 @@ def _tool_result(message: ToolResultMessage) -> dict[str, Any]:
     return {"toolResult": {**result, "status": "error"} if message.is_error else result}
 
 
-_WIRE = ClaudeWire(_user_blocks, _assistant_block, _tool_result, _marked, b'{"text":"Continue."}')
+_WIRE = _claude.ClaudeWire(_user_blocks, _assistant_block, _tool_result, _marked, b'{"text":"Continue."}')
 
 
 # -- frames --------------------------------------------------------------------------------------------------
@@ -456,7 +444,7 @@ def _unwrapped(chunk: str) -> bytes:
 def _redacted(blob: str) -> str:
     """Returns the signature for encrypted reasoning; for Claude, the text that Anthropic itself sends."""
     try:
-        return REDACTED + base64.b64decode(blob, validate=True).decode("ascii")
+        return _claude.REDACTED + base64.b64decode(blob, validate=True).decode("ascii")
     except ValueError:
         return ""  # other models do not accept it
 

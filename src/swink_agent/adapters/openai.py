@@ -48,8 +48,7 @@ from .kit.transport import HttpRequest
 
 _LONGEST_ID = 40
 _WITHOUT_REASONING = re.compile(r"gpt-[34]|chatgpt|gpt-5-chat")
-_STRICT_HOSTS = ("groq.com", "cerebras.ai", "googleapis.com")
-"""Servers that refuse unknown fields."""
+_STRICT_HOSTS = ("groq.com", "cerebras.ai", "googleapis.com")  # servers that refuse unknown fields
 EFFORT = {
     ThinkingLevel.MINIMAL: "minimal",
     ThinkingLevel.LOW: "low",

@@ -47,8 +47,7 @@ from .kit.transport import HttpRequest
 from .openai import EFFORT, STRICT, strict_format, takes_schemas
 
 _WITHOUT_SEARCH = re.compile(r"(?:^|[/.])(?:gpt-3|gpt-4(?!o|\.1|\.5)|gpt-4\.1-nano|o1|o3-mini)")
-_SEARCH_PRICE = 0.01
-"""US dollars for one search."""
+_SEARCH_PRICE = 0.01  # US dollars for one search
 _WITHOUT_REASONING = re.compile(r"(?:^|[/.])(?:gpt-[34]|chatgpt|gpt-5-chat)")
 
 
@@ -265,8 +264,7 @@ class _Call(Struct, eq=False):
 
     index: _Key | None
     id: str
-    is_custom: bool
-    """Whether its arguments are free text, which becomes `{"input": text}`."""
+    is_custom: bool  # whether its arguments are free text, which becomes `{"input": text}`
     has_arguments: bool = False
 
 

@@ -13,8 +13,7 @@ from .catalog import ModelCatalog, ModelPrices
 
 log = logging.getLogger("swink_agent")
 
-_SCRIPTED = "scripted"
-"""The provider name of scripted models in tests."""
+_SCRIPTED = "scripted"  # the provider name of scripted models in tests
 _MILLION = 1_000_000
 
 

@@ -31,8 +31,7 @@ from .proxy import PATH, ProxyRequest
 
 log = logging.getLogger("swink_agent")
 _MOST_BYTES = 32 * 1024 * 1024
-_READ_SECONDS = 60.0
-"""A client that takes longer to send its request, or to read the reply, is disconnected."""
+_READ_SECONDS = 60.0  # a client that takes longer to send its request, or to read the reply, is disconnected
 _LINGER_SECONDS = 5.0
 """How long the rest of a refused request is still read, so that the client can read the answer."""
 _NOT_JSON = ("multipart/", "text/html", "text/xml", "application/xml", "image/", "audio/", "video/")
@@ -63,7 +62,11 @@ class ProxyServer:
         self._stream_fn = stream_fn or stream_fn_for
 
     def __repr__(self) -> str:
-        return f"<ProxyServer, {len(self._tokens)} tokens, {sum(self._open.values())} streams open>"
+        return f"<ProxyServer, {len(self._tokens)} tokens, {self.open_streams} streams open>"
+
+    @property
+    def open_streams(self) -> int:
+        return sum(self._open.values())
 
     def app(self) -> web.Application:
         """Returns the application, for your own server; run it with `handler_cancellation=True`."""

@@ -47,8 +47,7 @@ _LOG = logging.getLogger("swink_agent")
 
 ApprovalsMode: TypeAlias = Literal["smart", "auto", "ask", "all", "none"]
 
-_BY_RULES = ("smart", "auto")
-"""The modes in which rules and trust answer for a person."""
+_BY_RULES = ("smart", "auto")  # the modes in which rules and trust answer for a person
 _NONE = "nothing that needs approval may run here (approvals are set to none)"
 # Arguments that do not change what a command does.
 _BESIDE_A_COMMAND = frozenset({"timeout", "background", "reason"})

@@ -31,12 +31,10 @@ _GUTTERS: dict[LineKind, tuple[str, str, tuple[str, ...]]] = {
 }
 """The marks of a line's first and following rows, and their styles."""
 _PLAIN = ("│ ", "│↳ ", ())
-_LONG_LINE = 6
-"""A line of more rows than this is shown without its middle."""
+_LONG_LINE = 6  # a line of more rows than this is shown without its middle
 _LEAST_CONTENT = 3
 _MOST_TOLD, _TOLD_ROWS = 4, 3
-_SLICE = 4096
-"""How many characters of a very long line are measured at once, when rows are made one by one."""
+_SLICE = 4096  # how many characters of a very long line are measured at once, when rows are made one by one
 
 
 class Row(NamedTuple):

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-UNKEPT = "unkept"
-"""The field in which a tool says that no checkpoint can be kept now."""
+UNKEPT = "unkept"  # the field in which a tool says that no checkpoint can be kept now
 
 
 def as_approved(scope: dict[str, Any], approved: Mapping[str, Any]) -> dict[str, Any]:

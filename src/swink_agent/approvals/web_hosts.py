@@ -12,8 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 from swink_agent.sandbox.network.addresses import Address
 from swink_agent.sandbox.network.hosts import DEFAULT_PORTS, normal_host
 
-HOST_TOOLS = {"web_fetch": "url"}
-"""The tools that fetch from a host, and the argument with the URL."""
+HOST_TOOLS = {"web_fetch": "url"}  # the tools that fetch from a host, and the argument with the URL
 _PORTS = {"http": 80, "https": 443}
 _LONGEST = 8_192
 _QUOTED = str.maketrans({'"': "%22", "<": "%3C", ">": "%3E"})

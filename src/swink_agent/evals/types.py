@@ -17,12 +17,12 @@ from msgspec.structs import force_setattr, replace
 
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.types import AgentMessage, Cost, PolicyStop, StopReason, ToolOutcome, Usage
+from swink_agent.core.values.decoders import converted
 from swink_agent.core.values.value import Value, frozen_json
 
-from .cases.cases import EvalCase, Verdict, made
+from .cases.cases import EvalCase, Verdict
 
-_Z = 1.959963984540054
-"""95 % of a normal distribution are within so many standard deviations."""
+_Z = 1.959963984540054  # 95 % of a normal distribution are within so many standard deviations
 
 
 class Score(Value, frozen=True):
@@ -123,8 +123,9 @@ class Invocation(Value, frozen=True, tag_field="kind", tag="invocation", omit_de
 
     def __post_init__(self) -> None:
         force_setattr(self, "messages", tuple(self.messages))
-        calls: Sequence[Any] = self.tool_calls
-        force_setattr(self, "tool_calls", tuple([made(call, ToolCallRecord) for call in calls]))
+        calls: list[Any] = list(self.tool_calls)
+        records = [call if isinstance(call, ToolCallRecord) else converted(call, ToolCallRecord) for call in calls]
+        force_setattr(self, "tool_calls", tuple(records))
         if self.folder is not None:
             force_setattr(self, "folder", Path(self.folder))
 

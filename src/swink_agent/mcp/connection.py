@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, cast
 
 import anyio
+import mcp_types
 import msgspec
 from anyio.abc import TaskStatus
 from mcp.shared.dispatcher import CallOptions, DispatchContext, ProgressFnT
@@ -20,21 +21,6 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import MCP_METHOD_HEADER, MCP_NAME_HEADER, MCP_PROTOCOL_VERSION_HEADER, encode_header_value
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import SessionMessage
-from mcp_types import (
-    CLIENT_CAPABILITIES_META_KEY,
-    CLIENT_INFO_META_KEY,
-    CONNECTION_CLOSED,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    PROTOCOL_VERSION_META_KEY,
-    UNSUPPORTED_PROTOCOL_VERSION,
-    ErrorData,
-    JSONRPCError,
-    JSONRPCMessage,
-    JSONRPCNotification,
-    JSONRPCRequest,
-    jsonrpc_message_adapter,
-)
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 from pydantic import ValidationError
 
@@ -49,8 +35,7 @@ _MOST_IN_A_BATCH = 1000
 _CLOSING = 2.0
 _NOTED = 0.5
 
-_Streams = tuple[Any, Any]
-"""Messages from a server, and messages to it."""
+_Streams = tuple[Any, Any]  # messages from a server, and messages to it
 
 
 class Connection:
@@ -62,8 +47,7 @@ class Connection:
         self._closing = asyncio.Event()
         self._dispatcher: JSONRPCDispatcher | None = None
         self._calls: set[asyncio.Task[Any]] = set()
-        self._envelope: dict[str, Any] = {}
-        """What each request says about us, if the server wants that."""
+        self._envelope: dict[str, Any] = {}  # what each request says about us, if the server wants that
         self.failure: BaseException | None = None
         """Why the transport failed, if it did."""
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -80,7 +64,7 @@ class Connection:
         try:
             answer = await self.start("initialize", said)
         except MCPError as error:
-            if error.code not in (METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION):
+            if error.code not in (mcp_types.METHOD_NOT_FOUND, mcp_types.UNSUPPORTED_PROTOCOL_VERSION):
                 raise
             return await self._greet_newer(info, error)
         spoken = answer.get("protocolVersion")
@@ -96,9 +80,9 @@ class Connection:
         """Speaks to a server that knows only the version without an introduction: each request has one instead."""
         version = LATEST_MODERN_VERSION
         self._envelope = {
-            PROTOCOL_VERSION_META_KEY: version,
-            CLIENT_INFO_META_KEY: info,
-            CLIENT_CAPABILITIES_META_KEY: {},
+            mcp_types.PROTOCOL_VERSION_META_KEY: version,
+            mcp_types.CLIENT_INFO_META_KEY: info,
+            mcp_types.CLIENT_CAPABILITIES_META_KEY: {},
         }
         try:
             answer = await self.start("server/discover", {})
@@ -139,12 +123,12 @@ class Connection:
     async def _request(self, method: str, params: Mapping[str, Any], on_progress: ProgressFnT | None) -> dict[str, Any]:
         await self._ready.wait()
         if self._dispatcher is None:
-            raise MCPError(code=CONNECTION_CLOSED, message="the connection failed")
+            raise MCPError(code=mcp_types.CONNECTION_CLOSED, message="the connection failed")
         options: CallOptions = {}
         if self._envelope:
             params = {**params, "_meta": self._envelope}
             headers = {
-                MCP_PROTOCOL_VERSION_HEADER: str(self._envelope[PROTOCOL_VERSION_META_KEY]),
+                MCP_PROTOCOL_VERSION_HEADER: str(self._envelope[mcp_types.PROTOCOL_VERSION_META_KEY]),
                 MCP_METHOD_HEADER: method,
             }
             if isinstance(name := params.get("name"), str):
@@ -157,7 +141,9 @@ class Connection:
         try:
             return await self._dispatcher.send_raw_request(method, params, options)
         except MCPError as error:
-            if error.code == CONNECTION_CLOSED:  # told a moment before the end is noted; a server may also say it
+            if (
+                error.code == mcp_types.CONNECTION_CLOSED
+            ):  # told a moment before the end is noted; a server may also say it
                 await asyncio.wait([self._task], timeout=_NOTED)
             raise
 
@@ -187,7 +173,7 @@ class Connection:
     ) -> dict[str, Any]:
         if method == "ping":
             return {}
-        raise MCPError(code=METHOD_NOT_FOUND, message=f"not offered: {method[:80]}")
+        raise MCPError(code=mcp_types.METHOD_NOT_FOUND, message=f"not offered: {method[:80]}")
 
     async def _notice(self, context: DispatchContext[Any], method: str, params: Mapping[str, Any] | None) -> None:
         """Ignores it: the transports deal with what matters."""
@@ -234,7 +220,7 @@ class _Incoming(_Stream):
         super().__init__(process)
         self._on_list_changed = on_list_changed
         self._flood = Flood()
-        self._waiting: deque[JSONRPCMessage] = deque()
+        self._waiting: deque[mcp_types.JSONRPCMessage] = deque()
 
     def __aiter__(self) -> _Incoming:
         return self
@@ -261,19 +247,19 @@ class _Incoming(_Stream):
         except StopAsyncIteration:
             raise anyio.EndOfStream from None
 
-    def _is_dealt_with(self, message: JSONRPCMessage) -> bool:
+    def _is_dealt_with(self, message: mcp_types.JSONRPCMessage) -> bool:
         """Answers requests here, without waiting: a server that asks and never reads must not fill our memory."""
-        if isinstance(message, JSONRPCNotification):
+        if isinstance(message, mcp_types.JSONRPCNotification):
             if message.method == LIST_CHANGED:
                 self._on_list_changed()
             return not self._flood.hears(message.method)
-        if not isinstance(message, JSONRPCRequest):
+        if not isinstance(message, mcp_types.JSONRPCRequest):
             return False
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message.id}
         if message.method == "ping":
             answer["result"] = {}
         else:
-            answer["error"] = {"code": METHOD_NOT_FOUND, "message": f"not offered: {message.method[:80]}"}
+            answer["error"] = {"code": mcp_types.METHOD_NOT_FOUND, "message": f"not offered: {message.method[:80]}"}
         self._process.write_if_it_reads(msgspec.json.encode(answer) + b"\n")
         return True
 
@@ -287,7 +273,7 @@ class _Outgoing(_Stream):
 _BATCH = json_decoder(list[msgspec.Raw])
 
 
-def _messages(line: bytes) -> list[JSONRPCMessage]:
+def _messages(line: bytes) -> list[mcp_types.JSONRPCMessage]:
     """The messages in a line; an answer of a wrong shape becomes an error for its request."""
     if not line.strip():
         return []
@@ -303,10 +289,10 @@ def _messages(line: bytes) -> list[JSONRPCMessage]:
     return [message for message in found if message is not None]
 
 
-def _message(data: bytes) -> JSONRPCMessage | None:
+def _message(data: bytes) -> mcp_types.JSONRPCMessage | None:
     data = whole_json(data)
     try:
-        return jsonrpc_message_adapter.validate_json(data, by_name=False)
+        return mcp_types.jsonrpc_message_adapter.validate_json(data, by_name=False)
     except ValidationError:
         pass
     try:
@@ -317,10 +303,10 @@ def _message(data: bytes) -> JSONRPCMessage | None:
         return None
     fields = cast("dict[str, Any]", found)
     try:
-        return jsonrpc_message_adapter.validate_python(fields, by_name=False)
+        return mcp_types.jsonrpc_message_adapter.validate_python(fields, by_name=False)
     except ValidationError:
         number = fields.get("id")
         if "method" in fields or not isinstance(number, (int, str)) or isinstance(number, bool):
             return None
-        problem = ErrorData(code=INVALID_REQUEST, message="its answer is not JSON-RPC")
-        return JSONRPCError(jsonrpc="2.0", id=number, error=problem)
+        problem = mcp_types.ErrorData(code=mcp_types.INVALID_REQUEST, message="its answer is not JSON-RPC")
+        return mcp_types.JSONRPCError(jsonrpc="2.0", id=number, error=problem)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 
-LIST_CHANGED = "notifications/tools/list_changed"
-"""What the transports tell their server of directly."""
+LIST_CHANGED = "notifications/tools/list_changed"  # what the transports tell their server of directly
 _HEARD = frozenset({"notifications/progress", "notifications/cancelled"})
 """The other notifications that are not dropped."""
 _MOST_HEARD = 500

@@ -23,8 +23,7 @@ from .flood import LIST_CHANGED, TOO_MANY, Flood
 from .process import LONGEST_LINE
 
 _MOST_OWED = 32
-_NOTICE_TAKEN = 10.0
-"""Seconds in which a server must take what it need not answer."""
+_NOTICE_TAKEN = 10.0  # seconds in which a server must take what it need not answer
 _EVENT_END = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 _LONGEST_END = 4
 _LARGE = f"larger than the limit of {LONGEST_LINE // 1024**2} MiB"
@@ -112,8 +111,7 @@ class _Sieve:
     def __init__(self, on_list_changed: Callable[[], None]) -> None:
         self._on_list_changed = on_list_changed
         self._flood = Flood()
-        self.owed = 0
-        """The server's own requests that have no answer yet."""
+        self.owed = 0  # the server's own requests that have no answer yet
 
     def sift(self, event: bytes) -> bytes:
         """The event, or what says where to read on if its message is dropped. Raises `SSEError` for too many."""

@@ -18,8 +18,7 @@ from .schemas import UnusableSchema, shown_text, tame_schema
 
 MOST_TOOLS = 128
 _MOST_PAGES = 1000
-_MOST_LOOKED_AT = 2000
-"""What is read of a list in which most tools cannot be used."""
+_MOST_LOOKED_AT = 2000  # what is read of a list in which most tools cannot be used
 _LONGEST_NAME = 16 * 1024
 _MOST_WARNINGS = 50
 

@@ -16,8 +16,7 @@ _PREFIX = re.compile(r"[A-Za-z0-9_-]{0,32}", re.ASCII)
 _OTHERS = re.compile(r"[^A-Za-z0-9_-]", re.ASCII)
 _VARIABLE = re.compile(r"[^=\0]+")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
-_LONGEST = 64
-"""What every provider takes."""
+_LONGEST = 64  # what every provider takes
 _DIGITS = 8
 
 

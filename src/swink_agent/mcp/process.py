@@ -35,8 +35,7 @@ LONGEST_LINE = 16 * 1024 * 1024
 """Bytes of one message. A server that writes a longer one is ended."""
 _CHUNK = 64 * 1024
 _TMP = "/tmp"
-_GRACE = 2.0
-"""Seconds between the end of its input and the end of its processes."""
+_GRACE = 2.0  # seconds between the end of its input and the end of its processes
 _WAITING_WRITES = 64
 _CACHES = {"UV_CACHE_DIR": "~/.cache/uv", "npm_config_cache": "~/.npm"}
 """Where programs keep what they fetched. In the sandbox that is a temporary folder, unless this one may be written."""

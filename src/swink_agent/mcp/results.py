@@ -19,13 +19,11 @@ from swink_agent.core.types import Base64Source, Image, Text, UserBlock, encodab
 from .schemas import shown_text
 
 _MOST_TEXT = 100 * 1024
-_MOST_IMAGE = 3_932_160
-"""3.75 MB: five in Base64, which is what providers take."""
+_MOST_IMAGE = 3_932_160  # 3.75 MB: five in Base64, which is what providers take
 _MOST_STRUCTURED = 1024 * 1024
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _NOTE = 160
-_MOST_PARTS = 1000
-"""Of a result: even empty ones cost memory, and time to mask."""
+_MOST_PARTS = 1000  # of a result: even empty ones cost memory, and time to mask
 
 
 def result_of(

@@ -26,8 +26,7 @@ _NOT_AT_TOP = frozenset({"not", "if", "then", "else", "enum", "const", "dependen
 """What providers refuse at the top besides `anyOf`, `oneOf` and `allOf`."""
 _BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas"})
 """Keywords whose value is a table of schemas by names of the author's choice."""
-_DATA = frozenset({"default", "const", "enum", "examples", "example"})
-"""Keywords whose value is not a schema."""
+_DATA = frozenset({"default", "const", "enum", "examples", "example"})  # keywords whose value is not a schema
 
 Schema = dict[str, Any]
 

@@ -37,8 +37,7 @@ from .naming import own_version
 if TYPE_CHECKING:
     from mcp.server import Server
 
-_CLIENT = ModelSpec("mcp", "client")
-"""The model of a call that a client makes."""
+_CLIENT = ModelSpec("mcp", "client")  # the model of a call that a client makes
 ReportFn = Callable[[float, str], Awaitable[None]]
 
 

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from .server import McpServer
 
 
-PATIENCE = 5.0
-"""Seconds in which the event loop of a server must take over a call that comes from another one."""
+PATIENCE = 5.0  # seconds in which the event loop of a server must take over a call that comes from another one
 
 
 class McpTool:

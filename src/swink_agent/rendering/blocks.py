@@ -15,42 +15,15 @@ from datetime import UTC
 from html import escape
 from typing import Any, NamedTuple, cast
 
+from swink_agent.core import types
 from swink_agent.core.media import kind_of
-from swink_agent.core.types import (
-    Base64Source,
-    ContentBlock,
-    Document,
-    Extension,
-    Image,
-    Source,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResultMessage,
-    UrlSource,
-)
 
+from . import turns
 from .characters import one_line, visible
 from .checklist import LONGEST_ITEM, SIGNS, TodoItem, counted, todo_of
 from .highlight import code_html, diff_html, highlighted, language_of_path, looks_like_diff
 from .inline import safe_address
 from .prose import prose_html
-from .turns import (
-    Entry,
-    Label,
-    Note,
-    Other,
-    Prompt,
-    Reply,
-    ToolUse,
-    change_of,
-    cost_words,
-    formatted,
-    gist,
-    moment,
-    status,
-    usage_words,
-)
 from .values import pretty_json
 
 _SHORT = 100
@@ -88,7 +61,13 @@ class Now(NamedTuple):
 
 
 def entry_html(
-    entry: Entry, out: list[str], *, goes_on: bool, model: str, prefix: str = "", now: Mapping[int, Now] | None = None
+    entry: turns.Entry,
+    out: list[str],
+    *,
+    goes_on: bool,
+    model: str,
+    prefix: str = "",
+    now: Mapping[int, Now] | None = None,
 ) -> None:
     """Appends the HTML of one entry to `out`.
 
@@ -97,32 +76,32 @@ def entry_html(
     several conversations. `now` is for a run under way: what the calls of the reply do, by their number; each of them
     then has an id, as `call_anchor` returns it.
     """
-    if isinstance(entry, Prompt):
+    if isinstance(entry, turns.Prompt):
         _begin("user", "User", anchor(entry.position, prefix), entry.message.timestamp, out)
         _content(entry.message.content, out)
         out.append("</article>\n")
-    elif isinstance(entry, Reply):
+    elif isinstance(entry, turns.Reply):
         _reply(entry, anchor(entry.position, prefix), goes_on, model, now, out)
-    elif isinstance(entry, Label):
+    elif isinstance(entry, turns.Label):
         out.append(f'<p class="label"><span>Label</span> <bdi>{escape(one_line(entry.text))}</bdi></p>\n')
-    elif isinstance(entry, Note):
+    elif isinstance(entry, turns.Note):
         out.append('<section class="note">\n')
         _folded(f'Note <code class="tag">{escape(one_line(entry.kind, 60))}</code>', _json(entry.data), "data", out)
         out.append("</section>\n")
-    elif isinstance(entry, Other):
+    elif isinstance(entry, turns.Other):
         _begin("custom", "Application", anchor(entry.position, prefix), None, out)
         out.append(f"{_json(entry.message)}</article>\n")
     else:
         _begin("custom", "Result without a call", anchor(entry.position, prefix), entry.message.timestamp, out)
-        _tool(ToolUse(ToolCall(entry.message.tool_call_id, entry.message.tool_name), entry.message), out)
+        _tool(turns.ToolUse(types.ToolCall(entry.message.tool_call_id, entry.message.tool_name), entry.message), out)
         out.append("</article>\n")
 
 
-def conversation_html(shown: Sequence[Entry], out: list[str], *, model: str, prefix: str = "") -> None:
+def conversation_html(shown: Sequence[turns.Entry], out: list[str], *, model: str, prefix: str = "") -> None:
     """Appends the HTML of the entries in order. Consecutive replies look like one reply."""
-    before: Entry | None = None
+    before: turns.Entry | None = None
     for entry in shown:
-        goes_on = isinstance(entry, Reply) and isinstance(before, Reply)
+        goes_on = isinstance(entry, turns.Reply) and isinstance(before, turns.Reply)
         entry_html(entry, out, goes_on=goes_on, model=model, prefix=prefix)
         before = entry
 
@@ -149,12 +128,12 @@ def call_anchor(position: int, number: int) -> str:
 
 def time_html(timestamp: int | None) -> str:
     """Returns a time in UTC, for a browser that knows a better one; empty if it is not a valid time."""
-    exact = "" if timestamp is None else formatted(timestamp, "%Y-%m-%dT%H:%M:%SZ", UTC)
-    return f'<time datetime="{exact}">{moment(timestamp)}</time>' if timestamp is not None and exact else ""
+    exact = "" if timestamp is None else turns.formatted(timestamp, "%Y-%m-%dT%H:%M:%SZ", UTC)
+    return f'<time datetime="{exact}">{turns.moment(timestamp)}</time>' if timestamp is not None and exact else ""
 
 
 def _reply(
-    entry: Reply, place: str, goes_on: bool, usual_model: str, now: Mapping[int, Now] | None, out: list[str]
+    entry: turns.Reply, place: str, goes_on: bool, usual_model: str, now: Mapping[int, Now] | None, out: list[str]
 ) -> None:
     message = entry.message
     if goes_on:  # the footer shows its time and number; only screen readers use the heading
@@ -164,7 +143,7 @@ def _reply(
         _begin("assistant", "Assistant", place, message.timestamp, out)
     uses = enumerate(entry.uses)
     for block in message.content:
-        if type(block) is ToolCall:
+        if type(block) is types.ToolCall:
             number, use = next(uses)
             if now is None:
                 _tool(use, out)
@@ -180,10 +159,14 @@ def _reply(
     out.append("</article>\n")
 
 
-def _footer(entry: Reply, place: str, usual_model: str, out: list[str]) -> None:
+def _footer(entry: turns.Reply, place: str, usual_model: str, out: list[str]) -> None:
     message = entry.message
     model = ":".join([part for part in (message.provider, message.model_id) if part])
-    facts = [one_line(model, 80) if model != usual_model else "", usage_words(message.usage), cost_words(message.cost)]
+    facts = [
+        one_line(model, 80) if model != usual_model else "",
+        turns.usage_words(message.usage),
+        turns.cost_words(message.cost),
+    ]
     facts.append(_ENDINGS.get(message.stop_reason, ""))
     shown = "".join([f"<li><bdi>{escape(fact)}</bdi></li>" for fact in facts if fact])
     aside = time_html(message.timestamp) + _here(place) if place else ""
@@ -191,21 +174,21 @@ def _footer(entry: Reply, place: str, usual_model: str, out: list[str]) -> None:
         out.append(f'<footer><ul class="facts">{shown}</ul>{aside}</footer>\n')
 
 
-def _content(blocks: Sequence[ContentBlock], out: list[str]) -> None:
+def _content(blocks: Sequence[types.ContentBlock], out: list[str]) -> None:
     for block in blocks:
-        if type(block) is Text:
+        if type(block) is types.Text:
             if block.text.strip():
                 out.append(f'<div class="prose">\n{prose_html(block.text)}</div>\n')
-        elif type(block) is Thinking:
+        elif type(block) is types.Thinking:
             if block.thinking.strip():
                 first = escape(one_line(block.thinking, 120))
                 body = f'<div class="prose">\n{prose_html(block.thinking)}</div>\n'
                 _folded(f'<span class="name">Thinking</span> <bdi class="gist">{first}</bdi>', body, "thinking", out)
-        elif type(block) is Image:
+        elif type(block) is types.Image:
             out.append(_image(block))
-        elif type(block) is Document:
+        elif type(block) is types.Document:
             out.append(_document(block))
-        elif type(block) is Extension:
+        elif type(block) is types.Extension:
             name = f'Extension <code class="tag">{escape(one_line(block.type_name, 60))}</code>'
             _folded(name, _json(block.data), "data", out)
 
@@ -214,30 +197,30 @@ def _folded(summary: str, body: str, kind: str, out: list[str]) -> None:
     out.append(f'<details class="{kind}"><summary>{summary}</summary>\n<div class="inside">{body}</div></details>\n')
 
 
-def _image(block: Image) -> str:
+def _image(block: types.Image) -> str:
     """Embeds an image whose data is in the message. For an image elsewhere, shows its address and loads nothing."""
     source = block.source
-    if isinstance(source, Base64Source) and (url := data_url(source)) is not None:
+    if isinstance(source, types.Base64Source) and (url := data_url(source)) is not None:
         return f'<figure><img src="{url}" alt="an image in the session ({size_of(source)})" loading="lazy"></figure>\n'
     return f'<p class="elsewhere">Image{_place(source)}</p>\n'
 
 
-def _document(block: Document) -> str:
+def _document(block: types.Document) -> str:
     """Names a document. Its data is not embedded: a browser would run what it holds."""
     name = f"<bdi>{escape(one_line(block.shown_name, 200))}</bdi>"
     return f'<p class="elsewhere">Document {name}{_place(block.source)}</p>\n'
 
 
-def _place(source: Source) -> str:
+def _place(source: types.Source) -> str:
     """Says where an image or document is that is not shown, with a link if its address is safe."""
-    if isinstance(source, Base64Source):
+    if isinstance(source, types.Base64Source):
         return f", not shown: <code>{escape(f'{one_line(source.media_type, 60)}, {size_of(source)}')}</code>"
-    where = source.url if isinstance(source, UrlSource) else source.path
+    where = source.url if isinstance(source, types.UrlSource) else source.path
     shown = escape(one_line(where, 300))
-    address = safe_address(where) if isinstance(source, UrlSource) and len(where) < 2000 else None
+    address = safe_address(where) if isinstance(source, types.UrlSource) and len(where) < 2000 else None
     if address is not None and visible(address) == address:
         shown = f'<a href="{escape(address)}" rel="noopener noreferrer nofollow">{shown}</a>'
-    return f" {'at' if isinstance(source, UrlSource) else 'in the file'} <code>{shown}</code>"
+    return f" {'at' if isinstance(source, types.UrlSource) else 'in the file'} <code>{shown}</code>"
 
 
 def _json(value: Any) -> str:
@@ -247,17 +230,17 @@ def _json(value: Any) -> str:
 # -- tools ---------------------------------------------------------------------------------------------------
 
 
-def call_html(use: ToolUse, out: list[str], place: str, now: Now | None) -> None:
+def call_html(use: turns.ToolUse, out: list[str], place: str, now: Now | None) -> None:
     """Appends the HTML of a call in a run under way, with an id. `now` says what it does; `None` if it has ended."""
     _tool(use, out, f' id="{place}"', now)
 
 
-def _tool(use: ToolUse, out: list[str], place: str = "", now: Now | None = None) -> None:
+def _tool(use: turns.ToolUse, out: list[str], place: str = "", now: Now | None = None) -> None:
     call, result = use
-    word, kind = status(result) if now is None or result is not None else (now.word, "now")
+    word, kind = turns.status(result) if now is None or result is not None else (now.word, "now")
     name = escape(one_line(call.name, 60)) or "tool"
     items = None if result is None or result.is_error else todo_of(call.name, result.details)
-    about = counted(items) if items else gist(call)
+    about = counted(items) if items else turns.gist(call)
     delegated = None if now is None else now.delegated
     used = "" if delegated is None else f'<bdi class="used">{escape(one_line(delegated.about, 200))}</bdi> '
     out.append(
@@ -265,7 +248,7 @@ def _tool(use: ToolUse, out: list[str], place: str = "", now: Now | None = None)
         f'<bdi class="gist">{escape(about)}</bdi> {used}<span class="badge">{word}</span></summary>\n'
         '<div class="inside">\n'
     )
-    change = change_of(result)
+    change = turns.change_of(result)
     arguments = _arguments(call)
     if items:
         _folded("Arguments", arguments, "data", out)
@@ -308,7 +291,7 @@ def _checklist(items: Sequence[TodoItem]) -> str:
     return f'<ul class="todo">\n{"".join(rows)}</ul>\n'
 
 
-def _arguments(call: ToolCall) -> str:
+def _arguments(call: types.ToolCall) -> str:
     if call.partial_json is not None:
         return f'<p class="quiet">incomplete, or not a JSON object</p>\n{code_html(visible(call.partial_json))}'
     if not call.arguments:
@@ -334,9 +317,9 @@ def _argument(key: str, value: Any, kind: str) -> str:
     return code_html(text, kind)
 
 
-def _result(result: ToolResultMessage, out: list[str]) -> None:
+def _result(result: types.ToolResultMessage, out: list[str]) -> None:
     for block in result.content:
-        if type(block) is Text:
+        if type(block) is types.Text:
             shown = visible(block.text)
             kind = "diff" if looks_like_diff(shown) else "json" if shown.startswith(('{"', "[{", "{\n")) else ""
             out.append(code_html(shown, kind) if shown.strip() else '<p class="quiet">empty</p>\n')
@@ -344,7 +327,7 @@ def _result(result: ToolResultMessage, out: list[str]) -> None:
             _content((block,), out)
 
 
-def data_url(image: Base64Source) -> str | None:
+def data_url(image: types.Base64Source) -> str | None:
     """Returns the image as a `data:` URL of base64 characters only, or `None` if it must not be embedded."""
     data = image.data.strip()
     if "\n" in data or "\r" in data:
@@ -360,7 +343,7 @@ def data_url(image: Base64Source) -> str | None:
     return f"data:{media_type};base64,{data}" if is_declared and media_type.startswith("image/") else None
 
 
-def size_of(image: Base64Source) -> str:
+def size_of(image: types.Base64Source) -> str:
     """Returns the size of an image or a document as a phrase, such as "12 KB"."""
     size = len(image.data) * 3 // 4
     return f"{size:,} bytes" if size < 10_000 else f"{size // 1024:,} KB"

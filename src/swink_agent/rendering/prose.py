@@ -9,21 +9,7 @@ from __future__ import annotations
 
 from html import escape
 
-from .block_marks import (
-    DEEPEST,
-    Fence,
-    Item,
-    Side,
-    begins_block,
-    box_of,
-    cells_of,
-    columns_of,
-    fence_of,
-    heading_of,
-    inside_quote,
-    is_rule,
-    item_of,
-)
+from . import block_marks
 from .characters import visible
 from .highlight import code_html
 from .inline import inline_html
@@ -52,7 +38,7 @@ def _untabbed(line: str) -> str:
 
 
 def _blocks(lines: list[str], depth: int, out: list[str]) -> None:
-    if depth > DEEPEST:
+    if depth > block_marks.DEEPEST:
         out.append(plain_html("\n".join(lines).strip("\n")))
         return
     at, end = 0, len(lines)
@@ -60,19 +46,19 @@ def _blocks(lines: list[str], depth: int, out: list[str]) -> None:
         line = lines[at]
         if not line.strip():
             at += 1
-        elif (fence := fence_of(line)) is not None:
+        elif (fence := block_marks.fence_of(line)) is not None:
             at = _fenced(lines, at, fence, out)
-        elif (heading := heading_of(line)) is not None:
+        elif (heading := block_marks.heading_of(line)) is not None:
             level = min(heading.level + _TOP_HEADING - 1, 6)
             words = line[heading.start :].rstrip().rstrip("#").rstrip()
             out.append(f'<h{level} dir="auto">{inline_html(words)}</h{level}>\n')
             at += 1
-        elif is_rule(line):
+        elif block_marks.is_rule(line):
             out.append("<hr>\n")
             at += 1
-        elif inside_quote(line) is not None:
+        elif block_marks.inside_quote(line) is not None:
             at = _quoted(lines, at, depth, out)
-        elif (item := item_of(line)) is not None:
+        elif (item := block_marks.item_of(line)) is not None:
             at = _listed(lines, at, item, depth, out)
         elif (sides := _table_at(lines, at)) is not None:
             at = _tabled(lines, at, sides, out)
@@ -83,14 +69,19 @@ def _blocks(lines: list[str], depth: int, out: list[str]) -> None:
 def _paragraph(lines: list[str], at: int, out: list[str]) -> int:
     start = at
     at += 1
-    while at < len(lines) and lines[at].strip() and not begins_block(lines[at]) and _table_at(lines, at) is None:
+    while (
+        at < len(lines)
+        and lines[at].strip()
+        and not block_marks.begins_block(lines[at])
+        and _table_at(lines, at) is None
+    ):
         at += 1
     words = "\n".join([line.strip() for line in lines[start:at]])
     out.append(f'<p dir="auto">{inline_html(words)}</p>\n')
     return at
 
 
-def _fenced(lines: list[str], at: int, fence: Fence, out: list[str]) -> int:
+def _fenced(lines: list[str], at: int, fence: block_marks.Fence, out: list[str]) -> int:
     inside: list[str] = []
     at += 1
     while at < len(lines) and not fence.is_closed_by(lines[at]):
@@ -103,7 +94,7 @@ def _fenced(lines: list[str], at: int, fence: Fence, out: list[str]) -> int:
 
 def _quoted(lines: list[str], at: int, depth: int, out: list[str]) -> int:
     inside: list[str] = []
-    while at < len(lines) and (line := inside_quote(lines[at])) is not None:
+    while at < len(lines) and (line := block_marks.inside_quote(lines[at])) is not None:
         inside.append(line)
         at += 1
     out.append("<blockquote>\n")
@@ -112,7 +103,7 @@ def _quoted(lines: list[str], at: int, depth: int, out: list[str]) -> int:
     return at
 
 
-def _listed(lines: list[str], at: int, item: Item | None, depth: int, out: list[str]) -> int:
+def _listed(lines: list[str], at: int, item: block_marks.Item | None, depth: int, out: list[str]) -> int:
     assert item is not None
     kind, number = item.mark[-1], item.mark[:-1]
     tag = "ol" if number else "ul"
@@ -121,12 +112,12 @@ def _listed(lines: list[str], at: int, item: Item | None, depth: int, out: list[
         at = _item(lines, at, item, depth, out)
         while at < len(lines) and not lines[at].strip():
             at += 1
-        item = item_of(lines[at]) if at < len(lines) else None
+        item = block_marks.item_of(lines[at]) if at < len(lines) else None
     out.append(f"</{tag}>\n")
     return at
 
 
-def _item(lines: list[str], at: int, item: Item, depth: int, out: list[str]) -> int:
+def _item(lines: list[str], at: int, item: block_marks.Item, depth: int, out: list[str]) -> int:
     """Writes one list item: the indented lines below its mark, and unindented ones that continue its paragraph."""
     inside = [lines[at][item.content :]]
     at += 1
@@ -140,13 +131,13 @@ def _item(lines: list[str], at: int, item: Item, depth: int, out: list[str]) -> 
             inside += [""] * blank
             inside.append(line[min(lead, item.content) :])
             blank = 0
-        elif blank or begins_block(line):
+        elif blank or block_marks.begins_block(line):
             break
         else:
             inside.append(line)
         at += 1
     out.append("<li>")
-    box = box_of(inside[0])
+    box = block_marks.box_of(inside[0])
     if box is not None:
         inside[0] = box + inside[0][4:]
     _blocks(inside, depth + 1, out)
@@ -154,11 +145,11 @@ def _item(lines: list[str], at: int, item: Item, depth: int, out: list[str]) -> 
     return at
 
 
-def _table_at(lines: list[str], at: int) -> list[Side] | None:
-    return columns_of(lines[at], lines[at + 1]) if at + 1 < len(lines) else None
+def _table_at(lines: list[str], at: int) -> list[block_marks.Side] | None:
+    return block_marks.columns_of(lines[at], lines[at + 1]) if at + 1 < len(lines) else None
 
 
-def _tabled(lines: list[str], at: int, sides: list[Side], out: list[str]) -> int:
+def _tabled(lines: list[str], at: int, sides: list[block_marks.Side], out: list[str]) -> int:
     out.append('<div class="table" tabindex="0" role="region" aria-label="table"><table>\n<thead>')
     _row(lines[at], sides, "th", out)
     out.append("</thead>\n<tbody>\n")
@@ -170,7 +161,7 @@ def _tabled(lines: list[str], at: int, sides: list[Side], out: list[str]) -> int
     return at
 
 
-def _row(line: str, sides: list[Side], tag: str, out: list[str]) -> None:
-    cells = zip(cells_of(line), sides, strict=False)
+def _row(line: str, sides: list[block_marks.Side], tag: str, out: list[str]) -> None:
+    cells = zip(block_marks.cells_of(line), sides, strict=False)
     shown = [f"<{tag}{_CLASSES[side]}>{inline_html(cell)}</{tag}>" for cell, side in cells]
     out.append(f"<tr>{''.join(shown)}</tr>\n")

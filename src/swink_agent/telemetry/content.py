@@ -11,25 +11,11 @@ from typing import Any, assert_never
 
 import msgspec
 
+from swink_agent.core import types
 from swink_agent.core.secrets.redaction import Redactor
-from swink_agent.core.types import (
-    AgentMessage,
-    AssistantBlock,
-    AssistantMessage,
-    Document,
-    Extension,
-    Image,
-    StopReason,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResultMessage,
-    UserBlock,
-    UserMessage,
-)
 
 _MOST_BYTES = 64 * 1024
-_FINISH_REASONS = {StopReason.TOOL_USE: "tool_call", StopReason.ABORTED: "error"}
+_FINISH_REASONS = {types.StopReason.TOOL_USE: "tool_call", types.StopReason.ABORTED: "error"}
 
 
 def as_attribute(value: Any, redactor: Redactor) -> str:
@@ -51,49 +37,49 @@ def system_instructions(prompt: str) -> list[dict[str, Any]]:
     return [{"type": "text", "content": prompt}]
 
 
-def input_messages(messages: Sequence[AgentMessage]) -> list[dict[str, Any]]:
+def input_messages(messages: Sequence[types.AgentMessage]) -> list[dict[str, Any]]:
     """Returns the messages of a request. Those of an application's own types were not sent, and are left out."""
     return [message for message in map(_message, messages) if message is not None]
 
 
-def output_messages(message: AssistantMessage) -> list[dict[str, Any]]:
+def output_messages(message: types.AssistantMessage) -> list[dict[str, Any]]:
     reason = _FINISH_REASONS.get(message.stop_reason, str(message.stop_reason))
     return [{"role": "assistant", "parts": [_part(block) for block in message.content], "finish_reason": reason}]
 
 
-def tool_result(content: Sequence[UserBlock]) -> Any:
+def tool_result(content: Sequence[types.UserBlock]) -> Any:
     """Returns the text of a result; with images or documents, its parts."""
-    if all(type(block) is Text for block in content):
-        return "\n".join(block.text for block in content if type(block) is Text)
+    if all(type(block) is types.Text for block in content):
+        return "\n".join(block.text for block in content if type(block) is types.Text)
     return [_part(block) for block in content]
 
 
-def _message(message: AgentMessage) -> dict[str, Any] | None:
+def _message(message: types.AgentMessage) -> dict[str, Any] | None:
     match message:
-        case UserMessage():
+        case types.UserMessage():
             return {"role": "user", "parts": [_part(block) for block in message.content]}
-        case AssistantMessage():
+        case types.AssistantMessage():
             return {"role": "assistant", "parts": [_part(block) for block in message.content]}
-        case ToolResultMessage():
+        case types.ToolResultMessage():
             response = {"type": "tool_call_response", "id": message.tool_call_id}
             return {"role": "tool", "parts": [{**response, "response": tool_result(message.content)}]}
         case _:
             return None
 
 
-def _part(block: UserBlock | AssistantBlock) -> dict[str, Any]:
+def _part(block: types.UserBlock | types.AssistantBlock) -> dict[str, Any]:
     match block:
-        case Text():
+        case types.Text():
             return {"type": "text", "content": block.text}
-        case Thinking():
+        case types.Thinking():
             return {"type": "reasoning", "content": block.thinking}
-        case ToolCall():
+        case types.ToolCall():
             return {"type": "tool_call", "id": block.id, "name": block.name, "arguments": block.arguments}
-        case Image():
+        case types.Image():
             return {"type": "blob", "modality": "image", "mime_type": block.source.media_type}
-        case Document():
+        case types.Document():
             return {"type": "blob", "modality": "document", "mime_type": "application/pdf"}
-        case Extension():
+        case types.Extension():
             return {"type": "extension"}
         case _:
             assert_never(block)

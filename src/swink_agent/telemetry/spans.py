@@ -18,23 +18,8 @@ from opentelemetry import metrics, trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
+from swink_agent.core import events
 from swink_agent.core.errors import ErrorKind
-from swink_agent.core.events import (
-    AgentEnd,
-    AgentEvent,
-    AgentStart,
-    ContextCompacted,
-    DelegateEvent,
-    MessageEnd,
-    MessageRetry,
-    MessageStart,
-    ModelFallback,
-    ToolCallDeferred,
-    ToolExecutionEnd,
-    ToolExecutionRetry,
-    ToolExecutionStart,
-    UsageAdded,
-)
 from swink_agent.core.observer import ModelRequest
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AssistantMessage, Cost, ModelSpec, StopReason, ToolOutcome, Usage
@@ -156,20 +141,20 @@ class RunSpan:
             return self
         return next(filter(None, [inner.find(run_id) for inner in self._delegates.values()]), None)
 
-    def take(self, event: AgentEvent) -> None:
+    def take(self, event: events.AgentEvent) -> None:
         """Follows the run by one event."""
         take = self.takers.get(type(event))
         if take is not None:
             take(self, event)
 
-    def _begin_request(self, event: MessageStart) -> None:
+    def _begin_request(self, event: events.MessageStart) -> None:
         self._request = _Request(self._model)
 
-    def _count_overflow(self, event: UsageAdded) -> None:
+    def _count_overflow(self, event: events.UsageAdded) -> None:
         if event.source == "overflow" and self._request is not None:
             self._request.gave_up(event.usage, event.cost)
 
-    def _compacted(self, event: ContextCompacted) -> None:
+    def _compacted(self, event: events.ContextCompacted) -> None:
         names = ("dropped_count", "tokens_before", "tokens_after", "overflow")
         self._span.add_event("swink.compaction", {name: getattr(event.report, name) for name in names})
 
@@ -184,13 +169,13 @@ class RunSpan:
             self._request.request = request
             self._request.model = self._model = request.model
 
-    def _retry(self, event: MessageRetry) -> None:
+    def _retry(self, event: events.MessageRetry) -> None:
         request = self._request
         if request is not None:
             request.gave_up(event.usage, event.cost)
             request.retries.append((time.time_ns(), {"attempt": event.attempt, "delay": event.delay}))
 
-    def _fall_back(self, event: ModelFallback) -> None:
+    def _fall_back(self, event: events.ModelFallback) -> None:
         request = self._request
         if request is None:
             return
@@ -204,7 +189,7 @@ class RunSpan:
             (request, ended, words), self._given_up = self._given_up, None
             self._report(request, None, _kind(kind), words, ended)
 
-    def _end_request(self, event: MessageEnd) -> None:
+    def _end_request(self, event: events.MessageEnd) -> None:
         message = event.message
         self._report_given_up(None)
         request, self._request = self._request, None
@@ -279,15 +264,15 @@ class RunSpan:
             return nullcontext()
         return trace.use_span(spans[-1][0], record_exception=False, set_status_on_exception=False)
 
-    def _begin_call(self, event: ToolExecutionStart) -> None:
+    def _begin_call(self, event: events.ToolExecutionStart) -> None:
         self._calls.setdefault(event.call_id, []).append(self._start_call(event.call_id, event.name))
 
-    def _retry_call(self, event: ToolExecutionRetry) -> None:
+    def _retry_call(self, event: events.ToolExecutionRetry) -> None:
         if event.call_id in self._calls:
             told = {"attempt": event.attempt, "delay": event.delay}
             self._calls[event.call_id][-1][0].add_event("swink.retry", told)
 
-    def _defer_call(self, event: ToolCallDeferred) -> None:
+    def _defer_call(self, event: events.ToolCallDeferred) -> None:
         for span, _ in self._calls.pop(event.call_id, ()):
             span.set_attribute("swink.outcome", str(ToolOutcome.PENDING))
             span.end()
@@ -304,7 +289,7 @@ class RunSpan:
         start = self._instruments.tracer.start_span
         return start(f"execute_tool {name}", self._inside, SpanKind.INTERNAL, attributes, start_time=began), began
 
-    def _end_call(self, event: ToolExecutionEnd) -> None:
+    def _end_call(self, event: events.ToolExecutionEnd) -> None:
         spans = self._calls.get(event.call_id)
         is_started = bool(spans)
         span, began = spans.pop(0) if spans else self._start_call(event.call_id, event.name)
@@ -333,10 +318,10 @@ class RunSpan:
             span.set_attribute("gen_ai.tool.call.result", result)
         span.end(ended)
 
-    def _take_inside(self, event: DelegateEvent) -> None:
+    def _take_inside(self, event: events.DelegateEvent) -> None:
         """Follows the run of a delegate, which is nested in the call that runs it."""
         inner = event.event
-        if type(inner) is AgentStart:
+        if type(inner) is events.AgentStart:
             spans = self._calls.get(event.call_id)
             parent = self._inside if not spans else trace.set_span_in_context(spans[-1][0], self._inside)
             whose = self._model, self._session, self._redactor
@@ -345,12 +330,12 @@ class RunSpan:
         run = self._delegates.get(event.call_id)
         if run is not None:
             run.take(inner)
-            if type(inner) is AgentEnd:
+            if type(inner) is events.AgentEnd:
                 del self._delegates[event.call_id]
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
-    def _end(self, event: AgentEnd) -> None:
+    def _end(self, event: events.AgentEnd) -> None:
         result = event.result
         error: str | None = None
         if result is not None and result.stop_reason is StopReason.ABORTED:
@@ -400,18 +385,18 @@ class RunSpan:
         return self._redactor
 
     takers: ClassVar[dict[type, Callable[[RunSpan, Any], None]]] = {
-        MessageStart: _begin_request,
-        MessageRetry: _retry,
-        UsageAdded: _count_overflow,
-        ModelFallback: _fall_back,
-        MessageEnd: _end_request,
-        ContextCompacted: _compacted,
-        ToolExecutionStart: _begin_call,
-        ToolExecutionRetry: _retry_call,
-        ToolExecutionEnd: _end_call,
-        ToolCallDeferred: _defer_call,
-        DelegateEvent: _take_inside,
-        AgentEnd: _end,
+        events.MessageStart: _begin_request,
+        events.MessageRetry: _retry,
+        events.UsageAdded: _count_overflow,
+        events.ModelFallback: _fall_back,
+        events.MessageEnd: _end_request,
+        events.ContextCompacted: _compacted,
+        events.ToolExecutionStart: _begin_call,
+        events.ToolExecutionRetry: _retry_call,
+        events.ToolExecutionEnd: _end_call,
+        events.ToolCallDeferred: _defer_call,
+        events.DelegateEvent: _take_inside,
+        events.AgentEnd: _end,
     }
     """What each event does; the others do nothing. A table, because a `match` tries the types one after another."""
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import unicodedata
 from typing import Literal, NamedTuple
 
-OUTPUT_LIMIT = 100 * 1024
-"""The most bytes of UTF-8 that a tool returns to a model in one result, including notes."""
+OUTPUT_LIMIT = 100 * 1024  # the most bytes of UTF-8 that a tool returns to a model in one result, including notes
 
 _CONTINUATION = range(0x80, 0xC0)
 _UNSHOWN = frozenset({"Cc", "Cf", "Zl", "Zp", "Cs", "Co", "Cn"})

@@ -17,8 +17,7 @@ from ._bounded import OUTPUT_LIMIT, Bounded, bound_text
 if TYPE_CHECKING:
     from swink_agent.core.secrets.redaction import Redactor
 
-_KEPT = 4 * OUTPUT_LIMIT
-"""Bytes kept of each end: more than is shown, as cleaning shortens a text."""
+_KEPT = 4 * OUTPUT_LIMIT  # bytes kept of each end: more than is shown, as cleaning shortens a text
 _LONGEST_UPDATE = 8 * 1024
 _LONGEST_SEQUENCE = 256
 _HINT = "to see them, send the output to a file and read parts of it"

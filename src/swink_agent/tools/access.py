@@ -97,8 +97,7 @@ class CommandAccess:
         self._base = base
         self._is_confined = is_confined
         self._open = open_sandbox
-        self._opening = threading.Lock()
-        """Held while a sandbox is opened, which takes a while."""
+        self._opening = threading.Lock()  # held while a sandbox is opened, which takes a while
         self._lock = threading.RLock()  # one that a garbage collection may need again
         self._profiles: dict[Access, SandboxProfile] = {}
         self._kept: dict[_Opened, _Kept] = {}

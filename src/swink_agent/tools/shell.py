@@ -32,15 +32,7 @@ from swink_agent.sandbox import (
 )
 from swink_agent.sandbox.kernel.mounts import is_in
 
-from ._confined import (
-    OpenSandboxFn,
-    SandboxChoice,
-    SandboxSource,
-    check_choice,
-    in_thread,
-    refuse_open_walls,
-    with_walls_of,
-)
+from . import _confined
 from ._sandbox_limits import Asking
 from .access import ACCESS_SCHEMA, Access, CommandAccess, HeldSandbox
 from .checkpoints.changes import RecordedChanges
@@ -79,17 +71,17 @@ class BashTool:
     def __init__(
         self,
         root: str | os.PathLike[str] | Workspace,
-        sandbox: SandboxChoice = "auto",
+        sandbox: _confined.SandboxChoice = "auto",
         *,
         timeout: float = 30.0,
         most_output: int = _MOST_OUTPUT,
-        open_sandbox: OpenSandboxFn | None = None,
+        open_sandbox: _confined.OpenSandboxFn | None = None,
         changes: RecordedChanges | None = None,
         also: str | Sequence[str] = (),
     ) -> None:
         if not 0 < timeout <= LONGEST_TIMEOUT:
             raise ValueError(f"timeout is {timeout}; give seconds, more than 0 and at most {LONGEST_TIMEOUT:g}")
-        choice = check_choice(sandbox)
+        choice = _confined.check_choice(sandbox)
         self._root = os.path.realpath(root.root if isinstance(root, Workspace) else root)
         self._identity = _identity(self._root)
         if self._identity is None:
@@ -100,7 +92,7 @@ class BashTool:
         self._recorded = [self._root, *map(os.path.realpath, several_paths(also, "BashTool(also=…)"))]
         profile = _profile(choice, self._root, root if isinstance(root, Workspace) else None)
         self._shell = _shell_program([self._root, *profile.write])
-        self._source = SandboxSource(choice, profile, open_sandbox)
+        self._source = _confined.SandboxSource(choice, profile, open_sandbox)
         is_confined = choice != "off" and not (isinstance(choice, Sandbox) and choice.backend == "off")
         self._access = CommandAccess(self._root, profile, is_confined=is_confined, open_sandbox=open_sandbox)
         self.tasks = BackgroundTasks()
@@ -193,11 +185,11 @@ class BashTool:
     async def _run(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
         held: HeldSandbox | None = None
         try:
-            usual = self._source.opened or await in_thread(ctx, self._source.get)
+            usual = self._source.opened or await _confined.in_thread(ctx, self._source.get)
             access = self._access.asked(arguments)
             if access is not None:
                 self._refuse(arguments, ctx, usual)  # before anything is opened
-                held = await in_thread(ctx, lambda: self._access.hold(access, usual))
+                held = await _confined.in_thread(ctx, lambda: self._access.hold(access, usual))
             call = _Call(arguments, ctx, usual, access, held)
             if arguments.get("background"):
                 held = None  # the task releases it
@@ -372,17 +364,17 @@ def _lies_in(folder: str, others: list[str]) -> bool:
     return is_in(os.path.normpath(folder), others) or is_in(os.path.realpath(folder), others)
 
 
-def _profile(choice: SandboxChoice, root: str, workspace: Workspace | None) -> SandboxProfile:
+def _profile(choice: _confined.SandboxChoice, root: str, workspace: Workspace | None) -> SandboxProfile:
     """The profile of the choice, with what the workspace hides and protects. Raises `ValueError` if an open sandbox
     differs."""
     if isinstance(choice, Sandbox):
         if workspace is not None and choice.backend != "off":
-            refuse_open_walls(workspace, choice.profile)
+            _confined.refuse_open_walls(workspace, choice.profile)
         return choice.profile
     if choice == "off":
         return SandboxProfile()
     profile = choice if isinstance(choice, SandboxProfile) else SandboxProfile(write=(root, *repository_folders(root)))
-    return profile if workspace is None else with_walls_of(workspace, profile)
+    return profile if workspace is None else _confined.with_walls_of(workspace, profile)
 
 
 def _shell_program(writable: Sequence[str]) -> list[str]:
@@ -393,7 +385,9 @@ def _shell_program(writable: Sequence[str]) -> list[str]:
     return [find_program("sh", outside=writable) or "/bin/sh", "-c", "--"]
 
 
-def _description(shell: str, choice: SandboxChoice, profile: SandboxProfile, root: str, timeout: float) -> str:
+def _description(
+    shell: str, choice: _confined.SandboxChoice, profile: SandboxProfile, root: str, timeout: float
+) -> str:
     kind = "a bash command" if os.path.basename(shell) == "bash" else "a command in sh (there is no bash here)"
     if choice == "off" or (isinstance(choice, Sandbox) and choice.backend == "off"):
         walls = ""

@@ -217,6 +217,14 @@ def test_half_of_a_character_is_replaced() -> None:
 CALL = {"tool_call_id": "c", "function_name": "bash", "arguments": {"command": "rm -rf ."}}
 
 
+@pytest.mark.parametrize("path", ["a", "a\ud83d"])
+def test_keys_that_are_numbers_are_written_as_json_writes_them(path: str) -> None:
+    call = ToolCall("c1", "set", {"rows": {1: "one", 2.5: "more"}, "path": path})
+    document = json.loads(export_atif(SessionInfo(id="s"), [AssistantMessage([call], timestamp=1)]))
+    (written,) = document["steps"][0]["tool_calls"]
+    assert written["arguments"]["rows"] == {"1": "one", "2.5": "more"}
+
+
 def test_no_call_of_an_imported_trajectory_waits_for_an_answer() -> None:
     results = [{"source_call_id": "c", "content": "", "extra": {"outcome": "pending"}}]
     step = {"step_id": 1, "source": "agent", "message": "", "tool_calls": [CALL], "observation": {"results": results}}

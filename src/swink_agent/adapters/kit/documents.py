@@ -18,8 +18,7 @@ from .frames import FrameError, ShapeError
 
 T = TypeVar("T", bound=Struct)
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_MOST_TOKENS = 10**12
-"""More than any real count; a larger one is an error and must not distort the sums."""
+_MOST_TOKENS = 10**12  # more than any real count; a larger one is an error and must not distort the sums
 
 
 def mapping(value: object) -> dict[str, Any]:

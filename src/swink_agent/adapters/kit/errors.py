@@ -20,8 +20,7 @@ from swink_agent.core.errors import AuthError, ErrorKind
 from .documents import items, json_text, mapping
 
 _LONGEST_MESSAGE = 2_000
-_LONGEST_WAIT = 1000 * 365 * 24 * 3600.0
-"""A thousand years: a longer wait is an error and would overflow a clock."""
+_LONGEST_WAIT = 1000 * 365 * 24 * 3600.0  # a thousand years: a longer wait is an error and would overflow a clock
 
 _OVERFLOW = re.compile(
     r"prompt is too long|prompt too long|(input|conversation|request) is too long|context.?length|context.?window"

@@ -182,8 +182,7 @@ class _Watch:
         self._last = self._loop.time()
         self._deadline = self._last + limits.total
         self._timer: asyncio.TimerHandle | None = None
-        self.reason: TransportError | None = None
-        """Why the watch ended the call, if it did."""
+        self.reason: TransportError | None = None  # why the watch ended the call, if it did
         self._key = cancel.add_callback(self._on_cancel)
 
     async def first(self, pending: Any) -> Any:

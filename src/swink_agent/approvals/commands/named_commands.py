@@ -61,8 +61,7 @@ _DATA = tuple(
 _KEEPERS = names("git ls wc")
 _MAY_BE_ANY_NAME = re.compile(r"[*?\[$`{]")
 _FIND_RUNS = names("-exec -execdir -ok -okdir")
-_ONLY_TELLS = re.compile(r"-p?[vV]")
-"""With these options, `command` tells what a name stands for and runs nothing."""
+_ONLY_TELLS = re.compile(r"-p?[vV]")  # with these options, `command` tells what a name stands for and runs nothing
 _VERSION = re.compile(r"[-.]?\d[\d.]*$")
 _MORE_THAN_A_NAME = re.compile(r"[\s;&|<>(){}$`'\"\\=]")
 _BRACES = re.compile(r"(.*?)\{([^{}]*,[^{}]*)\}(.*)", re.DOTALL)
@@ -192,14 +191,11 @@ class _Splitter:
         self.documents: list[_Document] = []
         """The here-documents: input of a program, which runs only if the program is a shell."""
         self.written = _Written()
-        self.inputs: list[str] = []
-        """The files that commands read as input."""
-        self.later: list[str] = []
-        """The text that the command reads."""
+        self.inputs: list[str] = []  # the files that commands read as input
+        self.later: list[str] = []  # the text that the command reads
         self.word: list[str] | None = None
         self.is_quoted = False
-        self.target: str | None = None
-        """The operator of a redirection whose file has not been read yet."""
+        self.target: str | None = None  # the operator of a redirection whose file has not been read yet
         self.modes = ["bare"]
         """How the text is quoted here and around it: bare, double, tick, brace (of a variable), or sum."""
         self.awaited: list[tuple[re.Match[str], list[str], _Written]] = []

@@ -180,8 +180,7 @@ def _check_program(program: str | None, refused: frozenset[str]) -> None:
 class _Reader:
     """One pass over a command."""
 
-    ends = frozenset(" ")
-    """The characters that end a word."""
+    ends = frozenset(" ")  # the characters that end a word
 
     def __init__(self, command: str) -> None:
         self.command = command
@@ -318,8 +317,7 @@ class _ScriptReader(_Reader):
 
     def __init__(self, command: str) -> None:
         super().__init__(command)
-        self.values: dict[str, Word] = {}
-        """The values of the variables of the surrounding loops in this round."""
+        self.values: dict[str, Word] = {}  # the values of the variables of the surrounding loops in this round
         self.value: Word | None = None
         self.is_value_quoted = False
         self.merges = False

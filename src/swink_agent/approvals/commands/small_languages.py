@@ -75,8 +75,7 @@ class _AwkReader:
         self.position = 0
         self.before = ""
         self.braces = 0
-        self.parentheses: list[str] = []
-        """The token before each open bracket."""
+        self.parentheses: list[str] = []  # the token before each open bracket
 
     def is_reading(self) -> bool:
         while self.position < len(self.program):

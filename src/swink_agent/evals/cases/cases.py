@@ -104,7 +104,7 @@ class ExpectedTrajectory(Value, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         calls: Sequence[Any] = self.calls
-        force_setattr(self, "calls", tuple([made(call, ExpectedCall) for call in calls]))
+        force_setattr(self, "calls", tuple([_made(call, ExpectedCall) for call in calls]))
         force_setattr(self, "match", TrajectoryMatch(self.match))
 
 
@@ -145,7 +145,8 @@ class ResponseCriteria(Value, frozen=True, forbid_unknown_fields=True):
             force_setattr(self, name, None if value is None else float(value))
         if self.similar is not None and not re.search(r"\w", self.similar):
             raise BadValue("similar must be a text with at least one word", "similar")
-        _check_threshold(self)
+        if self.threshold is not None:
+            _check_threshold(self, self.threshold)
         if self.measure is not None:
             force_setattr(self, "measure", SimilarityMeasure(self.measure))
         _check_pattern(self.regex)
@@ -208,7 +209,8 @@ class NamedRubric(Value, frozen=True, forbid_unknown_fields=True):
         if not 0 < self.weight < math.inf:
             raise BadValue(f"weight is {self.weight}; give a number above 0", "weight")
         force_setattr(self, "weight", float(self.weight))
-        _check_threshold(self)
+        if self.threshold is not None:
+            _check_threshold(self, self.threshold)
 
 
 class JudgeRubric(Value, frozen=True, forbid_unknown_fields=True):
@@ -236,7 +238,7 @@ class JudgeRubric(Value, frozen=True, forbid_unknown_fields=True):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        force_setattr(self, "rubrics", tuple([made(rubric, NamedRubric) for rubric in self.rubrics]))
+        force_setattr(self, "rubrics", tuple([_made(rubric, NamedRubric) for rubric in self.rubrics]))
         if self.rubrics and self.rubric:
             raise BadValue("a judge has both rubric and rubrics; give one of them", "rubrics")
         if not self.rubrics and not self.rubric.strip():
@@ -245,7 +247,7 @@ class JudgeRubric(Value, frozen=True, forbid_unknown_fields=True):
         for position, name in enumerate(names):
             if name in names[:position]:
                 raise BadValue(f"two rubrics are called {name!r}; give each its own name", "rubrics", position, "name")
-        _check_threshold(self)
+        _check_threshold(self, self.threshold)
         if self.votes is not None and not 1 <= self.votes <= 99:
             raise BadValue(f"votes is {self.votes}; ask for 1 to 99", "votes")
 
@@ -315,11 +317,11 @@ class EvalCase(Value, frozen=True, forbid_unknown_fields=True):
         for position, message in enumerate(self.user_messages):
             if not message.strip():
                 raise BadValue("a message is empty; give it a text", "user_messages", position)
-        force_setattr(self, "expected_trajectory", made(self.expected_trajectory, ExpectedTrajectory))
-        force_setattr(self, "expected_response", made(self.expected_response, ResponseCriteria))
-        force_setattr(self, "budget", made(self.budget, CaseBudget))
-        force_setattr(self, "judge", made(self.judge, JudgeRubric))
-        force_setattr(self, "expected_files", tuple([made(file, ExpectedFile) for file in self.expected_files]))
+        force_setattr(self, "expected_trajectory", _made(self.expected_trajectory, ExpectedTrajectory))
+        force_setattr(self, "expected_response", _made(self.expected_response, ResponseCriteria))
+        force_setattr(self, "budget", _made(self.budget, CaseBudget))
+        force_setattr(self, "judge", _made(self.judge, JudgeRubric))
+        force_setattr(self, "expected_files", tuple([_made(file, ExpectedFile) for file in self.expected_files]))
         if self.evaluators is not None:
             force_setattr(self, "evaluators", _strings(self.evaluators, "evaluators"))
         setup = {checked_path(path, "setup", path): content for path, content in self.setup.items()}
@@ -372,7 +374,7 @@ class EvalSet(Value, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         _check_id(self.id, "set")
         cases: Sequence[Any] = self.cases
-        force_setattr(self, "cases", tuple([made(case, EvalCase) for case in cases]))
+        force_setattr(self, "cases", tuple([_made(case, EvalCase) for case in cases]))
         seen: set[str] = set()
         for position, case in enumerate(self.cases):
             if case.id in seen:
@@ -441,12 +443,10 @@ def _said(value: Struct) -> bytes:
     return b"{%b}" % b",".join(parts)
 
 
-def _check_threshold(criteria: ResponseCriteria | NamedRubric | JudgeRubric) -> None:
-    threshold = criteria.threshold
-    if threshold is not None:
-        if not 0 <= threshold <= 1:
-            raise BadValue(f"threshold is {threshold}; it must be between 0 and 1", "threshold")
-        force_setattr(criteria, "threshold", float(threshold))
+def _check_threshold(criteria: ResponseCriteria | NamedRubric | JudgeRubric, threshold: float) -> None:
+    if not 0 <= threshold <= 1:
+        raise BadValue(f"threshold is {threshold}; it must be between 0 and 1", "threshold")
+    force_setattr(criteria, "threshold", float(threshold))
 
 
 def _check_id(value: str, what: str) -> None:
@@ -488,6 +488,6 @@ def _strings(given: object, name: str) -> tuple[str, ...]:
     return values
 
 
-def made(given: Any, kind: type[T]) -> T | None:
+def _made(given: Any, kind: type[T]) -> T | None:
     """The value itself, or one converted from a plain dict."""
     return given if given is None or isinstance(given, kind) else converted(given, kind)

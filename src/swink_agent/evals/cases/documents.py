@@ -27,8 +27,7 @@ _BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": Fal
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _CORE = "tag:yaml.org,2002:"
-_NO_NUMBERS = frozenset({"NaN", "Infinity", "-Infinity"})
-"""Python's parser accepts them."""
+_NO_NUMBERS = frozenset({"NaN", "Infinity", "-Infinity"})  # Python's parser accepts them
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+|\n', re.DOTALL)
 
 

@@ -14,30 +14,18 @@ from typing import Annotated, Any, cast
 import msgspec
 from msgspec import Meta
 
+from swink_agent.core import types
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamOptions
 from swink_agent.core.stream_writer import events_of
-from swink_agent.core.types import (
-    AgentContext,
-    AssistantBlock,
-    AssistantMessage,
-    Cost,
-    ModelSpec,
-    StopReason,
-    Text,
-    Thinking,
-    ToolCall,
-    Usage,
-)
 from swink_agent.core.values.decoders import converted
 from swink_agent.core.values.value import Value
 
 from ..errors import EvalSetError
 from .documents import parse, read_text
 
-ANY_CASE = "*"
-"""The entry of a script for cases without an entry."""
+ANY_CASE = "*"  # the entry of a script for cases without an entry
 
 
 class ScriptedCall(Value, frozen=True, forbid_unknown_fields=True):
@@ -59,17 +47,19 @@ class ScriptedReply(Value, frozen=True, forbid_unknown_fields=True):
     output: Annotated[int, Meta(ge=0)] = 0
     cost: Annotated[float, Meta(ge=0)] = 0.0
 
-    def message(self, number: int) -> AssistantMessage:
+    def message(self, number: int) -> types.AssistantMessage:
         """The reply as a message; `number` makes the ids of its calls unique."""
-        content: list[AssistantBlock] = [Thinking(self.thinking)] if self.thinking else []
-        content += [Text(self.text)] if self.text else []
+        content: list[types.AssistantBlock] = [types.Thinking(self.thinking)] if self.thinking else []
+        content += [types.Text(self.text)] if self.text else []
         for index, call in enumerate(self.calls, 1):
-            content.append(ToolCall(f"call_{number}_{index}", call.name, call.arguments))
-        reason = StopReason.ERROR if self.error else StopReason.TOOL_USE if self.calls else StopReason.STOP
-        return AssistantMessage(
+            content.append(types.ToolCall(f"call_{number}_{index}", call.name, call.arguments))
+        reason = (
+            types.StopReason.ERROR if self.error else types.StopReason.TOOL_USE if self.calls else types.StopReason.STOP
+        )
+        return types.AssistantMessage(
             content,
-            usage=Usage(self.input, self.output, total=self.input + self.output),
-            cost=Cost(total=self.cost),
+            usage=types.Usage(self.input, self.output, total=self.input + self.output),
+            cost=types.Cost(total=self.cost),
             stop_reason=reason,
             error_message=self.error or None,
             error_kind=ErrorKind.INVALID_REQUEST if self.error else None,
@@ -84,7 +74,7 @@ class Script(Value, frozen=True, forbid_unknown_fields=True):
     """The answer of a judge to each question, as JSON: `{"score": 1, "reasoning": "…"}`. In a file, the object itself
     is accepted too."""
 
-    def replies_for(self, case_id: str) -> tuple[AssistantMessage, ...] | None:
+    def replies_for(self, case_id: str) -> tuple[types.AssistantMessage, ...] | None:
         """The replies for a case, or `None` if the script has none."""
         written = self.replies.get(case_id, self.replies.get(ANY_CASE))
         if written is None:
@@ -128,7 +118,7 @@ class ScriptedModel:
     """
 
     def __init__(
-        self, replies: Sequence[AssistantMessage], source: str = "the script", *, is_endless: bool = False
+        self, replies: Sequence[types.AssistantMessage], source: str = "the script", *, is_endless: bool = False
     ) -> None:
         self._replies = tuple(replies)
         self._source = source
@@ -139,7 +129,7 @@ class ScriptedModel:
         return f"<scripted model, {self._given} of {len(self._replies)} replies given>"
 
     async def __call__(
-        self, model: ModelSpec, context: AgentContext, options: StreamOptions, cancel: CancellationToken, /
+        self, model: types.ModelSpec, context: types.AgentContext, options: StreamOptions, cancel: CancellationToken, /
     ) -> AsyncIterator[AssistantMessageEvent]:
         position = self._given
         self._given += 1

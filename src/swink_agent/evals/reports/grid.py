@@ -27,8 +27,7 @@ from .words import case_name, difference_words, duration, money, number, outcome
 class _Table(NamedTuple):
     title: str
     variants: list[str]
-    results: list[tuple[str, list[CaseResult | None]]]
-    """Each case, with its result in each variant."""
+    results: list[tuple[str, list[CaseResult | None]]]  # each case, with its result in each variant
     figures: list[tuple[str, list[str]]]
     differences: list[str]
 

@@ -14,11 +14,9 @@ from ..types import CaseResult, EvalRun
 
 _SEED = 20_240_229
 _MOST_RESAMPLES, _LEAST_RESAMPLES = 10_000, 2_000
-_DRAWS = 2_000_000
-"""The most cases that are drawn: very large sets need fewer samples."""
+_DRAWS = 2_000_000  # the most cases that are drawn: very large sets need fewer samples
 _TAIL = 0.025
-_LEAST_CASES = 5
-"""With fewer cases, even if all changed in the same direction, chance cannot be excluded."""
+_LEAST_CASES = 5  # with fewer cases, even if all changed in the same direction, chance cannot be excluded
 
 
 class Comparison(Value, frozen=True, kw_only=True):

@@ -32,12 +32,9 @@ class BudgetGuard:
         self.tokens = tokens
         self.turns = turns
         self._spent, self._tokens = 0.0, 0
-        self._asking = set[str]()
-        """The runs whose last request has no reply that was counted."""
-        self._run = ""
-        """The run inside which all others are now: its turns count."""
-        self._earlier = self._turns = 0
-        """Turns of the runs before this one, and of all."""
+        self._asking = set[str]()  # the runs whose last request has no reply that was counted
+        self._run = ""  # the run inside which all others are now: its turns count
+        self._earlier = self._turns = 0  # turns of the runs before this one, and of all
 
     @classmethod
     def of(cls, budget: CaseBudget) -> BudgetGuard:

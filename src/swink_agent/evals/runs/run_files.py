@@ -160,8 +160,7 @@ class AttemptLog:
         self._descriptor = descriptor
         self._size = size
         self._lock = threading.Lock()
-        self._writing = threading.Lock()
-        """Held while data is synced to the disk; `append` does not wait for it."""
+        self._writing = threading.Lock()  # held while data is synced to the disk; `append` does not wait for it
         self._pending: list[bytes] = []
         self._synced = size
         self._is_closed = False

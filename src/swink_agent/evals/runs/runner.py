@@ -40,8 +40,7 @@ A display may also have `begin(progress)`, which is called once before the first
 
 _LONGEST_VARIANT = 120
 _HALF_AN_HOUR = 1800.0
-_FIRST_WAIT, _LONGEST_WAIT = 5.0, 120.0
-"""Seconds between two tries of an attempt: doubled each time."""
+_FIRST_WAIT, _LONGEST_WAIT = 5.0, 120.0  # seconds between two tries of an attempt: doubled each time
 
 
 class EvalRunner:
@@ -285,8 +284,7 @@ class _Run:
         self._attempts: dict[str, dict[int, Attempt]] = {case.id: {} for case in eval_set.cases}
         self._running: list[str] = []
         self._began = time.monotonic()
-        self._before = 0.0
-        """Seconds of earlier parts of the run."""
+        self._before = 0.0  # seconds of earlier parts of the run
         self._resumed = 0
         self._syncing: asyncio.Task[int] | None = None
         self._synced = 0

@@ -27,8 +27,7 @@ from .codec import AttemptLine, encode_line
 from .run_files import AttemptLog, RunHeader, read_attempts, read_header, write_run
 
 WHOLE, PARTIAL = ".json", ".partial"
-_MOST_NAMED = 5
-"""How many ids an error names, newest first, if several begin as given."""
+_MOST_NAMED = 5  # how many ids an error names, newest first, if several begin as given
 _SAFE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 
 

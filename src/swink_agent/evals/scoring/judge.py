@@ -33,8 +33,7 @@ _LONGEST_RECORD = 120_000
 """Characters of a record that the judge sees; from a longer one, the beginning and the end."""
 _LONGEST_RESULT = 4_000
 _LONGEST_VOTE, _MOST_STARTS = 20_000, 100
-_TRIES = 2
-"""How often the model is asked for one readable vote."""
+_TRIES = 2  # how often the model is asked for one readable vote
 
 _INSTRUCTIONS = """\
 You grade the work of an agent against a rubric. You are shown a record of what the agent was asked, what it did and \

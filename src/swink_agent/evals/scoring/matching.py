@@ -20,12 +20,9 @@ from swink_agent.sandbox.starting import run_program
 
 from ..cases.cases import ExpectedCall, ExpectedTrajectory, TrajectoryMatch
 
-_SECONDS = 1
-"""CPU time, so that other load on the machine does not matter."""
-_PATIENCE = 10
-"""Additional seconds by the clock, for starting the process and waiting for it."""
-_STEPS = 10_000_000
-"""A search of at most so many steps, about a tenth of a second, runs here."""
+_SECONDS = 1  # CPU time, so that other load on the machine does not matter
+_PATIENCE = 10  # additional seconds by the clock, for starting the process and waiting for it
+_STEPS = 10_000_000  # a search of at most so many steps, about a tenth of a second, runs here
 _REPEATS = re.compile(r"[*+{]")
 _OPTIONS = re.compile(r"[?|]")
 _INVOLVED = re.compile(r"\)\s*[*+?{]|\\[1-9]|\(\?P=|\(\?[(=!<]")

@@ -6,6 +6,7 @@ Owns the question. Each pair is judged in both orders, and a winner counts only 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from swink_agent.core.errors import ErrorKind
@@ -87,10 +88,18 @@ class PairwiseJudge:
     The case's rubric says what is good, else a general one. `parallel` pairs are judged at once.
     """
 
-    def __init__(self, model: str | ModelSpec, stream_fn: StreamFn | None = None, *, parallel: int = 4) -> None:
+    def __init__(
+        self,
+        model: str | ModelSpec,
+        stream_fn: StreamFn | None = None,
+        *,
+        parallel: int = 4,
+        new_marker: Callable[[], str] = new_marker,
+    ) -> None:
         self.model = model
         self._stream_fn = stream_fn
         self._parallel = parallel
+        self._new_marker = new_marker
 
     async def compare(self, before: EvalRun, after: EvalRun) -> Preference:
         """Judges pairs of attempts of two runs with the same case and number.
@@ -145,7 +154,7 @@ class PairwiseJudge:
         return Pair(case_id, after.number, "tie", reason, cost, tokens)
 
     async def _ask(self, case: EvalCase, first: str, second: str) -> tuple[str | None, str, float, int]:
-        marker = unused_marker(new_marker, first, second)
+        marker = unused_marker(self._new_marker, first, second)
         system = _INSTRUCTIONS.format(marker=marker)
         records = f"The first record:\n{marker}\n{first}\n{marker}\n\nThe second record:\n{marker}\n{second}\n{marker}"
         question = f"What is good:\n{_rubric(case)}\n\n{records}\n\nYour verdict:"

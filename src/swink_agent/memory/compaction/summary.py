@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
+from swink_agent.core import types
 from swink_agent.core.context.compaction import CompactionContext
 from swink_agent.core.context.context import estimate_tokens
 from swink_agent.core.context.window import (
@@ -24,16 +25,6 @@ from swink_agent.core.context.window import (
 from swink_agent.core.errors import Aborted, AgentError
 from swink_agent.core.loop import run_loop
 from swink_agent.core.stream import StreamFn
-from swink_agent.core.types import (
-    AgentMessage,
-    AssistantMessage,
-    CustomMessage,
-    ModelSpec,
-    StopReason,
-    ToolResultMessage,
-    UserMessage,
-    extract_text,
-)
 
 from .summary_text import SYSTEM_PROMPT, is_summary, record_of, request_for, said_in, summary_message
 
@@ -50,8 +41,7 @@ _LEAST_SHARE = 8
 """If the kept messages leave less than this fraction (an eighth) of the limit, no summary is written: every turn would
 need another one."""
 _MOST_WORDS = 1_200
-_MOST_PIECES = 8
-"""The most requests that one compaction makes, to catch up after earlier summaries failed."""
+_MOST_PIECES = 8  # the most requests that one compaction makes, to catch up after earlier summaries failed
 _TOKENS_PER_WORD = 2
 
 
@@ -75,22 +65,22 @@ class SummarizingCompactor:
 
     def __init__(
         self,
-        model: str | ModelSpec | None = None,
+        model: str | types.ModelSpec | None = None,
         max_tokens: int = 100_000,
         keep_recent: int = 20_000,
         stream_fn: StreamFn | None = None,
         instructions: str | None = None,
         *,
         overflow_tokens: int = 50_000,
-        count: Callable[[AgentMessage], int] = estimate_tokens,
+        count: Callable[[types.AgentMessage], int] = estimate_tokens,
     ) -> None:
         if max_tokens <= 0 or overflow_tokens <= 0 or keep_recent < 0:
             problem = "token budgets must be above zero, and keep_recent must not be negative"
             raise ValueError(f"SummarizingCompactor: {problem}")
-        if model is not None and not isinstance(model, (str, ModelSpec)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if model is not None and not isinstance(model, (str, types.ModelSpec)):  # pyright: ignore[reportUnnecessaryIsInstance]
             what = f"model must be provider:model or a ModelSpec, not {type(model).__name__}"
             raise TypeError(f"SummarizingCompactor: {what}: pass the budget by name, max_tokens={model}")
-        self.model = ModelSpec.parse(model) if isinstance(model, str) else model
+        self.model = types.ModelSpec.parse(model) if isinstance(model, str) else model
         self.stream_fn = stream_fn
         self.keep_recent = keep_recent
         self.instructions = instructions
@@ -108,10 +98,10 @@ class SummarizingCompactor:
         return self._window.overflow_tokens
 
     @property
-    def count(self) -> Callable[[AgentMessage], int]:
+    def count(self) -> Callable[[types.AgentMessage], int]:
         return self._window.count
 
-    async def __call__(self, messages: Sequence[AgentMessage], overflow: bool) -> list[AgentMessage] | None:
+    async def __call__(self, messages: Sequence[types.AgentMessage], overflow: bool) -> list[types.AgentMessage] | None:
         """Returns the messages to send from now on, or `None` if all fit.
 
         Outside a run the agent's model is unknown: without a `model` the compactor can then only leave messages out.
@@ -127,8 +117,8 @@ class SummarizingCompactor:
     # -- which messages stay and which are summarized --------------------------------------------------------------
 
     async def _compact(
-        self, messages: Sequence[AgentMessage], plan: CompactionPlan, context: CompactionContext | None
-    ) -> list[AgentMessage] | None:
+        self, messages: Sequence[types.AgentMessage], plan: CompactionPlan, context: CompactionContext | None
+    ) -> list[types.AgentMessage] | None:
         last = last_exchange(messages)
         room = room_beside(messages[last:], plan.goal, plan.budget, self.count)
         all_else_fits = sum(map(self.count, messages[:last])) <= room
@@ -158,7 +148,7 @@ class SummarizingCompactor:
             return self._cut_down(kept, plan.limit, min(plan.limit, max(plan.goal, plan.limit // 2))) or kept
         return kept
 
-    def _newest_request_range(self, messages: Sequence[AgentMessage], plan: CompactionPlan) -> range:
+    def _newest_request_range(self, messages: Sequence[types.AgentMessage], plan: CompactionPlan) -> range:
         """Returns the positions of the user's newest request, which stays unchanged. A summary is not a request."""
         first = 1 if messages and is_summary(messages[0]) else 0
         newest, last = newest_request(messages), last_exchange(messages)
@@ -168,7 +158,7 @@ class SummarizingCompactor:
         room = plan.limit - _LEAST_SUMMARY - least_tokens(kept, self.count)
         return requests_with(messages, newest, first, room, self.count)
 
-    def _cut(self, messages: Sequence[AgentMessage], asked: range, plan: CompactionPlan) -> int:
+    def _cut(self, messages: Sequence[types.AgentMessage], asked: range, plan: CompactionPlan) -> int:
         """Returns where the kept messages begin: as many of the newest as fit, and at least the last exchange."""
         start = last = last_exchange(messages)
         request = sum(self.count(messages[at]) for at in asked if at < last)
@@ -180,7 +170,9 @@ class SummarizingCompactor:
             start, room = start - 1, room - size
         return min(pair_boundary(messages, start), last)
 
-    def _cut_down(self, messages: Sequence[AgentMessage], budget: int, goal: int) -> list[AgentMessage] | None:
+    def _cut_down(
+        self, messages: Sequence[types.AgentMessage], budget: int, goal: int
+    ) -> list[types.AgentMessage] | None:
         """Cuts the messages as `SlidingWindow` does, but keeps a summary at the beginning."""
         window = self._window
         if messages and is_summary(messages[0]):
@@ -193,12 +185,12 @@ class SummarizingCompactor:
 
     async def _summary(
         self,
-        lost: Sequence[AgentMessage],
-        messages: Sequence[AgentMessage],
+        lost: Sequence[types.AgentMessage],
+        messages: Sequence[types.AgentMessage],
         longest: int,
         plan: CompactionPlan,
         context: CompactionContext,
-    ) -> UserMessage | None:
+    ) -> types.UserMessage | None:
         """Returns the message that replaces these, or `None` if the model did not write one within `longest` tokens.
 
         The messages that were left out earlier may not fit into one request. Then several requests summarize them, each
@@ -208,26 +200,26 @@ class SummarizingCompactor:
         room = plan.limit + context.fixed(self.count)
         summaries = [said_in(message) for message in messages if is_summary(message)]
         news = [message for message in messages if not is_summary(message)]
-        in_one = room - sum(self.count(UserMessage(text)) for text in (SYSTEM_PROMPT, *summaries)) - longest
+        in_one = room - sum(self.count(types.UserMessage(text)) for text in (SYSTEM_PROMPT, *summaries)) - longest
         for piece in self._pieces(lost, news, max(in_one, _LEAST_RECORD)):
             text = await self._ask_for_summary(piece, summaries, longest, room, context)
             if text is None:
                 return None
             summaries = [text]
         # With the newest time of the messages, so that equal summaries of equal messages are equal messages.
-        times = [message.timestamp for message in (*lost, *messages) if not isinstance(message, CustomMessage)]
+        times = [message.timestamp for message in (*lost, *messages) if not isinstance(message, types.CustomMessage)]
         return summary_message(summaries[0], max(times, default=0))
 
     def _pieces(
-        self, lost: Sequence[AgentMessage], news: Sequence[AgentMessage], room: int
-    ) -> list[Sequence[AgentMessage]]:
+        self, lost: Sequence[types.AgentMessage], news: Sequence[types.AgentMessage], room: int
+    ) -> list[Sequence[types.AgentMessage]]:
         """Returns the messages of each request: a single request, unless messages were left out earlier."""
         if not lost:
             return [news]
-        pieces: list[list[AgentMessage]] = [[]]
+        pieces: list[list[types.AgentMessage]] = [[]]
         size = 0
         for message in (*lost, *news):
-            tokens = self.count(UserMessage(record_of([message], room, self.count)))  # as the record cuts it
+            tokens = self.count(types.UserMessage(record_of([message], room, self.count)))  # as the record cuts it
             if size + tokens > room and pieces[-1] and len(pieces) < _MOST_PIECES:
                 pieces.append([])
                 size = 0
@@ -237,7 +229,7 @@ class SummarizingCompactor:
 
     async def _ask_for_summary(
         self,
-        messages: Sequence[AgentMessage],
+        messages: Sequence[types.AgentMessage],
         earlier: Sequence[str],
         longest: int,
         room: int,
@@ -245,7 +237,7 @@ class SummarizingCompactor:
     ) -> str | None:
         """Asks the model for a summary of the messages and the earlier summaries; `None` if the reply is not usable."""
         most = min(max(room // _REPLY_SHARE, _LEAST_REPLY), _MOST_REPLY, context.max_tokens or _MOST_REPLY)
-        room -= sum(self.count(UserMessage(text)) for text in (SYSTEM_PROMPT, *earlier))
+        room -= sum(self.count(types.UserMessage(text)) for text in (SYSTEM_PROMPT, *earlier))
         prompt = request_for(
             record_of(messages, max(room, _LEAST_RECORD), self.count),
             earlier=earlier,
@@ -265,9 +257,9 @@ class SummarizingCompactor:
         except AgentError as error:
             if context.is_refused:
                 raise
-            text, problem = "", str(error)
+            text, problem = "", str(error) or type(error).__name__
         else:
-            text = extract_text(reply.content).strip()
+            text = types.extract_text(reply.content).strip()
             problem = _problem_with(reply, text)
             if not problem and self.count(summary_message(text, 0)) > longest:
                 problem = f"it is longer than {longest} tokens"
@@ -277,7 +269,7 @@ class SummarizingCompactor:
         return text
 
 
-def _left_out(context: CompactionContext, messages: Sequence[AgentMessage]) -> list[AgentMessage]:
+def _left_out(context: CompactionContext, messages: Sequence[types.AgentMessage]) -> list[types.AgentMessage]:
     """Returns the messages of the history that are in neither `messages` nor a summary, because a summary failed.
 
     The context knows which messages a summary from this process covers. A summary in a resumed session has the time of
@@ -285,21 +277,21 @@ def _left_out(context: CompactionContext, messages: Sequence[AgentMessage]) -> l
     """
     first = messages[0] if messages else None
     since, start = -1, 0
-    if isinstance(first, UserMessage) and is_summary(first):
+    if isinstance(first, types.UserMessage) and is_summary(first):
         covered = context.covered_by(first)
         since, start = (first.timestamp, 0) if covered is None else (-1, covered)
     kept = {_identity(message) for message in messages}
     return [
         message
         for message in context.history[start:]
-        if isinstance(message, (UserMessage, AssistantMessage, ToolResultMessage))
+        if isinstance(message, (types.UserMessage, types.AssistantMessage, types.ToolResultMessage))
         and message.timestamp > since
         and _identity(message) not in kept
         and not is_summary(message)
     ]
 
 
-def _position(history: Sequence[AgentMessage], message: AgentMessage | None) -> int:
+def _position(history: Sequence[types.AgentMessage], message: types.AgentMessage | None) -> int:
     """Returns the message's position in the history, or the history's length if it is not there or `None`."""
     if message is None:
         return len(history)
@@ -307,21 +299,21 @@ def _position(history: Sequence[AgentMessage], message: AgentMessage | None) -> 
     return next((at for at in range(len(history) - 1, -1, -1) if _identity(history[at]) == wanted), len(history))
 
 
-def _identity(message: AgentMessage) -> object:
+def _identity(message: types.AgentMessage) -> object:
     """Returns a key that identifies the message. A shortened result is a new object, so its key is not its `id`."""
-    return (message.tool_call_id, message.timestamp) if isinstance(message, ToolResultMessage) else id(message)
+    return (message.tool_call_id, message.timestamp) if isinstance(message, types.ToolResultMessage) else id(message)
 
 
-def _has_news(messages: Sequence[AgentMessage], asked: range, cut: int) -> bool:
+def _has_news(messages: Sequence[types.AgentMessage], asked: range, cut: int) -> bool:
     """Whether there are messages before the cut that no summary covers yet."""
     return any(
-        at not in asked and not is_summary(message) and not isinstance(message, CustomMessage)
+        at not in asked and not is_summary(message) and not isinstance(message, types.CustomMessage)
         for at, message in enumerate(messages[:cut])
     )
 
 
-def _problem_with(reply: AssistantMessage, text: str) -> str:
-    if reply.stop_reason == StopReason.LENGTH:
+def _problem_with(reply: types.AssistantMessage, text: str) -> str:
+    if reply.stop_reason == types.StopReason.LENGTH:
         return "it was cut off at the length limit"
     if reply.tool_calls:
         return "the model called a tool instead"

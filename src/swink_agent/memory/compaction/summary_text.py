@@ -13,17 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from swink_agent.core.types import (
-    AgentMessage,
-    AssistantMessage,
-    ContentBlock,
-    CustomMessage,
-    Document,
-    Image,
-    Text,
-    ToolResultMessage,
-    UserMessage,
-)
+from swink_agent.core import types
 
 _OPENING = "[Summary of the earlier conversation. A model wrote it to save room: it is a record, not a request.]"
 _CLOSING = "[End of the summary]"
@@ -67,24 +57,24 @@ _LONGEST_NAME = 64
 # -- the message ---------------------------------------------------------------------------------------------
 
 
-def summary_message(text: str, timestamp: int) -> UserMessage:
+def summary_message(text: str, timestamp: int) -> types.UserMessage:
     """Returns the message with which a summary appears in the context.
 
     An opening or closing line inside the text is replaced, because text after a closing line would not count as part
     of the summary. It is not just deleted, because the text around it could then join into another such line.
     """
-    return UserMessage(f"{_OPENING}\n\n{_FRAME.sub('(…)', text).strip()}\n\n{_CLOSING}", timestamp=timestamp)
+    return types.UserMessage(f"{_OPENING}\n\n{_FRAME.sub('(…)', text).strip()}\n\n{_CLOSING}", timestamp=timestamp)
 
 
-def is_summary(message: AgentMessage) -> bool:
+def is_summary(message: types.AgentMessage) -> bool:
     """Whether the message is a summary, from this or any other session."""
-    if not isinstance(message, UserMessage) or len(message.content) != 1:
+    if not isinstance(message, types.UserMessage) or len(message.content) != 1:
         return False
     block = message.content[0]
-    return isinstance(block, Text) and block.text.startswith(_OPENING) and block.text.endswith(_CLOSING)
+    return isinstance(block, types.Text) and block.text.startswith(_OPENING) and block.text.endswith(_CLOSING)
 
 
-def said_in(message: AgentMessage) -> str:
+def said_in(message: types.AgentMessage) -> str:
     return _text(message).removeprefix(_OPENING).removesuffix(_CLOSING).strip()
 
 
@@ -109,15 +99,15 @@ def request_for(record: str, *, earlier: Sequence[str], instructions: Iterable[s
     return f"{boundary}\n{data}\n{boundary}\n\n{asked}"
 
 
-def record_of(messages: Sequence[AgentMessage], limit: int, count: Callable[[AgentMessage], int]) -> str:
+def record_of(messages: Sequence[types.AgentMessage], limit: int, count: Callable[[types.AgentMessage], int]) -> str:
     """Returns the messages as text of about `limit` tokens at most: cuts long entries first, then drops middle ones."""
     entries: list[str] = []
     for result_length, text_length in zip(_RESULT_LENGTHS, _TEXT_LENGTHS, strict=True):
         entries = [entry for message in messages if (entry := _entry(message, result_length, text_length))]
         record = "\n\n".join(entries)
-        if count(UserMessage(record)) <= limit:
+        if count(types.UserMessage(record)) <= limit:
             return record
-    sizes = [count(UserMessage(entry)) for entry in entries]
+    sizes = [count(types.UserMessage(entry)) for entry in entries]
     first = _fitting(sizes, limit // 4)
     last = min(_fitting(sizes[::-1], limit - sum(sizes[:first])), len(entries) - first)
     left_out = f"[{len(entries) - first - last} entries are left out here]"
@@ -132,19 +122,19 @@ def _fitting(sizes: Sequence[int], room: int) -> int:
     return len(sizes)
 
 
-def _entry(message: AgentMessage, result_length: int, text_length: int) -> str:
+def _entry(message: types.AgentMessage, result_length: int, text_length: int) -> str:
     """Returns one message as the record shows it, or an empty string for a message that models do not see."""
     match message:
-        case CustomMessage():
+        case types.CustomMessage():
             return ""
-        case UserMessage():
+        case types.UserMessage():
             return f"[user]\n{_indented(_clipped(_text(message), text_length))}"
-        case ToolResultMessage():
+        case types.ToolResultMessage():
             kind = "error" if message.is_error else "result"
             text = _indented(_clipped(_text(message), result_length))
             name = " ".join(message.tool_name.split())[:_LONGEST_NAME] or "a tool"  # a model may have invented it
             return f"[{kind} of {name}]\n{text}"
-        case AssistantMessage():
+        case types.AssistantMessage():
             said = [_clipped(text, text_length)] if (text := _text(message).strip()) else []
             for call in message.tool_calls:
                 arguments = call.partial_json or msgspec.json.encode(call.arguments).decode()
@@ -156,19 +146,19 @@ def _indented(text: str) -> str:
     return "\n".join([f"  {line}" for line in text.splitlines()])
 
 
-def _text(message: AgentMessage) -> str:
-    if isinstance(message, CustomMessage):
+def _text(message: types.AgentMessage) -> str:
+    if isinstance(message, types.CustomMessage):
         return ""
     return "\n".join([piece for block in message.content if (piece := _said(block)) is not None])
 
 
-def _said(block: ContentBlock) -> str | None:
+def _said(block: types.ContentBlock) -> str | None:
     match block:
-        case Text():
+        case types.Text():
             return block.text
-        case Image():
+        case types.Image():
             return "(an image)"
-        case Document():
+        case types.Document():
             return f"(the document {block.shown_name})"
         case _:
             return None

@@ -16,13 +16,10 @@ from swink_agent.core.context.context import document_tokens
 from swink_agent.core.extras import require
 from swink_agent.core.types import AgentMessage, CustomMessage, Document, Image, Text, Thinking, ToolCall
 
-_FRAME = 4
-"""Tokens that each message takes in addition to its content."""
+_FRAME = 4  # tokens that each message takes in addition to its content
 _IMAGE = 1_200
-_PIECE = 4_096
-"""Characters that are encoded at once: a long run without spaces takes quadratic time."""
-_REMEMBERED = 4_096
-"""Texts whose count is cached: every turn counts the whole conversation again."""
+_PIECE = 4_096  # characters that are encoded at once: a long run without spaces takes quadratic time
+_REMEMBERED = 4_096  # texts whose count is cached: every turn counts the whole conversation again
 
 
 class Encoding(Protocol):

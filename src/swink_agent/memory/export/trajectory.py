@@ -16,25 +16,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from swink_agent.core.types import (
-    AgentMessage,
-    AssistantBlock,
-    AssistantMessage,
-    ContentBlock,
-    Cost,
-    Document,
-    Image,
-    ModelSpec,
-    StopReason,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolOutcome,
-    ToolResultMessage,
-    Usage,
-    UserMessage,
-    encodable,
-)
+from swink_agent.core import types
 from swink_agent.core.values.decoders import json_decoder, whole_json
 from swink_agent.core.values.nesting import copied
 from swink_agent.memory.log.records import UnknownMessage
@@ -47,8 +29,7 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST_NAME = 64
 _DEEPEST = 100
 """Levels of a call's arguments. Whatever reads the session later needs a part of the stack for each."""
-_NOTHING_SAID = "(the session has no messages)"
-"""A trajectory has at least one step."""
+_NOTHING_SAID = "(the session has no messages)"  # a trajectory has at least one step
 _NO_RESULT = "(the trajectory has no result of this call)"
 
 
@@ -56,7 +37,11 @@ _NO_RESULT = "(the trajectory has no result of this call)"
 
 
 def export_atif(
-    info: SessionInfo, messages: Sequence[AgentMessage], *, labels: Sequence[LabelAt] = (), notes: Sequence[NoteAt] = ()
+    info: SessionInfo,
+    messages: Sequence[types.AgentMessage],
+    *,
+    labels: Sequence[LabelAt] = (),
+    notes: Sequence[NoteAt] = (),
 ) -> str:
     """The session as one ATIF document. Labels and notes have no place in it."""
     from swink_agent import __version__
@@ -74,38 +59,44 @@ def export_atif(
         "final_metrics": {**_totals(info, messages), "total_steps": len(steps)},
         "extra": {"title": info.title, "folder": info.cwd},
     }
-    # Without halves of characters, which JSON cannot hold.
-    whole = copied(document, lambda value, key: encodable(value) if isinstance(value, str) else value, encodable)
-    return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode() + "\n"
+    try:
+        encoded = msgspec.json.encode(document)
+    except UnicodeEncodeError:  # it has halves of characters, which JSON cannot hold
+        encoded = msgspec.json.encode(copied(document, lambda value, key: _whole(value), _whole))
+    return msgspec.json.format(encoded, indent=2).decode() + "\n"
 
 
-def _steps(messages: Sequence[AgentMessage]) -> list[dict[str, Any]]:
+def _whole(value: Any) -> Any:
+    return types.encodable(value) if isinstance(value, str) else value
+
+
+def _steps(messages: Sequence[types.AgentMessage]) -> list[dict[str, Any]]:
     steps: list[dict[str, Any]] = []
     reply: dict[str, Any] = {}
     open_calls: list[str] = []
     for message in messages:
-        if isinstance(message, UserMessage):
+        if isinstance(message, types.UserMessage):
             steps.append({**_when(message.timestamp), "source": "user", "message": _words(message.content)})
-        elif isinstance(message, AssistantMessage):
+        elif isinstance(message, types.AssistantMessage):
             steps.append(reply := _reply(message))
             open_calls = [call.id for call in message.tool_calls]
-        elif isinstance(message, ToolResultMessage) and message.tool_call_id in open_calls:
+        elif isinstance(message, types.ToolResultMessage) and message.tool_call_id in open_calls:
             open_calls.remove(message.tool_call_id)
             observation = reply.setdefault("observation", {"results": []})
             observation["results"].append(_result(message))
-        elif isinstance(message, ToolResultMessage):  # without its call: what was left when a history was cut
+        elif isinstance(message, types.ToolResultMessage):  # without its call: what was left when a history was cut
             steps.append({**_when(message.timestamp), "source": "system", "message": _words(message.content)})
         else:
             steps.append({"source": "system", "message": _described(message)})
     return steps or [{"source": "system", "message": _NOTHING_SAID}]
 
 
-def _reply(message: AssistantMessage) -> dict[str, Any]:
+def _reply(message: types.AssistantMessage) -> dict[str, Any]:
     step: dict[str, Any] = {**_when(message.timestamp), "source": "agent"}
     if message.model_id:
         step["model_name"] = _model_name(message.provider, message.model_id)
-    step["message"] = _words([block for block in message.content if type(block) is not Thinking])
-    if thoughts := "\n\n".join(block.thinking for block in message.content if type(block) is Thinking):
+    step["message"] = _words([block for block in message.content if type(block) is not types.Thinking])
+    if thoughts := "\n\n".join(block.thinking for block in message.content if type(block) is types.Thinking):
         step["reasoning_content"] = thoughts
     if message.tool_calls:
         step["tool_calls"] = [
@@ -132,27 +123,27 @@ def _reply(message: AssistantMessage) -> dict[str, Any]:
     return step
 
 
-def _result(message: ToolResultMessage) -> dict[str, Any]:
+def _result(message: types.ToolResultMessage) -> dict[str, Any]:
     extra: dict[str, Any] = {"outcome": str(message.outcome), **_when(message.timestamp)}
     if message.is_error:
         extra["is_error"] = True
     return {"source_call_id": message.tool_call_id, "content": _words(message.content), "extra": extra}
 
 
-def _words(content: Sequence[ContentBlock]) -> str:
+def _words(content: Sequence[types.ContentBlock]) -> str:
     """The text. Pictures and documents are named: their data has no place here."""
     said: list[str] = []
     for block in content:
-        if isinstance(block, Text):
+        if isinstance(block, types.Text):
             said.append(block.text)
-        elif isinstance(block, Image):
+        elif isinstance(block, types.Image):
             said.append(f"[image, {block.source.media_type or 'of an unknown type'}]")
-        elif isinstance(block, Document):
+        elif isinstance(block, types.Document):
             said.append(f"[document {block.shown_name}]")
     return "\n".join(said)
 
 
-def _described(message: AgentMessage) -> str:
+def _described(message: types.AgentMessage) -> str:
     data = message.data if isinstance(message, UnknownMessage) else message
     try:
         return msgspec.json.encode(data).decode()
@@ -160,10 +151,10 @@ def _described(message: AgentMessage) -> str:
         return f"(a message of the type {type(message).__name__})"
 
 
-def _totals(info: SessionInfo, messages: Sequence[AgentMessage]) -> dict[str, Any]:
+def _totals(info: SessionInfo, messages: Sequence[types.AgentMessage]) -> dict[str, Any]:
     """The sums of the session, or those of its replies: what was imported is in these alone, repeats in those."""
-    replies = [message for message in messages if isinstance(message, AssistantMessage)]
-    kinds = (info.usage, sum((reply.usage for reply in replies), Usage()))
+    replies = [message for message in messages if isinstance(message, types.AssistantMessage)]
+    kinds = (info.usage, sum((reply.usage for reply in replies), types.Usage()))
     totals: dict[str, Any] = {
         "total_prompt_tokens": max(usage.input + usage.cache_read + usage.cache_write for usage in kinds),
         "total_completion_tokens": max(usage.output for usage in kinds),
@@ -195,8 +186,8 @@ class TrajectoryError(ValueError):
 class Trajectory(NamedTuple):
     """What a trajectory holds: messages for a session, and what it says about itself."""
 
-    messages: tuple[AgentMessage, ...]
-    model: ModelSpec
+    messages: tuple[types.AgentMessage, ...]
+    model: types.ModelSpec
     title: str
     agent: str
     """The name and the version of the agent that did it."""
@@ -270,13 +261,13 @@ def read_atif(text: str | bytes) -> Trajectory:
         raise TrajectoryError(f"this is not an ATIF trajectory: {error}") from error
     if not document.schema_version.startswith(_KNOWN):
         raise TrajectoryError(f"the version {document.schema_version[:40]!r} is not known: {_KNOWN}x is read")
-    messages: list[AgentMessage] = []
+    messages: list[types.AgentMessage] = []
     system = 0
     for step in document.steps:
         if step.source == "system":
             system += 1
         elif step.source == "user":
-            messages.append(UserMessage(_text(step.message) or "(nothing)", **_moment(step.timestamp)))
+            messages.append(types.UserMessage(_text(step.message) or "(nothing)", **_moment(step.timestamp)))
             messages += _remarks(_observed(step), step)
         elif step.source == "agent":
             messages += _messages_of(step, document.agent.model_name)
@@ -295,25 +286,25 @@ def read_atif(text: str | bytes) -> Trajectory:
     )
 
 
-def _messages_of(step: _Step, usual_model: str | None) -> list[AgentMessage]:
+def _messages_of(step: _Step, usual_model: str | None) -> list[types.AgentMessage]:
     """The reply, the results of its calls, and what else was observed after it."""
     calls = step.tool_calls or []
     ids = _unique_ids(calls)
     name = step.model_name or usual_model
-    model = ModelSpec("", "") if name is None else _model(name)
+    model = types.ModelSpec("", "") if name is None else _model(name)
     extra = step.extra or {}
-    content: list[AssistantBlock] = [Thinking(step.reasoning_content)] if step.reasoning_content else []
-    content += [Text(said)] if (said := _text(step.message)) else []
+    content: list[types.AssistantBlock] = [types.Thinking(step.reasoning_content)] if step.reasoning_content else []
+    content += [types.Text(said)] if (said := _text(step.message)) else []
     content += [_tool_call(call, id_) for call, id_ in zip(calls, ids, strict=True)]
-    stop_reason = StopReason.TOOL_USE if calls else StopReason.STOP
-    if extra.get("stop_reason") in tuple(StopReason):
-        stop_reason = StopReason(extra["stop_reason"])
-    reply = AssistantMessage(
+    stop_reason = types.StopReason.TOOL_USE if calls else types.StopReason.STOP
+    if extra.get("stop_reason") in tuple(types.StopReason):
+        stop_reason = types.StopReason(extra["stop_reason"])
+    reply = types.AssistantMessage(
         content=tuple(content),
         provider=model.provider,
         model_id=model.model_id,
         usage=_usage(step.metrics),
-        cost=Cost() if step.metrics is None else Cost(total=max(step.metrics.cost_usd or 0.0, 0.0)),
+        cost=types.Cost() if step.metrics is None else types.Cost(total=max(step.metrics.cost_usd or 0.0, 0.0)),
         stop_reason=stop_reason,
         error_message=extra["error"] if isinstance(extra.get("error"), str) else None,
         **cast("Any", _moment(step.timestamp)),
@@ -322,7 +313,7 @@ def _messages_of(step: _Step, usual_model: str | None) -> list[AgentMessage]:
     by_id: dict[str | None, deque[int]] = {}
     for place, result in enumerate(observed):
         by_id.setdefault(result.source_call_id, deque()).append(place)
-    results: list[ToolResultMessage] = []
+    results: list[types.ToolResultMessage] = []
     taken: set[int] = set()
     for call, id_ in zip(calls, ids, strict=True):  # its result is the next with its id, else the next without one
         places = by_id.get(call.tool_call_id) or by_id.get(None)
@@ -336,9 +327,11 @@ def _observed(step: _Step) -> Sequence[_ObservedResult]:
     return (step.observation.results or ()) if step.observation is not None else ()
 
 
-def _remarks(observed: Iterable[_ObservedResult], step: _Step) -> list[UserMessage]:
+def _remarks(observed: Iterable[_ObservedResult], step: _Step) -> list[types.UserMessage]:
     """What was observed without a call, as messages."""
-    return [UserMessage(said, **_moment(step.timestamp)) for result in observed if (said := _text(result.content))]
+    return [
+        types.UserMessage(said, **_moment(step.timestamp)) for result in observed if (said := _text(result.content))
+    ]
 
 
 def _unique_ids(calls: Sequence[_Call]) -> list[str]:
@@ -360,16 +353,16 @@ def _tool_name(call: _Call) -> str:
     return _NOT_IN_NAMES.sub("_", call.function_name)[:_LONGEST_NAME] or "tool"
 
 
-def _tool_result(call: _Call, id_: str, result: _ObservedResult | None, step: _Step) -> ToolResultMessage:
+def _tool_result(call: _Call, id_: str, result: _ObservedResult | None, step: _Step) -> types.ToolResultMessage:
     extra = {} if result is None else result.extra or {}
-    outcome = ToolOutcome.LOST if result is None else ToolOutcome.RAN
-    if extra.get("outcome") in tuple(ToolOutcome):
-        outcome = ToolOutcome(extra["outcome"])
-    if outcome is ToolOutcome.PENDING:
-        outcome = ToolOutcome.NEVER_RAN  # else going on with the session would run a call that a file asks for
-    return ToolResultMessage(
+    outcome = types.ToolOutcome.LOST if result is None else types.ToolOutcome.RAN
+    if extra.get("outcome") in tuple(types.ToolOutcome):
+        outcome = types.ToolOutcome(extra["outcome"])
+    if outcome is types.ToolOutcome.PENDING:
+        outcome = types.ToolOutcome.NEVER_RAN  # else going on with the session would run a call that a file asks for
+    return types.ToolResultMessage(
         id_,
-        (Text(_NO_RESULT if result is None else _text(result.content)),),
+        (types.Text(_NO_RESULT if result is None else _text(result.content)),),
         is_error=result is None or extra.get("is_error") is True,
         tool_name=_tool_name(call),
         outcome=outcome,
@@ -377,11 +370,11 @@ def _tool_result(call: _Call, id_: str, result: _ObservedResult | None, step: _S
     )
 
 
-def _tool_call(call: _Call, id_: str) -> ToolCall:
+def _tool_call(call: _Call, id_: str) -> types.ToolCall:
     if _is_deeper(call.arguments, _DEEPEST):
         raise TrajectoryError(f"the arguments of a call of {_tool_name(call)} are nested more than {_DEEPEST} deep")
     partial = (call.extra or {}).get("partial_json")
-    return ToolCall(id_, _tool_name(call), call.arguments or {}, partial if isinstance(partial, str) else None)
+    return types.ToolCall(id_, _tool_name(call), call.arguments or {}, partial if isinstance(partial, str) else None)
 
 
 def _is_deeper(value: object, levels: int) -> bool:
@@ -394,15 +387,15 @@ def _is_deeper(value: object, levels: int) -> bool:
     return levels < 0 or any(_is_deeper(item, levels - 1) for item in inner)
 
 
-def _usage(metrics: _Metrics | None) -> Usage:
+def _usage(metrics: _Metrics | None) -> types.Usage:
     if metrics is None:
-        return Usage()
+        return types.Usage()
     cached = max(metrics.cached_tokens or 0, 0)
     written = (metrics.extra or {}).get("cache_creation_tokens")
     written = max(written, 0) if isinstance(written, int) else 0
     read = max((metrics.prompt_tokens or 0) - cached - written, 0)
     output = max(metrics.completion_tokens or 0, 0)
-    return Usage(read, output, cached, written, read + output + cached + written)
+    return types.Usage(read, output, cached, written, read + output + cached + written)
 
 
 def _text(content: str | Iterable[_Content] | None) -> str:
@@ -428,6 +421,6 @@ def _moment(text: object) -> dict[str, int]:
     return {"timestamp": round(moment.timestamp() * 1000)}
 
 
-def _model(name: str | None) -> ModelSpec:
+def _model(name: str | None) -> types.ModelSpec:
     provider, slash, model_id = (name or "").partition("/")
-    return ModelSpec(provider, model_id) if slash and model_id else ModelSpec("imported", name or "unknown")
+    return types.ModelSpec(provider, model_id) if slash and model_id else types.ModelSpec("imported", name or "unknown")

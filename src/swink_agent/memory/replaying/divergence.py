@@ -14,19 +14,8 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import structs
 
+from swink_agent.core import types
 from swink_agent.core.secrets.redaction import Redactor
-from swink_agent.core.types import (
-    AgentMessage,
-    AssistantMessage,
-    CustomMessage,
-    Extension,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolOutcome,
-    ToolResultMessage,
-    UserMessage,
-)
 from swink_agent.core.values.nesting import kept_shallow
 from swink_agent.core.values.value import Value, show
 
@@ -35,13 +24,13 @@ from ..log.records import as_json
 _MOST_LINES = 40
 _LONGEST_LINE = 200
 
-_SAME_IN_ANY_WORDS = frozenset({ToolOutcome.UNKNOWN_TOOL, ToolOutcome.CANCELLED})
+_SAME_IN_ANY_WORDS = frozenset({types.ToolOutcome.UNKNOWN_TOOL, types.ToolOutcome.CANCELLED})
 """Outcomes whose text is not compared: it lists the other tools, or repeats why the run was interrupted."""
 
 _DIGEST = re.compile(rb"(\[redacted:[A-Za-z0-9_.-]{1,40}):[0-9a-f]{8}\]")
 """The end of a placeholder. It depends on the redactor's key."""
 
-Compared: TypeAlias = AgentMessage | ToolCall
+Compared: TypeAlias = types.AgentMessage | types.ToolCall
 
 
 class Divergence(Value, frozen=True, kw_only=True):
@@ -106,21 +95,23 @@ class Comparison:
     def __init__(self, redactor: Redactor | None) -> None:
         self._redactor = Redactor() if redactor is None else redactor
 
-    def is_same(self, expected: AgentMessage, actual: AgentMessage, answer_tools: Collection[str] = ()) -> bool:
+    def is_same(
+        self, expected: types.AgentMessage, actual: types.AgentMessage, answer_tools: Collection[str] = ()
+    ) -> bool:
         """Whether the agent did the same: said, called and got the same. Errors of `answer_tools`, which take
         structured outputs, are the same whatever they say."""
         if type(expected) is not type(actual):
             return False
-        if isinstance(expected, UserMessage) and isinstance(actual, UserMessage):
+        if isinstance(expected, types.UserMessage) and isinstance(actual, types.UserMessage):
             return self.is_equal(expected.content, actual.content)
-        if isinstance(expected, AssistantMessage) and isinstance(actual, AssistantMessage):
+        if isinstance(expected, types.AssistantMessage) and isinstance(actual, types.AssistantMessage):
             return (
                 self.is_equal(_streamed(expected), _streamed(actual))
                 and expected.stop_reason == actual.stop_reason
                 and expected.error_kind == actual.error_kind
                 and self.is_equal(expected.error_message or "", actual.error_message or "")
             )
-        if isinstance(expected, ToolResultMessage) and isinstance(actual, ToolResultMessage):
+        if isinstance(expected, types.ToolResultMessage) and isinstance(actual, types.ToolResultMessage):
             return self._is_same_result(expected, actual, answer_tools)
         return self.is_equal(_timeless(expected), _timeless(actual))
 
@@ -133,7 +124,7 @@ class Comparison:
         return msgspec.json.decode(_DIGEST.sub(rb"\1]", data))
 
     def _is_same_result(
-        self, expected: ToolResultMessage, actual: ToolResultMessage, answer_tools: Collection[str]
+        self, expected: types.ToolResultMessage, actual: types.ToolResultMessage, answer_tools: Collection[str]
     ) -> bool:
         if (expected.tool_call_id, expected.is_error) != (actual.tool_call_id, actual.is_error):
             return False
@@ -144,12 +135,12 @@ class Comparison:
         if expected.outcome in _SAME_IN_ANY_WORDS:
             return actual.outcome is expected.outcome
         # What never ran, since a disk was full or a strategy failed, has a stand-in now.
-        has_same_outcome = expected.outcome == actual.outcome or expected.outcome is ToolOutcome.NEVER_RAN
+        has_same_outcome = expected.outcome == actual.outcome or expected.outcome is types.ToolOutcome.NEVER_RAN
         return has_same_outcome and self.is_equal(expected.content, actual.content)
 
 
-def _streamed(message: AssistantMessage) -> list[Any]:
-    return [block for block in message.content if not isinstance(block, Extension)]
+def _streamed(message: types.AssistantMessage) -> list[Any]:
+    return [block for block in message.content if not isinstance(block, types.Extension)]
 
 
 def _timeless(message: Any) -> Any:
@@ -170,36 +161,36 @@ def _texts(compared: Compared | None) -> Iterator[str]:
     match compared:
         case None:
             yield "(nothing)"
-        case ToolCall():
+        case types.ToolCall():
             yield _called(compared)
-        case UserMessage():
+        case types.UserMessage():
             yield "user:"
             yield from map(_shown, compared.content)
-        case AssistantMessage():
+        case types.AssistantMessage():
             yield f"assistant ({compared.stop_reason.value}):"
             yield from map(_shown, compared.content)
             if compared.error_message:
                 yield f"error: {compared.error_message}"
-        case ToolResultMessage():
+        case types.ToolResultMessage():
             yield f"result of {compared.tool_name or compared.tool_call_id} ({compared.outcome.value}):"
             yield from map(_shown, compared.content)
-        case CustomMessage():
+        case types.CustomMessage():
             yield show(compared)
 
 
 def _shown(block: object) -> str:
     match block:
-        case Text():
+        case types.Text():
             return block.text
-        case Thinking():
+        case types.Thinking():
             return f"thinking: {block.thinking}"
-        case ToolCall():
+        case types.ToolCall():
             return _called(block)
         case _:
             return show(block)
 
 
-def _called(call: ToolCall) -> str:
+def _called(call: types.ToolCall) -> str:
     if call.partial_json is not None:
         return f"call {call.name} {call.partial_json}"
     arguments = msgspec.json.decode(as_json(call.arguments))  # as it would be on record

@@ -17,7 +17,7 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeAlias, cast
 
-from swink_agent.core import events
+from swink_agent.core import events, types
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.agent.queues import QueueName
 from swink_agent.core.approval import Approve, ApproveFn, ApproveWith, Defer, ProposedCall, Reject
@@ -31,27 +31,14 @@ from swink_agent.core.stream_writer import events_of
 from swink_agent.core.structured import answer_tool_name, is_object_schema
 from swink_agent.core.tool import AgentTool, AgentToolResult, ToolContext
 from swink_agent.core.turn import wrapped_tools
-from swink_agent.core.types import (
-    AgentContext,
-    AgentMessage,
-    AgentResult,
-    AssistantMessage,
-    ModelSpec,
-    ToolCall,
-    ToolOutcome,
-    UserMessage,
-)
 from swink_agent.core.values.value import copy_json
 
 from ..log.old_sessions import OLD_ABORT, old_answer_tool, old_answer_tools, old_interruption, old_note, old_rejection
 from ..log.runs import AddedMessage, RecordedSession, StoredRun, StoredTurn, read_runs
 from .divergence import Compared, Comparison, Divergence, ReplayReport
 
-_LONGEST_WAIT = 5.0
-"""Seconds that a call waits to be cancelled, if it was cancelled in the recording."""
-_REFUSED = frozenset({ToolOutcome.REJECTED, ToolOutcome.SKIPPED, ToolOutcome.UNKNOWN_TOOL}).union(
-    {ToolOutcome.INCOMPLETE, ToolOutcome.INVALID}
-)
+_LONGEST_WAIT = 5.0  # seconds that a call waits to be cancelled, if it was cancelled in the recording
+_REFUSED = frozenset(map(types.ToolOutcome, ("rejected", "skipped", "unknown_tool", "incomplete", "invalid")))
 """Outcomes of calls that end without a start. A tool may also report invalid arguments itself, once it has started."""
 
 
@@ -97,19 +84,15 @@ class ReplayStage:
         self._agent: Agent | None = None
         self._patience = patience
         self._clock: asyncio.Timeout | None = None
-        self._length = 0
-        """How many messages the agent had at its last event."""
-        self._asked_about: str | None = None
-        """The tool of the call that `approve` is being asked about."""
+        self._length = 0  # how many messages the agent had at its last event
+        self._asked_about: str | None = None  # the tool of the call that `approve` is being asked about
         self._run: StoredRun | None = None
         self._run_index = 0
         self._expected: list[AddedMessage] = []
-        self._answer_tool: str | None = None
-        """The tool that takes the value, if the run was asked for one."""
+        self._answer_tool: str | None = None  # the tool that takes the value, if the run was asked for one
         self._answer_tools: frozenset[str] = frozenset()
         """The same, and in old sessions each tool that may have been it: their errors are not compared."""
-        self._gives_text = False
-        """Whether the model gave the value as text, which its provider held to the schema."""
+        self._gives_text = False  # whether the model gave the value as text, which its provider held to the schema
         self._begin_turn(-1)
         self._is_asking = False
         self._fed: set[tuple[int, str]] = set()
@@ -198,7 +181,7 @@ class ReplayStage:
             self._answer_tool = None if run.record.schema is None else answer_tool_name(own)
             self._answer_tools = frozenset() if self._answer_tool is None else frozenset({self._answer_tool})
 
-    async def _go(self, run: StoredRun) -> AgentResult | None:
+    async def _go(self, run: StoredRun) -> types.AgentResult | None:
         prompts: Any = [message for _, message in run.prompts]
         answers = self._answers(run)
         if self._answer_tool is not None and (prompts or answers):
@@ -269,7 +252,7 @@ class ReplayStage:
             self._given = {"": event.message.content}
         elif isinstance(event, events.ToolCallDeferred):
             index = self._open.get(event.call_id)
-            if index is not None and self._calls[index].outcome is ToolOutcome.PENDING:
+            if index is not None and self._calls[index].outcome is types.ToolOutcome.PENDING:
                 self._open.pop(event.call_id)
             self._interrupt_if_due()
         elif isinstance(event, events.ToolExecutionEnd):
@@ -337,7 +320,7 @@ class ReplayStage:
                 return run.ends_early
             expected = self._expected[index]
             is_known = expected.is_known and id(actual) not in self._replaced
-            if _is_correction(run, expected) and isinstance(actual, UserMessage):
+            if _is_correction(run, expected) and isinstance(actual, types.UserMessage):
                 is_known = False  # what is wrong with an answer depends on the caller's type, which is not on record
             if is_known and not self._comparison.is_same(expected.message, actual, self._answer_tools):
                 self._diverge(self.reached, expected.message, actual, _difference(expected, actual))
@@ -349,7 +332,7 @@ class ReplayStage:
             self.reached += 1
         return True
 
-    def _gone_tool(self, run: StoredRun, expected: AddedMessage) -> ToolCall | None:
+    def _gone_tool(self, run: StoredRun, expected: AddedMessage) -> types.ToolCall | None:
         """The call of a lost result, if it had started and the agent no longer has its tool."""
         turn = run.turns[expected.turn]
         if expected.call is None or expected.call not in turn.started:
@@ -380,7 +363,7 @@ class ReplayStage:
     # -- the model ---------------------------------------------------------------------------------------------
 
     async def __call__(
-        self, model: ModelSpec, context: AgentContext, options: StreamOptions, cancel: CancellationToken, /
+        self, model: types.ModelSpec, context: types.AgentContext, options: StreamOptions, cancel: CancellationToken, /
     ) -> AsyncIterator[AssistantMessageEvent]:
         """Streams the recorded replies, one for each turn."""
         if self._run is None or not self._is_asking:
@@ -395,11 +378,11 @@ class ReplayStage:
         for event in events_of(reply):
             yield event
 
-    def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
+    def native_schema(self, model: types.ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
         """Whether the model gives a value as text, as it did when it was recorded."""
         return self._gives_text
 
-    def _next_reply(self) -> AssistantMessage | None:
+    def _next_reply(self) -> types.AssistantMessage | None:
         run = self._run
         assert run is not None
         if self.divergence is not None or not self._compare():
@@ -430,7 +413,7 @@ class ReplayStage:
         if run is None or turn is None or index is None:
             return AgentToolResult.error("this is a replay, and this call is not on record")
         recorded, call = turn.results.get(index), self._calls[index]
-        now = ToolCall(call.id, name, copy_json(arguments))
+        now = types.ToolCall(call.id, name, copy_json(arguments))
         position = self._position_of(index)
         is_lost = run.is_lost(self._turn_index, index)
         pending = None if recorded is None else Pending.of(recorded)
@@ -440,12 +423,12 @@ class ReplayStage:
         if not is_lost and recorded is not None and is_refused and not call.is_started:
             self._diverge(position, recorded, now, f"the tool {name} runs now, and did not when it was recorded")
         elif not self._comparison.is_equal(call.arguments, arguments) and (call.is_started or not is_lost):
-            then = ToolCall(call.id, name, call.arguments)
+            then = types.ToolCall(call.id, name, call.arguments)
             self._diverge(position, then, now, f"the tool {name} is run with other arguments")
-        elif is_lost or recorded is None or recorded.outcome is ToolOutcome.CANCELLED:
+        elif is_lost or recorded is None or recorded.outcome is types.ToolOutcome.CANCELLED:
             return await self._wait_for_the_end(index, ctx)
         else:
-            ctx.has_invalid_arguments = recorded.outcome is ToolOutcome.INVALID
+            ctx.has_invalid_arguments = recorded.outcome is types.ToolOutcome.INVALID
             note = call.note
             if run.is_old and (started := turn.started.get(index)) is not None and started.arguments is not None:
                 note = old_note(recorded.content)
@@ -457,7 +440,7 @@ class ReplayStage:
         """The recorded refusal of a call that its tool refused before the approval."""
         turn, index = self._turn, self._open.get(ctx.call_id)
         recorded = None if turn is None or index is None else turn.results.get(index)
-        if index is None or recorded is None or recorded.outcome is not ToolOutcome.FAILED:
+        if index is None or recorded is None or recorded.outcome is not types.ToolOutcome.FAILED:
             return None
         if self._calls[index].is_started:
             return None
@@ -472,14 +455,14 @@ class ReplayStage:
 
     # -- people ------------------------------------------------------------------------------------------------
 
-    def poll_steering(self) -> Sequence[AgentMessage]:
+    def poll_steering(self) -> Sequence[types.AgentMessage]:
         """The recorded steering messages, when they can enter the history at the same place."""
         return self._feed("steering") if self._is_steered or not self._is_in_batch else ()
 
-    def poll_follow_up(self) -> Sequence[AgentMessage]:
+    def poll_follow_up(self) -> Sequence[types.AgentMessage]:
         return self._feed("follow_up")
 
-    def _feed(self, source: QueueName) -> Sequence[AgentMessage]:
+    def _feed(self, source: QueueName) -> Sequence[types.AgentMessage]:
         key = (self._turn_index, source)
         if self._run is None or key in self._fed:
             return ()
@@ -488,7 +471,7 @@ class ReplayStage:
         if following < len(self._run.turns):
             return self._run.turns[following].messages(source)
         # Steering cancelled the tools, and a policy ended the run before the message was recorded.
-        return (UserMessage("not on record"),) if self._is_in_batch and source == "steering" else ()
+        return (types.UserMessage("not on record"),) if self._is_in_batch and source == "steering" else ()
 
     def _approving(self, approve: ApproveFn) -> ApproveFn:
         """The agent's own approval, except for a call whose question was aborted in the recording."""
@@ -502,7 +485,7 @@ class ReplayStage:
                 self.agent.abort()
                 return Reject(words)
             index = self._open.get(request.call_id)
-            if index is not None and self._calls[index].outcome is ToolOutcome.PENDING:
+            if index is not None and self._calls[index].outcome is types.ToolOutcome.PENDING:
                 return Defer(self._calls[index].reason)  # the answer came in another run
             self.give_back()  # the callback may look at the history
             return approve(request)
@@ -512,7 +495,7 @@ class ReplayStage:
     def _aborted_when_asked(self, call_id: str) -> str | None:
         """The reason of a rejected call, if the run was aborted during its approval."""
         run, index = self._run, self._open.get(call_id)
-        if run is None or index is None or self._calls[index].outcome is not ToolOutcome.REJECTED:
+        if run is None or index is None or self._calls[index].outcome is not types.ToolOutcome.REJECTED:
             return None
         if run.is_old:
             words = old_rejection(self._turn and self._turn.results.get(index))
@@ -552,7 +535,7 @@ class ReplayStage:
         if run.is_lost(self._turn_index, index):
             return "aborted"
         call = self._calls[index]
-        if call.outcome is not ToolOutcome.CANCELLED:
+        if call.outcome is not types.ToolOutcome.CANCELLED:
             return None
         reason = old_interruption(run, self._turn_index) if run.is_old else call.reason
         following = run.turns[self._turn_index + 1 : self._turn_index + 2]
@@ -616,9 +599,9 @@ def _set_state(agent: Agent, state: dict[str, Any]) -> None:
 
 def _answer(one: WaitingCall, call: CallRecord) -> Answer:
     """The answer that led to the recorded result of a call that waited."""
-    if call.approval == "rejected" or (call.approval is None and call.outcome is ToolOutcome.REJECTED):
+    if call.approval == "rejected" or (call.approval is None and call.outcome is types.ToolOutcome.REJECTED):
         return Reject(call.reason)
-    is_given = not call.is_started and call.outcome in (ToolOutcome.RAN, ToolOutcome.FAILED)
+    is_given = not call.is_started and call.outcome in (types.ToolOutcome.RAN, types.ToolOutcome.FAILED)
     if call.result is not None and (is_given or one.pending.kind == "external"):
         return call.result
     if call.arguments != one.pending.arguments:
@@ -645,7 +628,7 @@ def _is_correction(run: StoredRun, expected: AddedMessage) -> bool:
     return reply is not None and not reply.tool_calls and expected.number == of_policies[-1]
 
 
-def _difference(expected: AddedMessage, actual: AgentMessage) -> str:
+def _difference(expected: AddedMessage, actual: types.AgentMessage) -> str:
     if type(expected.message) is not type(actual):
         return f"recorded is {_NAMES.get(expected.source, 'a message')}, and something else came"
     name = getattr(actual, "tool_name", "")

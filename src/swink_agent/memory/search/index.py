@@ -37,16 +37,11 @@ else:
 
 _VERSION = 3
 """Version of the tables and of the splitting into words. Increase it when either changes."""
-_LEAST, _MOST = -(2**63), 2**63 - 1
-"""The range of SQLite's integers."""
-_LONGEST_TEXT = 1_000_000
-"""The most characters of one message that are indexed."""
-_PATIENCE = 2.0
-"""Seconds to wait while another process writes the index."""
-_MOST_AT_ONCE = 4_000_000
-"""Characters that are indexed in one transaction, during which other writers wait."""
-_SHIFT = 32
-"""A row number is the session's number, shifted by this many bits, plus the position of the message."""
+_LEAST, _MOST = -(2**63), 2**63 - 1  # the range of SQLite's integers
+_LONGEST_TEXT = 1_000_000  # the most characters of one message that are indexed
+_PATIENCE = 2.0  # seconds to wait while another process writes the index
+_MOST_AT_ONCE = 4_000_000  # characters that are indexed in one transaction, during which other writers wait
+_SHIFT = 32  # a row number is the session's number, shifted by this many bits, plus the position of the message
 _UNUSABLE = ("BUSY", "LOCKED", "READONLY", "CANTOPEN", "FULL", "IOERR", "PERM", "AUTH", "NOMEM", "NOLFS", "PROTOCOL")
 """Errors that mean that the index cannot be used now, though it may be intact."""
 

@@ -8,15 +8,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from swink_agent.core.journal import (
-    ContextReplaced,
-    HistoryCut,
-    MessageAdded,
-    MessageSource,
-    ModelChanged,
-    StateChanged,
-    ToolStarted,
-)
+from swink_agent.core import journal
 from swink_agent.core.types import AgentMessage, Text, ToolOutcome, ToolResultMessage
 
 from ..log.fold import Fold, RecoveredResult
@@ -36,26 +28,26 @@ def copy_into(session: Session, loaded: LoadedSession, at: int) -> None:
     numbers = loaded.fold.numbers[:at]
     then = _fold_up_to(loaded, numbers) if at < len(loaded.messages) else loaded.fold
     if then.model is not None:
-        log.record(ModelChanged(then.model))
+        log.record(journal.ModelChanged(then.model))
     copied: dict[int | None, int] = {}
     for number, message in zip(numbers, loaded.messages, strict=False):
-        copied[number] = log.record(MessageAdded(message, "given"))
+        copied[number] = log.record(journal.MessageAdded(message, "given"))
     # What is left open here says so on record, as in a session that goes on after a crash: what had started there has
     # started in this history too.
     back = {new: old for old, new in copied.items()}
     for one in log.fold.recovered()[1]:
         if loaded.fold.has_started(back.get(one.reply), one.call):
-            log.record(ToolStarted(one.call, one.message.tool_call_id, one.message.tool_name))
+            log.record(journal.ToolStarted(one.call, one.message.tool_call_id, one.message.tool_name))
     open_replies = {then.open_reply}
     left = zip(log.fold.recovered()[1], loaded.messages[at:], strict=False)
     for one, there in left:
-        log.record(MessageAdded(_answer(one, there), "result", one.call))
+        log.record(journal.MessageAdded(_answer(one, there), "result", one.call))
         open_replies.add(back.get(one.reply))
     parts = _context(then, copied, log.fold.numbers, open_replies)
     if parts:
-        log.record(ContextReplaced(tuple(parts)))
+        log.record(journal.ContextReplaced(tuple(parts)))
     if then.state:
-        log.record(StateChanged(then.state))
+        log.record(journal.StateChanged(then.state))
     for label in loaded.labels:
         if label.position <= at:
             log.add(label)
@@ -72,34 +64,34 @@ def _answer(one: RecoveredResult, there: AgentMessage) -> ToolResultMessage:
 def _fold_up_to(loaded: LoadedSession, numbers: list[int | None]) -> Fold:
     """The fold at the time when the history had these messages, after the application last replaced the history."""
     records = loaded.records()
-    changes = [record.number for record in records if isinstance(record.entry, HistoryCut)]
+    changes = [record.number for record in records if isinstance(record.entry, journal.HistoryCut)]
     last = max([number for number in numbers if number is not None] + changes[-1:], default=0)
     fold = Fold()
-    source: MessageSource = "given"  # what an agent has from the start
+    source: journal.MessageSource = "given"  # what an agent has from the start
     for record in records:
         entry = record.entry
         if record.number <= last:
-            if isinstance(entry, (MessageAdded, HistoryCut)):
-                source = entry.source if isinstance(entry, MessageAdded) else "given"
+            if isinstance(entry, (journal.MessageAdded, journal.HistoryCut)):
+                source = entry.source if isinstance(entry, journal.MessageAdded) else "given"
         elif not _is_of_the_same_moment(entry, source):
             break
-        elif isinstance(entry, MessageAdded):
+        elif isinstance(entry, journal.MessageAdded):
             continue
         fold.add(record.number, entry, record.at)
     return fold
 
 
-def _is_of_the_same_moment(entry: RecordEntry, source: MessageSource) -> bool:
+def _is_of_the_same_moment(entry: RecordEntry, source: journal.MessageSource) -> bool:
     """Whether an entry after the last copied message belongs to it.
 
     The state and the context with which a prompt was sent are recorded after it. Given messages were given together.
     Entries after a reply or a result may belong to the next one.
     """
     if source == "given":
-        return not isinstance(entry, (ToolStarted, ContextReplaced)) and (
-            not isinstance(entry, MessageAdded) or entry.source == "given"
+        return not isinstance(entry, (journal.ToolStarted, journal.ContextReplaced)) and (
+            not isinstance(entry, journal.MessageAdded) or entry.source == "given"
         )
-    return source not in ("reply", "result") and not isinstance(entry, (ToolStarted, MessageAdded))
+    return source not in ("reply", "result") and not isinstance(entry, (journal.ToolStarted, journal.MessageAdded))
 
 
 def _context(

@@ -27,8 +27,7 @@ from .session import info_of
 
 _HEAD = 16 * 1024
 _TAIL = 16 * 1024
-_AHEAD = 5 * 60_000
-"""Milliseconds by which the clocks of machines that share sessions may differ."""
+_AHEAD = 5 * 60_000  # milliseconds by which the clocks of machines that share sessions may differ
 _START = rb'\{"seq":0,"at":\d{1,18},"type":"session","id":"[\w-]*","version":\d+,"created":(-?\d{1,18}),'
 _CREATED = re.compile(_START)
 _FOLDER = re.compile(_START + rb'"cwd":("(?:[^"\\\x00-\x1f]|\\.)*"),')

@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -25,8 +25,7 @@ from ..log.records import VERSION, SessionStarted, encode_line
 from ..log.session_log import SessionLog
 from ..storage.protocols import LogName, LogReader, NewLog, Storage
 
-_LAST_NUMBER = 10**17
-"""The highest number after which others may follow: readers accept numbers of 18 digits."""
+_LAST_NUMBER = 10**17  # the highest number after which others may follow: readers accept numbers of 18 digits
 _ID_TIME = re.compile(r"(\d{8}-\d{6})-(\d{3})-")
 _LEGIBLE_FOLDER = re.compile(rb'.{0,200}?,"cwd":("(?:[^"\\\x00-\x1f]|\\.)*"),"title":"')
 """The folder in a first line whose checksum is wrong: near its start, where nothing that anybody said can stand."""
@@ -107,24 +106,16 @@ def _legible_folder(data: bytes, reading: ParsedFile) -> str:
 
 
 def create_log(
-    storage: Storage,
-    *,
-    sync: bool,
-    session_id: str | None,
-    cwd: str,
-    title: str,
-    metadata: dict[str, object],
-    parent: str | None,
-    is_unfinished: bool = False,
+    storage: Storage, session_id: str | None, *, sync: bool, is_unfinished: bool, **told: Any
 ) -> tuple[SessionLog, SessionStarted]:
     """A new log with its first line, locked. Raises `SessionExists` or another `SessionError`.
 
-    An unfinished log is not listed as a session before `SessionLog.finish`.
+    An unfinished log is not listed as a session before `SessionLog.finish`. `told` are fields of `SessionStarted`.
     """
     created = time.time_ns() // 1_000_000
     name = new_id(created) if session_id is None else session_id
-    start = SessionStarted(id=name, created=created, cwd=cwd, title=title, metadata=metadata, parent=parent)
-    log = storage.create(NewLog(name, cwd, encode_line(0, created, start), is_unfinished))
+    start = SessionStarted(id=name, created=created, **told)
+    log = storage.create(NewLog(name, start.cwd, encode_line(0, created, start), is_unfinished))
     fold = Fold()
     fold.add(0, start, created)
     return SessionLog(log, fold, 0, sync=sync, start=start), start

@@ -13,7 +13,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol
 
 import msgspec
@@ -40,8 +39,7 @@ from .opening import SessionOnDisk
 
 log = logging.getLogger("swink_agent")
 
-_CLOSING = 30.0
-"""Seconds that `close` waits for the disk at most."""
+_CLOSING = 30.0  # seconds that `close` waits for the disk at most
 _LONGEST_NAME = 10_000
 
 
@@ -158,8 +156,7 @@ class Session(_SessionView):
         self.log = log
         """Where it is written; for the rest of this package."""
         self._start = start
-        self._read = read
-        """Reads all of it again."""
+        self._read = read  # reads all of it again
         self._problems = tuple(problems)
         self._agent: Agent | None = None
 
@@ -169,9 +166,7 @@ class Session(_SessionView):
     def __enter__(self) -> Session:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
         try:
             self.close()
         except SessionError:
@@ -181,9 +176,7 @@ class Session(_SessionView):
     async def __aenter__(self) -> Session:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, *_: object) -> None:
         try:
             await self.aclose()
         except SessionError:

@@ -43,8 +43,7 @@ _DATA_VARIABLE = "SWINK_DATA_DIR"
 _DATABASE = "sessions.sqlite3"
 _CLOCK = 2_000
 """Milliseconds by which a log's time may be earlier than its last record's, though that is taken before the write."""
-_FORKING = 30.0
-"""The most seconds that a fork waits for the disk."""
+_FORKING = 30.0  # the most seconds that a fork waits for the disk
 
 
 class SessionStore:
@@ -81,28 +80,10 @@ class SessionStore:
         """
         session_id = None if id is None else _checked_id(id)
         folder = _folder_text(cwd, default=True)
-        return self._create(session_id, folder, checked_text(title, "a title"), _checked(metadata), None)
+        return self._create(session_id, cwd=folder, title=checked_text(title, "a title"), metadata=_checked(metadata))
 
-    def _create(
-        self,
-        session_id: str | None,
-        cwd: str,
-        title: str,
-        metadata: dict[str, Any],
-        parent: str | None,
-        *,
-        is_unfinished: bool = False,
-    ) -> Session:
-        log, start = create_log(
-            self._storage,
-            sync=self._sync,
-            session_id=session_id,
-            cwd=cwd,
-            title=title,
-            metadata=metadata,
-            parent=parent,
-            is_unfinished=is_unfinished,
-        )
+    def _create(self, session_id: str | None = None, *, is_unfinished: bool = False, **told: Any) -> Session:
+        log, start = create_log(self._storage, session_id, sync=self._sync, is_unfinished=is_unfinished, **told)
         return Session(log, start, partial(self._contents, log.id))
 
     def _contents(self, session_id: str) -> SessionOnDisk:
@@ -185,7 +166,8 @@ class SessionStore:
         info = loaded.info
         self._storage.clear_unfinished()
         metadata = copy_json(dict(info.metadata))
-        session = self._create(None, info.cwd, loaded.fold.title, metadata, loaded.id, is_unfinished=True)
+        told: dict[str, Any] = {"cwd": info.cwd, "title": loaded.fold.title, "metadata": metadata, "parent": loaded.id}
+        session = self._create(is_unfinished=True, **told)
         try:
             copy_into(session, loaded, count if at is None else at)
             session.log.finish(_FORKING)

@@ -22,10 +22,8 @@ if TYPE_CHECKING:
     from .database import DatabaseLog
 
 _VERSION = 1
-PATIENCE = 30.0
-"""Seconds to wait while another process writes."""
-_AGAIN = 0.01
-"""Seconds between attempts, where SQLite does not wait itself."""
+PATIENCE = 30.0  # seconds to wait while another process writes
+_AGAIN = 0.01  # seconds between attempts, where SQLite does not wait itself
 _TABLES = (
     """CREATE TABLE swink_sessions (
         number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, cwd TEXT, size INTEGER NOT NULL,
@@ -195,8 +193,7 @@ class Forks:
         os.register_at_fork(before=self._before, after_in_parent=self._after, after_in_child=self._after_in_child)
 
     def _reset(self) -> None:
-        self._one_fork = threading.Lock()
-        """Held while the process forks: two threads may want to."""
+        self._one_fork = threading.Lock()  # held while the process forks: two threads may want to
         self._changed = threading.Condition()
         self._in_use = 0
         self._is_forking = False

@@ -32,10 +32,8 @@ from .files import FileOperations, close_quietly
 from .folder import INDEX_NAME, lock_file, make_folder
 from .protocols import NEWEST, LogGlance, LogName, LogReader, LogState, NewLog, OpenLog, is_id
 
-_ABANDONED = 3_600_000
-"""Milliseconds after which an unfinished session counts as left by a process that died."""
-_LAST_POSITION = 2**62
-"""The highest position after which others may follow."""
+_ABANDONED = 3_600_000  # milliseconds after which an unfinished session counts as left by a process that died
+_LAST_POSITION = 2**62  # the highest position after which others may follow
 _LISTED = "FROM swink_sessions WHERE NOT is_unfinished"
 _LINES = "SELECT CAST(line AS BLOB) FROM swink_session_lines"
 _OF_NUMBER = "WHERE session = ? ORDER BY position"
@@ -298,12 +296,9 @@ class DatabaseLog:
         self._file = os.stat(storage.database.path)
         self._number = number
         self._lock = lock
-        self._position = position
-        """Of the next line."""
-        self._lines: list[bytes] = []
-        """What is to be written with the next transaction."""
-        self._is_emptied = False
-        """Whether all earlier lines are to be deleted with it."""
+        self._position = position  # of the next line
+        self._lines: list[bytes] = []  # what is to be written with the next transaction
+        self._is_emptied = False  # whether all earlier lines are to be deleted with it
         self._guard = threading.RLock()
         forks().connected.add(self)
 

@@ -30,10 +30,8 @@ from .protocols import NEWEST, LogGlance, LogName, LogReader, LogState, NewLog, 
 _SUFFIX = ".jsonl"
 INDEX_NAME = "search-index.sqlite3"
 _UNFINISHED = "unfinished"
-_ABANDONED = 3600.0
-"""Seconds after which an unfinished file counts as left by a process that died."""
-_GLANCE = 0.002
-"""Seconds that the write of one record usually takes at most."""
+_ABANDONED = 3600.0  # seconds after which an unfinished file counts as left by a process that died
+_GLANCE = 0.002  # seconds that the write of one record usually takes at most
 _MOST_GLANCES = 5
 _SESSION = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]{0,127})\.jsonl")
 _OWN_ID = re.compile(r"\d{8}-\d{6}-\d{3}-[0-9a-f]{6}")
@@ -221,8 +219,7 @@ class _FileLog:
         self.name = name
         self._descriptor = descriptor
         self._files = files
-        self._new_names = tuple(new_names)
-        """Folders with new names that are not synced yet."""
+        self._new_names = tuple(new_names)  # folders with new names that are not synced yet
 
     @property
     def is_synced(self) -> bool:

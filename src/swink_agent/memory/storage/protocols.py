@@ -17,8 +17,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 
-NEWEST = 2**63
-"""In place of a time that is unknown."""
+NEWEST = 2**63  # in place of a time that is unknown
 LogState: TypeAlias = tuple[int, int, int]
 """Three numbers of a log. If they are equal, the log has not changed in between. A plain tuple saves memory."""
 

@@ -29,10 +29,8 @@ class RecordedChanges:
         self.store = store
         self._lock = threading.Lock()
         self._running: dict[str, int] = {}
-        self._tasks: dict[str, list[str]] = {}
-        """The runs that started the background commands of each folder."""
-        self._kept: set[str] = set()
-        """The folders of which the last checkpoint could be kept."""
+        self._tasks: dict[str, list[str]] = {}  # the runs that started the background commands of each folder
+        self._kept: set[str] = set()  # the folders of which the last checkpoint could be kept
 
     def can_be_kept(self, roots: Sequence[str]) -> bool:
         """Whether changes of these folders can be taken back. Where that is not known, it tries a checkpoint."""

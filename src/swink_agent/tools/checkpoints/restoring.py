@@ -41,8 +41,7 @@ class _Restoring:
         self._most_file = most_file
         self._modes: dict[tuple[bytes, ...], int] = {}
         """The folders that were made writable meanwhile, and the modes that they get at the end."""
-        self.aside = ""
-        """The name that something got which was in the way."""
+        self.aside = ""  # the name that something got which was in the way
 
     def run(self, plan: Sequence[PathRewind]) -> list[PathRewind]:
         done: dict[str, PathRewind] = {item.path: item for item in plan}

@@ -57,10 +57,8 @@ create table if not exists changes (
 
 
 class _Change(NamedTuple):
-    is_own: bool
-    """Whether it is to be taken back."""
-    is_theirs: bool
-    """Whether somebody else made it, and not a run."""
+    is_own: bool  # whether it is to be taken back
+    is_theirs: bool  # whether somebody else made it, and not a run
     before: Entry | None
     after: Entry | None
 

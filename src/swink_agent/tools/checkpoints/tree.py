@@ -29,8 +29,7 @@ _MOST_SKIPPED = 100
 _GIT = b".git"
 _RULES_TAKE = 5.0
 """Seconds for the rules of what git ignores. After that, nothing more is ignored."""
-_LARGEST = 2**63
-"""A number of this size cannot be stored: the time of a file may be any."""
+_LARGEST = 2**63  # a number of this size cannot be stored: the time of a file may be any
 _CLOCK_TICK = 100_000_000
 """Nanoseconds in which a file may change twice with the same times, on any file system that counts."""
 

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from swink_agent.core.run.announcing import Announcer
     from swink_agent.core.secrets.redaction import Redactor, RedactorStream
 
-MOST_TASKS = 8
-"""How many run at once."""
+MOST_TASKS = 8  # how many run at once
 _MOST_KEPT = 1024 * 1024
 _MOST_ENDED = 16
 _MOST_NEWEST = 4096

@@ -11,7 +11,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from swink_agent.approvals.scopes import UNKEPT, as_approved
 from swink_agent.core.errors import ToolError
@@ -25,11 +25,7 @@ from ..workspace.seen import seen_by
 from ..workspace.wall import WHOLE_FILE_LIMIT, OpenFile, Workspace, WorkspaceError, read_whole, stale, version_of
 from .text import showable
 
-if TYPE_CHECKING:
-    pass
-
-VERSION = "version"
-"""The field of a scope with the version of the file that would be replaced."""
+VERSION = "version"  # the field of a scope with the version of the file that would be replaced
 _MOST_DETAILS = 1024 * 1024
 
 

@@ -17,12 +17,9 @@ from .._bounded import OUTPUT_LIMIT, bound_text, show_name, show_size
 from .file_tool import Call, FileTool, as_json
 
 DEEPEST = 5
-MOST_ENTRIES = 1000
-"""The most entries in one listing."""
-MOST_OF_A_FOLDER = 300
-"""The most entries of one folder beneath the one asked for."""
-_MOST_SCANNED = 100_000
-"""The most names that are examined, in all folders of one listing together."""
+MOST_ENTRIES = 1000  # the most entries in one listing
+MOST_OF_A_FOLDER = 300  # the most entries of one folder beneath the one asked for
+_MOST_SCANNED = 100_000  # the most names that are examined, in all folders of one listing together
 _ROOM = OUTPUT_LIMIT - 8192  # the rest is for the last lines and notes
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -24,8 +24,7 @@ _LONGEST_LINE = 200
 _MOST_CANDIDATES = 8
 _LONGEST_WINDOW = 600
 _LONGEST_COMPARED = 100_000
-_LONGEST_SEARCH = 1.5
-"""Seconds for comparing the most promising lines."""
+_LONGEST_SEARCH = 1.5  # seconds for comparing the most promising lines
 _LIKE_ENOUGH = 0.5
 _MOST_SHOWN = 4096
 _FEW_LINES = 60

@@ -27,12 +27,10 @@ if TYPE_CHECKING:
     from swink_agent.core.secrets.redaction import Redactor
 
 DEFAULT_LINES = 2000
-IMAGE_LIMIT = 3_750_000
-"""The largest image in bytes: in base64 that is the five megabytes that providers accept."""
+IMAGE_LIMIT = 3_750_000  # the largest image in bytes: in base64 that is the five megabytes that providers accept
 
 _ROOM = LONGEST_LINE = OUTPUT_LIMIT - 512  # the rest is for notes
-_LONGEST_SEEK = 10.0
-"""Seconds for reaching a line far down in a large file."""
+_LONGEST_SEEK = 10.0  # seconds for reaching a line far down in a large file
 _CHUNK = 1 << 20
 _AROUND = 32 * 1024
 """Bytes before and behind the lines of a large file that are searched for secrets together with them."""
@@ -92,8 +90,7 @@ class _Lines(NamedTuple):
     total: int | None
     encoding: str
     view: LineView
-    before: int = 0
-    """The number of the file's lines before those of the view."""
+    before: int = 0  # the number of the file's lines before those of the view
 
     @property
     def first(self) -> int:

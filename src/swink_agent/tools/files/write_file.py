@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from swink_agent.core.secrets.redaction import Redactor
 
 _MOST_WHOLE = 8 * 1024
-_MOST_PART = 2 * 1024
-"""Bytes that are shown of a file that is too long to be shown whole: enough to recognise it."""
+_MOST_PART = 2 * 1024  # bytes that are shown of a file that is too long to be shown whole: enough to recognise it
 
 
 class WriteFileTool(WritingTool):
@@ -132,11 +131,9 @@ def _encode(text: str, existing: Decoded | None, written: str) -> bytes:
 
 class _Shown(NamedTuple):
     text: str
-    last: int
-    """The last line that is shown to its end."""
+    last: int  # the last line that is shown to its end
     total: int
-    can_be_read: bool = True
-    """Whether the rest can be shown: the end of a line longer than a result never is."""
+    can_be_read: bool = True  # whether the rest can be shown: the end of a line longer than a result never is
 
 
 def refuse_unread(ctx: ToolContext, workspace: Workspace, place: Place, before: Before) -> AgentToolResult | None:

@@ -15,8 +15,7 @@ _DEEP_STAR = "deep star"
 _DEEP_FOLDERS = "deep folders"
 
 _MOST_BRACES = 64
-_LONGEST_IN_ALL = 8192
-"""Bytes of all alternatives together."""
+_LONGEST_IN_ALL = 8192  # bytes of all alternatives together
 CLASSES = {
     b"alnum": rb"0-9A-Za-z",
     b"alpha": rb"A-Za-z",

@@ -40,10 +40,8 @@ _LONGEST_PATTERN = 4000
 _CHUNK = 64 * 1024
 _NOTES = 1024
 _LONGEST_WAIT = 2.0
-_LONGEST_HINT = 2.0
-"""Seconds for each search for what may have been meant."""
-_UNSEARCHABLE = re.compile("[\0\ud800-\udfff]")
-"""A null character, and half of a character: no file has these."""
+_LONGEST_HINT = 2.0  # seconds for each search for what may have been meant
+_UNSEARCHABLE = re.compile("[\0\ud800-\udfff]")  # a null character, and half of a character: no file has these
 _UNSEEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Characters that a terminal would obey: controls, and those that change the direction of writing."""
 
@@ -181,8 +179,9 @@ class SearchTool:
 
     async def _hint(self, query: Query, ctx: ToolContext) -> str:
         """What to try next if nothing was found: what a wider search finds in a short time, if anything."""
-        said = ["no file has such a name; contents were not searched: for that, give a pattern"]
-        said = said if query.pattern is None else []
+        said: list[str] = []
+        if query.pattern is None:
+            said.append("no file has such a name; contents were not searched: for that, give a pattern")
         time_limit = min(self._time_limit, _LONGEST_HINT)
         for wider in wider_queries(query):
             try:
@@ -276,10 +275,8 @@ class SearchTool:
 class _Found(NamedTuple):
     hits: list[Hit]
     engine: str
-    is_full: bool = False
-    """Whether there was more than was asked for."""
-    stopped: str = ""
-    """Why it was stopped before its end."""
+    is_full: bool = False  # whether there was more than was asked for
+    stopped: str = ""  # why it was stopped before its end
     problem: str | None = None
     skipped: int = 0
 
@@ -292,8 +289,7 @@ class _Finds:
 
     def __init__(self, query: Query, workspace: Workspace, most: int, until: float) -> None:
         self.is_full = False
-        self.is_late = False
-        """Whether time ran out before everything was judged."""
+        self.is_late = False  # whether time ran out before everything was judged
         self._until = until
         self._query = query
         self._workspace = workspace

@@ -38,8 +38,7 @@ _PAGE_ENCODINGS = re.compile(
 )
 _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _IN_PAGE = re.compile(rb"<meta\b[^>]{0,300}?\bcharset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
-_SEARCHED = 1024
-"""Bytes in which a page says its encoding, as browsers look for it."""
+_SEARCHED = 1024  # bytes in which a page says its encoding, as browsers look for it
 
 
 async def as_markdown(html: str, url: str) -> tuple[str, bool] | None:

@@ -201,7 +201,7 @@ class Workspace:
         if stat.S_ISDIR(file.stat.st_mode):
             problem = "is a folder: use list_dir to see what is in it"
         elif not stat.S_ISREG(file.stat.st_mode):
-            kind = _KINDS.get(stat.S_IFMT(file.stat.st_mode), "no regular file")
+            kind = _KINDS.get(stat.S_IFMT(file.stat.st_mode), "not a regular file")
             problem = f"is {kind}: only regular files can be used"
         elif file.stat.st_dev in self._pseudo:
             problem = "is made up by the system (/proc, /sys): such files are not read"

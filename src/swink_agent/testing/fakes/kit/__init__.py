@@ -11,49 +11,11 @@ async with FakeProvider(api, ["hello"]) as fake:
     replies.py  a scripted reply, its blocks and its frames    chat.py     chat completions, a base for subclasses
 """
 
-from .api import FakeApi, needs_bearer
-from .chat import ChatChunks, ChatRules
-from .checks import (
-    TOOL_NAME,
-    Shape,
-    Turn,
-    check_json_schema,
-    check_lengths,
-    check_names,
-    check_pairs,
-    items,
-    mapping,
-    objects,
-    string,
-    subschemas,
-)
-from .replies import Block, aws_event, blocks, is_signed, json_bytes, json_line, new_id, pieces, sign, sse
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "TOOL_NAME",
-    "Block",
-    "ChatChunks",
-    "ChatRules",
-    "FakeApi",
-    "Shape",
-    "Turn",
-    "aws_event",
-    "blocks",
-    "check_json_schema",
-    "check_lengths",
-    "check_names",
-    "check_pairs",
-    "is_signed",
-    "items",
-    "json_bytes",
-    "json_line",
-    "mapping",
-    "needs_bearer",
-    "new_id",
-    "objects",
-    "pieces",
-    "sign",
-    "sse",
-    "string",
-    "subschemas",
-]
+if TYPE_CHECKING:
+    from ._exports import *
+else:
+    from swink_agent.core.lazy import lazy_names
+
+    __getattr__, __dir__ = lazy_names(__name__, "._exports")
