@@ -450,8 +450,7 @@ class Approvals:
         argument = self._tools.get(request.name)
         access = access_of(request) if self._asks_for_access(request) else None
         reason = asked_reason(shown.arguments) if self._asks_for_access(request) else ""
-        command = _command(request, argument)
-        prefix = None if command is None else _suggested_prefix(command)
+        prefix: str | None = None
         choices = [ApprovalChoice.ONCE]
         if self._asks_for_access(request):
             why = sentence_on(access_of(shown), reason)
@@ -462,7 +461,8 @@ class Approvals:
         elif mode in _BY_RULES:
             if not _is_of_settings(request):  # trust in a tool does not cover these
                 choices.append(ApprovalChoice.SESSION_TOOL)
-            if prefix is not None:
+            command = _command(request, argument)
+            if command is not None and (prefix := _suggested_prefix(command)) is not None:
                 choices.append(ApprovalChoice.SESSION_PREFIX)
         return ApprovalQuestion(
             # A copy, so that changes to the question do not change what is approved and trusted.

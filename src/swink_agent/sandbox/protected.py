@@ -124,9 +124,9 @@ def holds(
     left alone, because their targets are either protected themselves or outside of the roots.
     """
     found: dict[str, HoldKind] = {}
+    innermost_first = sorted(roots, key=len, reverse=True)
     for path in protected:
-        root = max((root for root in roots if is_beneath(path, root)), key=len, default="")
-        if root:
+        if root := next((root for root in innermost_first if is_beneath(path, root)), ""):
             _walk(root, path, found, strict=path in own)
     for outer in roots:
         # A root inside another must not be swapped for a link, and hidden files must not be moved out of hiding.

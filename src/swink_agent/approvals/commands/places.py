@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import cached_property
 from itertools import islice
 
 from swink_agent.sandbox.kernel.mounts import is_in
@@ -29,15 +30,24 @@ class Place:
     """A folder in which a command runs, beneath the one that the model works in."""
 
     def __init__(self, root: str, current: str | None = None) -> None:
-        self.root = os.path.realpath(root)
         self.given = os.path.normpath(root)
-        self.current = self.root if current is None else current
+        self._root = root
+        self._current = current
+
+    @cached_property
+    def root(self) -> str:
+        """The folder that the model works in, without links. Found on use: most commands name no file."""
+        return os.path.realpath(self._root)
+
+    @property
+    def current(self) -> str:
+        return self.root if self._current is None else self._current
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Place) and (self.root, self.current) == (other.root, other.current)
 
     def __hash__(self) -> int:
-        return hash((self.root, self.current))
+        return hash(Place)  # few are ever compared
 
     def holds(self, path: str) -> bool:
         """Whether a path without links is in the folder or in a public one."""

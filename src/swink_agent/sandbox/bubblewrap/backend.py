@@ -349,6 +349,8 @@ class _HiddenNow:
 
 
 def _state(folder: str) -> tuple[int, int, int] | None:
+    if not os.access(folder, os.F_OK):  # half of them are missing: an exception for each would take longer
+        return None
     try:
         state = os.stat(folder)
     except OSError:

@@ -34,13 +34,14 @@ from .shared_network import Entrance, SharedNetwork
 if TYPE_CHECKING:
     from ..network.entering import CommandProxy
 
-_START_DEADLINE = 20.0
+_START_DEADLINE = 20.0  # for each step of the start
 END_DEADLINE = 5.0
 _PATIENCE = 3.0
 """Seconds that the kernel has to end a namespace before we stop waiting for it."""
 _TASKS_TO_PROCESSES = 4  # threads count too, and every other program has some
 _LOOK_AT_FILES_AGAIN = 0.05
-_FIRST_LOOK = 0.0005  # after bubblewrap began to start the command
+_FIRST_LOOK = 0.004  # for the command, which starts when everything is mounted
+_BETWEEN_LOOKS = 0.002  # a program that crashes at once lives about as long; more if nothing starts for long
 _BETWEEN_MOUNTS = 0.001
 
 # What bubblewrap reports if it may not make namespaces; all other messages are about paths.
@@ -88,7 +89,6 @@ class BubblewrapCommand:
         self._first_pid = 0
         self._command = -1  # and of the command, if the kernel then reports how it ended
         self._children = -1  # the kernel's list of the first process's children
-        self._go = -1  # the end of a pipe, of which bubblewrap closes the other when it starts the command
         self._status = -1
         self._said = b""
         self._killed = False
@@ -108,12 +108,8 @@ class BubblewrapCommand:
         block, go = os.pipe()
         try:
             self._open(bwrap, arguments, program, block, environment, request)
-            async with asyncio.timeout(_START_DEADLINE):
-                handle = await self._prepare()
+            handle = await self._prepare()
             os.write(go, b"x")
-            if can_tell_exits():
-                self._go = os.dup(go)
-                self._begin_to_read(self._go, self._has_begun)
         except (OSError, ValueError) as error:
             said = await self._complaint(error)
             remedy = None if _OF_THE_MACHINE.search(said) else ""
@@ -125,6 +121,8 @@ class BubblewrapCommand:
             if self._first < 0 and not self._is_over:
                 self._end_group()
             os.close(go)
+        if can_tell_exits():
+            self._loop.call_later(_FIRST_LOOK, self._find_command, _FIRST_LOOK)
         return handle
 
     async def _prepare(self) -> SandboxedProcess:
@@ -139,7 +137,8 @@ class BubblewrapCommand:
         if self.keeps is not None:
             self.keeps.keep(self, self._first_pid)
         if self.proxy is not None:
-            await self.proxy.open(self._first_pid)
+            async with asyncio.timeout(_START_DEADLINE):
+                await self.proxy.open(self._first_pid)
             self._check_wanted()
         self._headcount = Headcount(self._first_pid, self._limits.processes)
         memory, disk = self._limits.memory, self._limits.disk_left
@@ -253,8 +252,8 @@ class BubblewrapCommand:
         rules = _file_of(program)
         # Anybody can see the arguments of a process, so variables are passed like the mounts: bubblewrap itself is not
         # confined and must not load or look up what they name.
-        variables = [word for name, value in environment.items() for word in ("--setenv", name, value)]
-        mounts = _file_of(os.fsencode("\0".join([*arguments, *variables, ""])))
+        variables = "".join([f"--setenv\0{name}\0{value}\0" for name, value in environment.items()])
+        mounts = _file_of(os.fsencode("\0".join([*arguments, variables])))
         try:
             own = ["--seccomp", str(rules), "--json-status-fd", str(status), "--block-fd", str(block)]
             line, inside = [bwrap, "--args", str(mounts), *own, "--", *request.argv], ()
@@ -300,9 +299,11 @@ class BubblewrapCommand:
             self._end_reading(self._status)
 
         self._begin_to_read(self._status, read)
+        deadline = self._loop.call_later(_START_DEADLINE, _is_late, told)
         try:
             return await told
         finally:
+            deadline.cancel()
             self._told = None
             self._end_reading(self._status)
 
@@ -317,18 +318,16 @@ class BubblewrapCommand:
 
     async def _mounts_made(self) -> None:
         """Waits until everything is mounted. Raises if it is not what the profile names, or bubblewrap gave up."""
-        while not self.folders.are_mounted(self._first_pid):
-            self._check_wanted()
-            if _has_ended(self._first):
-                raise ValueError("it ended without a message")
-            await asyncio.sleep(_BETWEEN_MOUNTS)
+        if self.folders.are_mounted(self._first_pid):
+            return
+        async with asyncio.timeout(_START_DEADLINE):
+            while not self.folders.are_mounted(self._first_pid):
+                self._check_wanted()
+                if _has_ended(self._first):
+                    raise ValueError("it ended without a message")
+                await asyncio.sleep(_BETWEEN_MOUNTS)
 
-    def _has_begun(self) -> None:
-        """bubblewrap has made its mounts and starts the command now."""
-        self._end_reading(self._go)
-        self._loop.call_later(_FIRST_LOOK, self._find_command, _FIRST_LOOK)
-
-    def _find_command(self, pause: float) -> None:
+    def _find_command(self, waited: float) -> None:
         """Opens a descriptor of the command, if it exists, or looks again. A command that ended at once has none."""
         if self._is_over:
             return
@@ -336,7 +335,8 @@ class BubblewrapCommand:
             with suppress(OSError):  # it has ended
                 self._command = os.pidfd_open(int(listed[0]))
         else:
-            self._loop.call_later(pause, self._find_command, 2 * pause)
+            pause = max(_BETWEEN_LOOKS, waited / 50)
+            self._loop.call_later(pause, self._find_command, waited + pause)
 
     def _listed_children(self) -> list[bytes]:
         """The first children of the first process, which has one thread."""
@@ -440,7 +440,7 @@ class BubblewrapCommand:
         is_closed = self._loop.is_closed()
         for descriptor in () if is_closed else tuple(self._readers):
             self._end_reading(descriptor)
-        for descriptor in (self._outer, self._first, self._status, self._command, self._children, self._go):
+        for descriptor in (self._outer, self._first, self._status, self._command, self._children):
             if descriptor >= 0:
                 os.close(descriptor)
         if is_closed or self._process is None:
@@ -467,6 +467,11 @@ class BubblewrapCommand:
             if ended is not None and ended < 0 and code == 128 - ended:
                 code = ended
             self._exited.set_result(code)
+
+
+def _is_late(awaited: asyncio.Future[int]) -> None:
+    if not awaited.done():
+        awaited.set_exception(TimeoutError())
 
 
 def _has_ended(process: int, within: float = 0.0) -> bool:
