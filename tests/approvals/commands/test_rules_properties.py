@@ -8,8 +8,8 @@ import string
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from swink_agent.approvals.commands.named_commands import named_commands
-from swink_agent.approvals.commands.rules import CommandRules
+from swink_agent.approvals.commands.named_commands import is_runner, named_commands, program_name
+from swink_agent.approvals.commands.rules import CommandRules, _is_denied
 from swink_agent.approvals.commands.shell_words import NotPlain, plain_words, read_script
 from swink_agent.approvals.display import safe_display
 from swink_agent.core.texts.invisible import is_deceptive, ordinary_places
@@ -101,3 +101,41 @@ def test_the_end_always_shows(text: str, limit: int) -> None:
     assert shown.endswith(ends) or text[-1] == " " or "\\u{" in safe_display(f"a{text[-1]}")
     if len(text) > limit:
         assert f"of {len(text):,} characters not shown" in shown
+
+
+_PIECES = st.sampled_from(
+    [
+        *(
+            "sudo",
+            "SU",
+            "su",
+            "do",
+            "rm",
+            "-rf",
+            "git",
+            "push",
+            "git-",
+            "bash",
+            "-c",
+            "env",
+            "-i",
+            "find",
+            "-exec",
+            "echo",
+        ),
+        *("xargs", "alias", "command", "-v", "x=1", "a.b", ".exe", "/usr/bin/", "/", "EOF", "&&", "<<"),
+        *" ;|><()#%@+-=,:'\\$*{}\n\t  ",
+    ]
+)
+
+
+@settings(max_examples=1_000)
+@given(st.lists(_PIECES, max_size=12).map("".join))
+def test_a_quick_look_denies_what_a_long_one_denies(command: str) -> None:
+    deny = [("sudo",), ("su",), ("rm", "-rf"), ("git", "push"), ("/usr/bin/x",)]
+    found = CommandRules(deny=[" ".join(rule) for rule in deny]).decide(command).verdict == "deny"
+    assert found == any(
+        _is_denied(rule, words, [program_name(word) for word in (words if is_runner(words) else words[:1])])
+        for words in named_commands(command)
+        for rule in deny
+    )
