@@ -17,6 +17,7 @@ from swink_agent.sandbox import (
     Sandbox,
     SandboxProfile,
     SandboxUnavailable,
+    _places,
     open_sandbox,
     probe_backends,
     why_not_written,
@@ -302,3 +303,25 @@ def test_a_link_in_the_tree_does_not_switch_the_back_end_without_a_word(playgrou
     assert (report.name, report.works, report.is_about_folder) == ("bubblewrap", False, True)
     assert ".vscode' is a symbolic link" in report.reason
     shutil.rmtree(playground.root)
+
+
+@pytest.mark.parametrize("answer", [True, False, None])
+def test_a_name_is_taken_also_by_a_link_that_leads_nowhere(
+    answer: bool | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the system does not answer for links: an old C library says no, others do not offer it."""
+
+    def access(path: str, mode: int, *, follow_symlinks: bool) -> bool:
+        if answer is None:
+            raise NotImplementedError
+        return False
+
+    if not answer:
+        monkeypatch.setattr(_places.os, "access", access)
+    _places._can_ask_about_links.cache_clear()
+    (tmp_path / "link").symlink_to("nowhere")
+    (tmp_path / "file").touch()
+    try:
+        assert [_places.exists(str(tmp_path / name)) for name in ("link", "file", "nothing")] == [True, True, False]
+    finally:
+        _places._can_ask_about_links.cache_clear()

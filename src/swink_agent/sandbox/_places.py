@@ -1,4 +1,4 @@
-"""Whether a command can enter and write a folder, and why not; and where temporary files can be.
+"""Whether a command can enter and write a folder, and why not; where temporary files can be; whether a name is taken.
 
 Commands have none of root's privileges, so for root the process's own rights do not count.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Sequence
+from functools import cache
 
 from .errors import SandboxError, UnfitFolder
 from .profile import SandboxProfile, is_beneath, runs_as_a_whole
@@ -101,3 +102,18 @@ def _name(user: int) -> str:
         return pwd.getpwuid(user).pw_name
     except (ImportError, KeyError):
         return f"user {user}"
+
+
+def exists(path: str) -> bool:
+    """Whether something has this name, also a link that leads nowhere. Fast for names that nothing has."""
+    # Without an exception for each, unlike `lexists`.
+    return os.access(path, os.F_OK, follow_symlinks=False) if _can_ask_about_links() else os.path.lexists(path)
+
+
+@cache
+def _can_ask_about_links() -> bool:
+    """Whether the system answers for links themselves. Older C libraries refuse, which would read as "missing"."""
+    try:
+        return os.access(os.path.sep, os.F_OK, follow_symlinks=False)
+    except NotImplementedError:
+        return False

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from swink_agent.core.values.value import Value
 
-from ._places import folders_above, why_not_entered
+from ._places import exists, folders_above, why_not_entered
 from ._presence import lock_path
 from .errors import UnfitFolder
 from .kernel.mounts import is_in, network_mounts
@@ -152,8 +152,10 @@ def _walk(root: str, path: str, found: dict[str, HoldKind], *, strict: bool, pin
         if found.get(current) is HoldKind.PINNED and index < len(parts) - 1:
             continue
         try:
-            state = os.lstat(current)
+            state = os.lstat(current) if exists(current) else None
         except OSError:
+            state = None
+        if state is None:
             if not pin_last:
                 found.setdefault(current, HoldKind.MISSING)
             return

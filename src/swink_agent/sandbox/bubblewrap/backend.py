@@ -34,7 +34,7 @@ from ..programs import find_program
 from ..protected import Hold, HoldKind, holds, own_names, protected_paths, settings_among, unmade_repositories, without
 from ..starting import run_program
 from .command import END_DEADLINE, BubblewrapCommand
-from .placeholders import Placeholders, is_a_file, is_placeholder
+from .placeholders import is_a_file, is_placeholder
 from .renames import Renames, can_ask_about_renames
 from .shared_network import SharedNetwork
 
@@ -232,10 +232,7 @@ class BubblewrapSandbox(Sandbox):
         if self._temporary != _TMP:
             mounts += ["--bind", self._private.path, self._private.path]
         for hold in self._holds(hidden, holds_all):
-            held = self._hold(hold.path, hold.kind, command.placeholders, is_free=hold.path in unmade)
-            if held:
-                command.hold(hold.path)
-                mounts += held
+            mounts += self._hold(command, hold.path, hold.kind, is_free=hold.path in unmade)
         covers = self._covers[1]
         for path in hidden:
             if not (cover := covers.get(path)):
@@ -270,16 +267,18 @@ class BubblewrapSandbox(Sandbox):
                     mounts += [*self._empty_folder("0755"), first]
         return mounts
 
-    def _hold(self, path: str, kind: HoldKind, placeholders: Placeholders, *, is_free: bool) -> list[str]:
+    def _hold(self, command: BubblewrapCommand, path: str, kind: HoldKind, *, is_free: bool) -> list[str]:
         """`is_free`: a command may fill the missing path, but not replace it."""
         if kind is HoldKind.MISSING:
-            if placeholders.place(path):
+            if identity := command.placeholders.place(path):
+                command.hold(path, identity)
                 if is_free:
                     return ["--bind", path, path]
                 # For a folder, a new file system costs a quarter of mounting the placeholder.
                 return ["--ro-bind", path, path] if is_a_file(path) else [*self._empty_folder("0555"), path]
             if not os.path.lexists(path):
                 return []
+        command.hold(path)
         # Other programs work there too and may have deleted a repository by the time that it is mounted.
         must = "" if any(is_beneath(own, path) for own in self._own) else "-try"
         is_writable = kind is HoldKind.PINNED and not _is_sealed(path)

@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from .._pipes import OutputPipe, is_running_here
+from .._places import exists
 from ..errors import SandboxClosed, SandboxError
 from ..kernel.headcount import Headcount, groups_beneath
 from ..kernel.process_tree import Watch, can_tell_exits, exit_code_of, kernel_release, limit_process, parent_of
@@ -151,9 +152,9 @@ class BubblewrapCommand:
         self._check_wanted()
         return handle
 
-    def hold(self, path: str) -> None:
+    def hold(self, path: str, identity: tuple[int, int] | None = None) -> None:
         """Adds a path that must stay mounted read-only or in its place while the command runs."""
-        self._held[path] = _identity(path)
+        self._held[path] = identity or _identity(path)
 
     def kill(self) -> None:
         """Kills the namespace and everything in it. Any thread may call it."""
@@ -370,8 +371,7 @@ class BubblewrapCommand:
 
     def _appeared(self) -> str:
         for path in self.absent:
-            # Without an exception for each that is missing, as nearly all are.
-            if os.access(path, os.F_OK, follow_symlinks=False) and not is_placeholder(path):
+            if exists(path) and not is_placeholder(path):
                 return f"{path!r}, which is hidden from commands, was created while it ran: run it again"
         return ""
 

@@ -68,26 +68,26 @@ class Placeholders:
         self._placed: list[tuple[int, str, int]] = []
         """Open parent folders, names in them, and the open placeholders."""
 
-    def place(self, path: str) -> bool:
-        """Makes or shares the placeholder at `path`.
+    def place(self, path: str) -> tuple[int, int] | None:
+        """Makes or shares the placeholder at `path`. Returns its device and number.
 
-        Returns false if something real exists there now, or nothing can be created there: the folder is not ours, or
+        Returns `None` if something real exists there now, or nothing can be created there: the folder is not ours, or
         sealed, or the file system is read-only. Raises `UnfitFolder` if the name cannot be protected.
         """
         folder, name = os.path.split(path)
         if folder not in self._parents:
             self._parents[folder] = _open_folder(folder, path) if os.access(folder, os.W_OK) else None
         if (parent := self._parents[folder]) is None:
-            return False
+            return None
         try:
             for _ in range(_TRIES):
                 is_ours = _make(parent, name)
                 descriptor = _open(parent, name)
                 if descriptor is None:
                     time.sleep(0.001)  # another process is removing it
-                elif _is_placeholder(parent, name, descriptor, lists=not is_ours):
+                elif found := _placeholder(parent, name, descriptor, lists=not is_ours):
                     self._placed.append((parent, name, descriptor))
-                    return True
+                    return found
                 else:
                     state = os.fstat(descriptor)
                     os.close(descriptor)
@@ -95,10 +95,10 @@ class Placeholders:
                         break
                     time.sleep(0.001)  # another process may be making it: a moment later it has its stamp
             if _exists(parent, name):
-                return False
+                return None
         except OSError as error:
             if error.errno == errno.EROFS:
-                return False
+                return None
             raise _unfit(path, error.strerror or str(error)) from error
         raise _unfit(path, "it comes and goes")
 
@@ -108,7 +108,7 @@ class Placeholders:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # An unfinished repository that a command made there may be as empty. A folder that is not stays anyway.
-                if name == ".git" or _is_placeholder(parent, name, descriptor, lists=False):
+                if name == ".git" or _placeholder(parent, name, descriptor, lists=False):
                     (os.unlink if name in _FILES else os.rmdir)(name, dir_fd=parent)
             except OSError:  # in use elsewhere, or no longer empty: then it stays
                 pass
@@ -177,20 +177,22 @@ def _open(parent: int, name: str) -> int | None:
     return descriptor
 
 
-def _is_placeholder(parent: int, name: str, descriptor: int, *, lists: bool) -> bool:
-    """Whether the descriptor is the file of that name, and an untouched placeholder.
+def _placeholder(parent: int, name: str, descriptor: int, *, lists: bool) -> tuple[int, int] | None:
+    """Its device and number if the descriptor is the file of that name, and an untouched placeholder.
 
     `lists`: whether to look into a folder too. Otherwise its time tells, which a command could have set.
     """
     try:
         named = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except OSError:
-        return False
+        return None
     opened = os.fstat(descriptor)
-    same = (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)
+    identity = named.st_dev, named.st_ino
+    same = identity == (opened.st_dev, opened.st_ino)
     small = stat.S_ISDIR(opened.st_mode) and not (lists and os.listdir(descriptor))
     small = small or (stat.S_ISREG(opened.st_mode) and opened.st_size == len(_content(name)))
-    return same and small and int(opened.st_mtime) == PLACEHOLDER_STAMP and opened.st_uid == os.geteuid()
+    is_ours = int(opened.st_mtime) == PLACEHOLDER_STAMP and opened.st_uid == os.geteuid()
+    return identity if same and small and is_ours else None
 
 
 def _exists(parent: int, name: str) -> bool:
