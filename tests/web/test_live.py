@@ -403,5 +403,8 @@ async def test_the_model_and_how_it_thinks_are_chosen(folder: Path) -> None:
         change = {"model": "anthropic:claude-sonnet-4-6", "thinking": "high"}
         status, described = await client.ask("PATCH", f"sessions/{session}", change)
         assert (status, described["chosen"], described["thinking"]) == (200, change["model"], "high")
+        for level in ("low", "high") * 5:
+            _, described = await client.ask("PATCH", f"sessions/{session}", {"thinking": level})
+            assert (described["thinking"], described["model"]["thinking_level"]) == (level, level)
         status, found = await client.ask("GET", "models")
         assert change["model"] in [model["model"] for model in found["models"]]

@@ -207,6 +207,8 @@ async def change(asked: Asked) -> web.StreamResponse:
             if wanted.model is not None or wanted.thinking is not None:
                 thinking = None if wanted.thinking is None else str(wanted.thinking)
                 await talk.set_model(wanted.model, thinking)
+                if (journal := talk.agent.journal) is not None:
+                    await journal.durable()  # the answer is read from the disk
             if wanted.plan is not None:
                 await talk.set_plan(wanted.plan)
         if wanted.title is not None:  # last: nothing of the change is made if the rest of it is refused
