@@ -158,7 +158,7 @@ def test_the_variables_may_lie_in_a_table_beside_the_set(tmp_path: Path) -> None
 def test_a_table_of_variables_has_at_least_one_row(tmp_path: Path) -> None:
     written(tmp_path, "a,b,sum\n", "rows.csv")
     text = TEMPLATE[: TEMPLATE.index("    variables:")] + "    variables: rows.csv\n"
-    with pytest.raises(EvalSetError, match="the template has no rows of variables: give at least one"):
+    with pytest.raises(EvalSetError, match="the table of variables is empty: give at least one row"):
         load_set(written(tmp_path, text, "s.yaml"))
 
 

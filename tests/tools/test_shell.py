@@ -175,7 +175,7 @@ async def test_a_signal_is_named(shell: BashTool) -> None:
     ],
 )
 async def test_a_status_is_reported_as_it_is(shell: BashTool, command: str, code: int, ending: str) -> None:
-    """One that reads as a signal is no claim that there was one."""
+    """A code that reads as a signal does not mean that there was one."""
     result = await run(shell, command)
     assert said(result).endswith(ending)
     assert (result.details["exit_code"], result.details["signal"], result.is_error) == (code, None, True)
@@ -184,7 +184,7 @@ async def test_a_status_is_reported_as_it_is(shell: BashTool, command: str, code
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed, and the command runs it")
 async def test_what_was_left_behind_for_later_is_told(shell: BashTool, tmp_path: Path, here: str) -> None:
     result = await run(shell, "git init -q n && git -C n config core.fsmonitor ./evil && git init -q m && echo made")
-    if result.details["sandbox"] == "off":  # then nobody watches
+    if result.details["sandbox"] == "off":  # without a sandbox, nothing checks what is left
         assert "left_behind" not in result.details
         return
     text = f"'{here}/n/.git/config': core.fsmonitor can make git run programs. It was moved to 'config.swink-1'"
@@ -197,7 +197,7 @@ async def test_what_was_left_behind_for_later_is_told(shell: BashTool, tmp_path:
 
 async def test_what_was_left_behind_is_looked_at_also_if_the_call_is_cut_short(shell: BashTool, tmp_path: Path) -> None:
     """As a limit of time for all tools does, which does not wait for the command's end."""
-    if (await run(shell, "true")).details["sandbox"] == "off":  # then nobody watches
+    if (await run(shell, "true")).details["sandbox"] == "off":  # without a sandbox, nothing checks what is left
         return
     script = "mkdir -p n/.git; printf '[core]\\n\\tfsmonitor = ./evil\\n' > n/.git/config; echo > made; sleep 60"
     call = asyncio.ensure_future(run(shell, script))

@@ -59,7 +59,7 @@ def test_what_can_wait_is_done_in_its_thread_or_here_if_there_is_none() -> None:
     watch.close()
     assert done.wait(10)
     assert threads == [threading.current_thread().name, "swink-sandbox-watch"]
-    watch.call_later(lambda: os.close(-1))  # there is no thread any more, and no failure here either
+    watch.call_later(lambda: os.close(-1))  # the thread has ended: it is called here, and its failure is logged
 
 
 def test_a_command_is_ended_though_what_could_wait_takes_long() -> None:

@@ -174,7 +174,7 @@ def _filled(
         yield _row_case(filled(template.case, row.values), row, table, " (in the template)"), row.line
     if is_empty:
         line = document.line((*place, "variables"))
-        raise EvalSetError("the template has no rows of variables: give at least one", path=path, line=line)
+        raise EvalSetError("the table of variables is empty: give at least one row", path=path, line=line)
 
 
 def _explained(error: msgspec.ValidationError, data: Any, start: Place = ()) -> tuple[str, Place]:

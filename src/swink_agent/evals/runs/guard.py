@@ -32,7 +32,7 @@ class BudgetGuard:
         self.tokens = tokens
         self.turns = turns
         self._spent, self._tokens = 0.0, 0
-        self._asking = set[str]()  # the runs whose last request has no reply that was counted
+        self._asking = set[str]()  # runs that made a request and have no counted reply yet
         self._run = ""  # the run inside which all others are now: its turns count
         self._earlier = self._turns = 0  # turns of the runs before this one, and of all
 
