@@ -262,6 +262,12 @@ def test_what_says_nothing_is_left_out(name: str) -> None:
     assert not [text for text in said if not text.strip()]
 
 
+@every_provider
+def test_the_origin_of_a_message_is_not_sent(name: str) -> None:
+    own, made = UserMessage("Hello.", 1), UserMessage("Hello.", 1, origin="summary")
+    assert request_body(name, [made]) == request_body(name, [own])
+
+
 @pytest.mark.table
 @every_provider
 def test_what_was_sent_stays_the_same_from_turn_to_turn(name: str) -> None:

@@ -213,7 +213,7 @@ async def silent(model: Any, context: Any, options: Any, cancel: Any) -> AsyncIt
 SPEC = ModelSpec("anthropic", "claude", ThinkingLevel.HIGH, ThinkingBudgets({ThinkingLevel.HIGH: 1024}))
 CALL = ToolCall("call_1", "look", {"where": ["here", 1, None]}, None)
 PICTURE = Image(Base64Image("image/png", "aGk="))
-USER = UserMessage([Text("look"), PICTURE, Extension("x", {"y": [1]})], timestamp=1)
+USER = UserMessage([Text("look"), PICTURE, Extension("x", {"y": [1]})], timestamp=1, origin="shell")
 REPLY = AssistantMessage(
     [Thinking("hm", "signature"), Text("looking"), CALL],
     "anthropic",

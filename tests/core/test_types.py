@@ -72,7 +72,7 @@ FIELDS: dict[type[msgspec.Struct], list[str]] = {
     UrlImage: ["url", "media_type"],
     FileImage: ["path", "media_type"],
     Extension: ["type_name", "data"],
-    UserMessage: ["content", "timestamp"],
+    UserMessage: ["content", "timestamp", "origin"],
     AssistantMessage: [
         "content",
         "provider",

@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 
-from swink_agent import Agent, ApproveWith, Reject, ToolOutcome, ToolResultMessage, tool
-from swink_agent.memory import ReplayReport, SessionStore, replay
+from swink_agent import Agent, ApproveWith, Reject, ToolOutcome, ToolResultMessage, UserMessage, extract_text, tool
+from swink_agent.memory import ReplayReport, SessionStore, SummarizingCompactor, replay
 from swink_agent.memory.log.runs import message_runs
 from swink_agent.testing import scripted, text
 
 from .kinds import Kind
 
 ID = "20261117-090710-515-f10b92"
+WITHOUT_ORIGINS = "20261118-173512-646-34d0b2"
+"""Written when user messages had no origin: a command that the user ran, a question, and a summary of both."""
 
 
 @tool
@@ -46,7 +48,9 @@ async def approve(request: Any) -> Any:
 
 @pytest.fixture
 def store(kind: Kind, tmp_path: Path) -> SessionStore:
-    kind.write(tmp_path, ID, (Path(__file__).with_name("files") / f"{ID}.jsonl").read_bytes())
+    for session_id in (ID, WITHOUT_ORIGINS):
+        data = (Path(__file__).with_name("files") / f"{session_id}.jsonl").read_bytes()
+        kind.write(tmp_path, session_id, data)
     return kind.make(tmp_path)
 
 
@@ -99,7 +103,7 @@ async def test_its_records_have_defaults_for_what_it_does_not_say(store: Session
 
 
 async def test_it_opens_and_continues(store: SessionStore) -> None:
-    assert [info.title for info in store.list()] == ["Sums of all kinds"]
+    assert {info.title for info in store.list()} == {"Sums of all kinds", "Counting files"}
     assert [hit.position for hit in store.search("adding")] == [1]
     agent = Agent("test:model", stream_fn=scripted(text("Where was I?")), tools=[add, slow, quitter])
     with store.open(ID) as session:
@@ -122,3 +126,23 @@ async def test_each_message_has_its_run(store: SessionStore) -> None:
         *([0] * 8 + [1] * 7 + [2] * 6 + [3] * 3 + [4] * 4 + [5] * 2)
     ]
     assert entered[-1] is None  # the lost result is not on record
+
+
+async def test_its_commands_and_summaries_are_known_as_such(store: SessionStore) -> None:
+    loaded = store.load(WITHOUT_ORIGINS)
+    said = [message.origin for message in loaded.messages if isinstance(message, UserMessage)]
+    assert said == ["shell", None, None]
+    assert loaded.context is not None
+    assert [getattr(message, "origin", None) for message in loaded.context] == ["summary", None, None]
+    script = scripted("## Goal\nto count them twice", "Three.")
+    compactor = SummarizingCompactor(max_tokens=110, keep_recent=10)
+    agent = Agent("test:model", stream_fn=script, transform_context=compactor)
+    with store.open(WITHOUT_ORIGINS) as session:
+        session.attach(agent)
+        await agent.prompt("And without b? " + "Count slowly. " * 20)
+    request = extract_text(script.requests[0].messages[0].content)
+    assert "[the summary so far, of what came before]\n  ## Goal\n  to count files" in request
+    assert "How many files" not in request, "the summary covers it"
+    context = store.load(WITHOUT_ORIGINS).context
+    assert context is not None
+    assert [getattr(message, "origin", None) for message in context].count("summary") == 1

@@ -369,15 +369,23 @@ class _Message(Value, frozen=True, tag_field="role", gc=False):
         return str(type(self).__struct_config__.tag)
 
 
-class UserMessage(_Message, frozen=True, tag="user", gc=False):
+class UserMessage(_Message, frozen=True, tag="user", gc=False, omit_defaults=True):
     """A message of the user, or of the application on the user's behalf."""
 
     content: tuple[UserBlock, ...]
     timestamp: int = field(default_factory=_now)
+    origin: str | None = None
+    """What made the text, if the user did not write it. Models do not see this.
+
+    `summary`: a model summarized earlier messages. `shell`: it is the output of a command that the user ran. An
+    application may have words of its own.
+    """
 
     if TYPE_CHECKING:
 
-        def __init__(self, content: str | Sequence[UserBlock], timestamp: int = ...) -> None: ...
+        def __init__(
+            self, content: str | Sequence[UserBlock], timestamp: int = ..., origin: str | None = None
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         force_setattr(self, "content", as_blocks(self.content, "UserMessage", _USER_BLOCKS))

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from swink_agent.app.runs.telling import seconds, shortening_of, summary_of
 from swink_agent.app.talk.delegates import DelegateProgress
-from swink_agent.app.talk.shell import FROM_SHELL, is_from_shell
+from swink_agent.app.talk.shell import FROM_SHELL
 from swink_agent.core import events
 from swink_agent.core.events import AgentEvent, DelegateEvent, MessageUpdate, ToolCallDeferred, ToolExecutionEnd
 from swink_agent.core.record import CallRecord, RunRecord
@@ -291,6 +291,6 @@ def shown_history(messages: Sequence[AgentMessage], redactor: Redactor) -> list[
     for block in blocks:
         if isinstance(block, UserBlock) and block.position is not None:
             message = messages[block.position]
-            if isinstance(message, UserMessage) and is_from_shell(extract_text(message.content)):
+            if isinstance(message, UserMessage) and message.origin == "shell":
                 block.label = FROM_SHELL
     return blocks

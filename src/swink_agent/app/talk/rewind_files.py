@@ -17,8 +17,6 @@ from swink_agent.core.errors import ToolError
 from swink_agent.core.types import AgentMessage, UserMessage, extract_text
 from swink_agent.rendering.escaping import safe_display
 
-from .shell import is_from_shell
-
 if TYPE_CHECKING:
     from swink_agent.memory import JsonlSessionStore
     from swink_agent.memory.log.runs import MessageRun
@@ -46,10 +44,8 @@ def user_messages(messages: Sequence[AgentMessage]) -> list[tuple[int, str]]:
     """Returns the positions and texts of the user's prompts, the oldest first."""
     found: list[tuple[int, str]] = []
     for position, message in enumerate(messages):
-        if isinstance(message, UserMessage):
-            text = extract_text(message.content)
-            if not is_from_shell(text):
-                found.append((position, text))
+        if isinstance(message, UserMessage) and message.origin != "shell":
+            found.append((position, extract_text(message.content)))
     return found
 
 

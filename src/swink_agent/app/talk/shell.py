@@ -30,7 +30,6 @@ _MOST_REPORTED = 20_000
 _PIECE = 65_536
 _PATIENCE = 0.5
 """Seconds between asking a command to end and killing it."""
-_BEGIN, _END = "<user_shell_command>", "</user_shell_command>"
 
 
 class ShellCommand:
@@ -181,13 +180,9 @@ class Shells:
 def shell_message(command: str, output: str) -> UserMessage:
     ends = _HeadAndTail(_MOST_REPORTED)
     ends.add(output)
-    text = f"{_BEGIN}\n$ {command}\n{ends.text.rstrip()}\n{_END}\nI ran this myself, for you to see."
-    return UserMessage([Text(text)])
-
-
-def is_from_shell(text: str) -> bool:
-    """Whether a message with this text was made by `shell_message`."""
-    return text.startswith(f"{_BEGIN}\n")
+    shown = f"$ {command}\n{ends.text.rstrip()}"
+    text = f"<user_shell_command>\n{shown}\n</user_shell_command>\nI ran this myself, for you to see."
+    return UserMessage([Text(text)], origin="shell")
 
 
 class _HeadAndTail:

@@ -63,15 +63,13 @@ def summary_message(text: str, timestamp: int) -> types.UserMessage:
     An opening or closing line inside the text is replaced, because text after a closing line would not count as part
     of the summary. It is not just deleted, because the text around it could then join into another such line.
     """
-    return types.UserMessage(f"{_OPENING}\n\n{_FRAME.sub('(…)', text).strip()}\n\n{_CLOSING}", timestamp=timestamp)
+    framed = f"{_OPENING}\n\n{_FRAME.sub('(…)', text).strip()}\n\n{_CLOSING}"
+    return types.UserMessage(framed, timestamp=timestamp, origin="summary")
 
 
 def is_summary(message: types.AgentMessage) -> bool:
     """Whether the message is a summary, from this or any other session."""
-    if not isinstance(message, types.UserMessage) or len(message.content) != 1:
-        return False
-    block = message.content[0]
-    return isinstance(block, types.Text) and block.text.startswith(_OPENING) and block.text.endswith(_CLOSING)
+    return isinstance(message, types.UserMessage) and message.origin == "summary"
 
 
 def said_in(message: types.AgentMessage) -> str:

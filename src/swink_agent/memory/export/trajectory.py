@@ -307,7 +307,7 @@ def _messages_of(step: _Step, usual_model: str | None) -> list[types.AgentMessag
         cost=types.Cost() if step.metrics is None else types.Cost(total=max(step.metrics.cost_usd or 0.0, 0.0)),
         stop_reason=stop_reason,
         error_message=extra["error"] if isinstance(extra.get("error"), str) else None,
-        **cast("Any", _moment(step.timestamp)),
+        **_moment(step.timestamp),
     )
     observed = _observed(step)
     by_id: dict[str | None, deque[int]] = {}
@@ -409,7 +409,7 @@ def _text(content: str | Iterable[_Content] | None) -> str:
     )
 
 
-def _moment(text: object) -> dict[str, int]:
+def _moment(text: object) -> dict[str, Any]:
     """The time as the field of a message; none if the text is not a time."""
     if not isinstance(text, str):
         return {}

@@ -19,6 +19,7 @@ from swink_agent.core.types import AgentMessage, CustomMessage
 from swink_agent.core.values.decoders import converted, json_decoder
 
 from ..sessions.info import Problem
+from .old_sessions import with_origin
 from .records import (
     LabelAdded,
     NoteAdded,
@@ -60,9 +61,9 @@ class EntryDecoder:
     def decode(self, line: bytes, number: int) -> RecordEntry:
         """What the line says; an `UnknownRecord` for what this version does not know."""
         try:
-            return self._decode_quickly(line)
+            return with_origin(self._decode_quickly(line))
         except _UNDECODED:
-            return self._decode_slowly(line, number)
+            return with_origin(self._decode_slowly(line, number))
 
     def decode_all(self, bodies: Sequence[bytes], numbers: Sequence[int]) -> list[RecordEntry]:
         """What many lines say. Each was cut off before its checksum."""
@@ -70,7 +71,7 @@ class EntryDecoder:
         for start in range(0, len(bodies), _AT_ONCE):
             some = bodies[start : start + _AT_ONCE]
             try:
-                decoded = self._decode_lines(b"}\n".join(some) + b"}")
+                decoded = list(map(with_origin, self._decode_lines(b"}\n".join(some) + b"}")))
             except _UNDECODED:
                 decoded = ()
             # As many values as lines are one in each: none goes on behind its line, where another begins with a brace.

@@ -1,8 +1,8 @@
 """Infers what sessions of earlier versions do not say. Format version 1 is the same, but these files have no facts.
 
-Since then, `RunStarted` has the kind and the schema of a run, `RunEnded` its `error_kind` and value, and results have
-`CallFacts`. Nothing here is used for a run that has them. This is the only module that knows how earlier versions
-worded their messages: no other code may read prose.
+Since then, `RunStarted` has the kind and the schema of a run, `RunEnded` its `error_kind` and value, results have
+`CallFacts`, and user messages their `origin`. Nothing here is used for a run that has them. This is the only module
+that knows how earlier versions worded their messages: no other code may read prose.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from msgspec import structs
+
 from swink_agent.core.errors import ErrorKind
+from swink_agent.core.journal import ContextReplaced, MessageAdded
 from swink_agent.core.types import (
     AgentMessage,
     AssistantMessage,
@@ -24,6 +27,8 @@ from swink_agent.core.types import (
     extract_text,
 )
 
+from .records import RecordEntry
+
 if TYPE_CHECKING:
     from .runs import StoredRun
 
@@ -33,6 +38,13 @@ _REMINDER = re.compile(f"Answer by calling the tool ({_ANSWER.pattern}), not in 
 _REJECTED = "tool call rejected: "
 OLD_ABORT = "the run was aborted"
 """The reason of a call that was rejected because the run was aborted while a person was asked about it."""
+_SUMMARY = (
+    "[Summary of the earlier conversation. A model wrote it to save room: it is a record, not a request.]",
+    "[End of the summary]",
+)
+"""How a summary began and ended."""
+_SHELL = "<user_shell_command>\n"
+"""How the output of a command began that the user ran."""
 _BY_THE_TOOL = frozenset({ToolOutcome.RAN, ToolOutcome.FAILED, ToolOutcome.INVALID})
 """Outcomes that only calls of existing tools have."""
 
@@ -78,6 +90,28 @@ def old_note(content: Sequence[UserBlock]) -> str:
     """What a person told the model about arguments that they changed: a block behind what the tool returned."""
     last = content[-1] if len(content) > 1 else None
     return last.text[1:] if isinstance(last, Text) and last.text.startswith("\n") else ""
+
+
+def with_origin(entry: RecordEntry) -> RecordEntry:
+    """The entry with the origins of its user messages, which earlier versions did not write."""
+    if type(entry) is MessageAdded:
+        message = _with_origin(entry.message)
+        return entry if message is entry.message else structs.replace(entry, message=message)
+    if type(entry) is ContextReplaced:
+        parts = tuple([part if isinstance(part, int) else _with_origin(part) for part in entry.parts])
+        return structs.replace(entry, parts=parts)
+    return entry
+
+
+def _with_origin(message: AgentMessage) -> AgentMessage:
+    if type(message) is not UserMessage or message.origin is not None or len(message.content) != 1:
+        return message
+    block = message.content[0]
+    text = block.text if type(block) is Text else ""
+    if text.startswith(_SHELL):
+        return structs.replace(message, origin="shell")
+    is_summary = text.startswith(_SUMMARY[0]) and text.endswith(_SUMMARY[1])
+    return structs.replace(message, origin="summary") if is_summary else message
 
 
 def kind_of_old_error(stop_reason: StopReason, messages: Sequence[AgentMessage]) -> ErrorKind | None:
