@@ -7,7 +7,7 @@
 
 Owns the batch. Every call gets exactly one result and one `ToolExecutionEnd`, whatever happens: a call that has no
 result when the batch ends gets one that says why. `run/approving` asks for approval, `run/relay` passes updates on,
-`run/pending` defers calls, and `run/resuming` runs the batch of a reply whose answers came later.
+`run/deferring` defers calls, and `run/resuming` runs the batch of a reply whose answers came later.
 """
 
 from __future__ import annotations
@@ -293,7 +293,7 @@ class Batch:
 
     def defer(self, call: CallState, kind: DeferralKind, reason: str = "", scope: dict[str, Any] | None = None) -> None:
         """Lets a call wait for an answer, unless its arguments are invalid."""
-        from .run.pending import defer  # on use: most runs defer nothing
+        from .run.deferring import defer  # on use: most runs defer nothing
 
         problem = self.run.toolbox.problems(call.name, call.arguments)
         if problem is not None:
@@ -556,7 +556,7 @@ class Batch:
             call.spent = self.run.delegations.spent_by(context)
         result, task = call.given, call.task
         if call.waits_for is not None and forced is None:
-            from .run.pending import keep_waiting
+            from .run.deferring import keep_waiting
 
             if call.has_slot:
                 self._free_slot(call)

@@ -156,7 +156,7 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
         try:
             if prompts is not None or run.answers is not None or await _has_something_to_answer(run):
                 if run.answers is None and has_unclosed(run.transcript.history):
-                    from .run.pending import close_waiting  # on use: most runs find nothing that waits
+                    from .run.deferring import close_waiting  # on use: most runs find nothing that waits
 
                     close_waiting(run)
                 run.transcript.add(prompts or (), "prompt")
@@ -271,7 +271,7 @@ async def _end_turn(
         message, results = await _after_turn(run, message, results)
         run.is_waiting = run.is_waiting and is_waiting(run.transcript.history)  # a policy may replace any result
     if run.is_waiting and run.pending:
-        from .run.pending import keep_injected
+        from .run.deferring import keep_injected
 
         results = keep_injected(run, results)
     if run.audience.all:

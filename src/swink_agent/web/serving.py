@@ -52,7 +52,7 @@ def standard_site(opening: Opening, access: Access, *, stream_fn: StreamFn | Non
         return await StandardTalk.open(room, opening, stream_fn=stream_fn)
 
     def models() -> list[tuple[str, str, str]]:
-        from swink_agent.app.talk.commands.models import model_items
+        from swink_agent.app.talk.commands.model_commands import model_items
 
         aliases = {alias: item.value for alias, item in opening.settings.aliases().items()}
         return [(item.key, item.label, item.detail) for item in model_items(opening.credentials, "", aliases)]

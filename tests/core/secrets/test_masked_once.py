@@ -18,7 +18,7 @@ from swink_agent.app.settings.settings import load_settings
 from swink_agent.approvals import ApprovalQuestion
 from swink_agent.approvals.question import QuestionView
 from swink_agent.core.secrets import redaction
-from swink_agent.core.secrets.shapes import find_shapes
+from swink_agent.core.secrets.unknown_secrets import find_shapes
 from swink_agent.memory import JsonlSessionStore
 from swink_agent.testing import call, scripted, text
 

@@ -2,7 +2,7 @@
 
 Owns when each one runs, what it is told, and what its end means. A hook before a tool decides: only exit code 0 lets
 the call go on. The others observe: what goes wrong with them is a warning. Tables of the settings are in
-`settings.hooks`, and one process is in `own_program`.
+`settings.hook_tables`, and one process is in `own_program`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import StopReason, ToolOutcome, UserMessage, extract_text
 from swink_agent.core.values.value import Value
 
-from ..settings.hooks import HookEvent, HookSettings
+from ..settings.hook_tables import HookEvent, HookSettings
 from .own_program import OwnProgram, ProgramEnd
 
 if TYPE_CHECKING:

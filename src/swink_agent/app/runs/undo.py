@@ -122,7 +122,7 @@ def _nothing(store: CheckpointStore, folder: Path, *, has_runs: bool) -> str:
 
 def texts_of(store: CheckpointStore, root: str, item: PathRewind) -> tuple[str, str] | None:
     """What a file has now and what it gets, as texts; `None` if one of them is not text, or neither is a file."""
-    from swink_agent.tools.checkpoints.tree import hash_of
+    from swink_agent.tools.checkpoints.tree_entries import hash_of
     from swink_agent.tools.files.text import decode_text
 
     present, target = item.present, item.target

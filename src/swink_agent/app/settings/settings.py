@@ -28,7 +28,7 @@ from .definitions import (
     definition_in_file,
     definition_of,
 )
-from .hooks import HookSettings, notes_on_project, read_hooks
+from .hook_tables import HookSettings, notes_on_project, read_hooks
 from .key_bindings import KEYS, KeyMap, action_named, conflict_in, read_key
 from .mcp_servers import ServerSettings, expanded, joined_servers, read_servers
 from .paths import config_folder, write_whole

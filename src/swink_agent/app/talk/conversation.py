@@ -211,7 +211,7 @@ class Conversation:
 
     async def offer_sessions(self, keys: Sequence[str]) -> None:
         """Offers the last sessions of the folder, to resume by key or click, if this one is still empty."""
-        from .commands.sessions import recent_sessions
+        from .commands.session_commands import recent_sessions
 
         recent = await recent_sessions(self, len(keys))
         if not recent or not self._is_empty:

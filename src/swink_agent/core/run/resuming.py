@@ -22,7 +22,7 @@ from ..tool import AgentToolResult
 from ..types import AssistantMessage, ToolOutcome, ToolResultMessage
 from ..values.value import frozen_json
 from .approving import act_on, tell_answer
-from .pending import release_injected
+from .deferring import release_injected
 from .state import Run
 from .tool_call import CallState
 

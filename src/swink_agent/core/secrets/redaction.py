@@ -1,6 +1,6 @@
 """Keeps secrets out of what is shown, stored and sent: the `Redactor`, for text, JSON data, messages and events.
 
-`forms` finds known secrets in every encoding, `shapes` finds unknown ones by their form, `ordinary` decides which
+`forms` finds known secrets in every encoding, `unknown_secrets` finds others by their form, `ordinary` decides which
 values are too ordinary to be secrets, and `placeholders` replaces them. The run masks tool results and errors
 (`dispatch`, `reply`); output and sessions are masked where they are written.
 """
@@ -25,7 +25,7 @@ from ..values.value import is_secret_name
 from .forms import Found, SecretForms
 from .ordinary import is_ordinary
 from .placeholders import MASK, MaskedText, PlaceholderError, PutBack, covers, placeholder
-from .shapes import LONGEST_HELD, LONGEST_KEY, find_assigned, find_shapes, first_whole_line, unfinished_shape
+from .unknown_secrets import LONGEST_HELD, LONGEST_KEY, find_assigned, find_shapes, first_whole_line, unfinished_shape
 
 _SHORTEST = 6  # characters of the shortest secret: a shorter value would match ordinary words
 SHORTEST_TEXT = 6  # characters of the shortest text that can hold a secret

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from swink_agent.core.errors import ToolError
 
-from .tree import Entry
+from .tree_entries import Entry
 
 Owner: TypeAlias = Literal["other", "run"]
 What: TypeAlias = Literal["restore", "remove", "same", "changed", "failed"]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 
 from .checkpoint import PathRewind
-from .tree import FOLDER, Entry, entry_at, opened_root
+from .tree_entries import FOLDER, Entry, entry_at, opened_root
 
 _OWNER_MAY = 0o700
 

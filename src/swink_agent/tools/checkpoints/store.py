@@ -2,7 +2,7 @@
 
 Owns the store: a folder for the user alone, in it one SQLite database for each working folder. A database has the last
 state of the tree, the contents by hash, and for each checkpoint what the changed paths were before: a state is found by
-going backwards from the last one. `tree` reads the working folder and `restoring` writes to it.
+going backwards from the last one. `tree_entries` reads the working folder and `restoring` writes to it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from swink_agent.core.values.several import several_texts
 from .._bounded import show_size
 from .checkpoint import Checkpoint, CheckpointError, Owner, PathRewind, What
 from .restoring import restore
-from .tree import KEPT, Entry, Kind, Seen, Signature, TooManyFiles, Tree, hash_of, opened_root
+from .tree_entries import KEPT, Entry, Kind, Seen, Signature, TooManyFiles, Tree, hash_of, opened_root
 
 log = logging.getLogger("swink_agent")
 

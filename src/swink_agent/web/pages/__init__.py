@@ -29,9 +29,9 @@ from ..routes.asking import Action
 from ..routes.live import position_in
 from ..routes.sessions import hits_of, listed
 from ..streams import Event, Place, ShowFn
-from .live import Live, shown_state
+from .live_run import Live, shown_state
 from .markup import base_of, home_html, html, listed_html, page_html, row_html, session_html, sidebar_html
-from .questions import question_html
+from .question_form import question_html
 
 if TYPE_CHECKING:
     from ..rooms import Room
@@ -64,17 +64,17 @@ _CHANGES = json_decoder(_Change)
 
 def add_pages(app: web.Application, site: Site, prefix: str) -> None:
     """Adds the pages and the static files beneath a prefix."""
-    from . import evals, runs
+    from . import eval_pages, run_pages
 
     shown: list[tuple[str, Action, _PageFn]] = [
         ("/", "read", _home_page),
         ("/sessions/{session}", "read", _session_page),
-        ("/runs", "operate", runs.table_page),
-        ("/runs/{run}", "operate", runs.run_page),
-        ("/evals", "read", evals.table_page),
-        ("/evals/compare", "read", evals.comparison_page),
-        ("/evals/{run}", "read", evals.run_page),
-        ("/evals/{run}/cases/{case}", "read", evals.case_page),
+        ("/runs", "operate", run_pages.table_page),
+        ("/runs/{run}", "operate", run_pages.run_page),
+        ("/evals", "read", eval_pages.table_page),
+        ("/evals/compare", "read", eval_pages.comparison_page),
+        ("/evals/{run}", "read", eval_pages.run_page),
+        ("/evals/{run}/cases/{case}", "read", eval_pages.case_page),
     ]
     for path, action, handler in shown:
         page = _handler(site, path, action, handler)

@@ -1,10 +1,12 @@
-"""`#approve`, `/work`, `#answer`, `/plan`, `/editor`, `/queue`, `/quit`. `approving` has the modes."""
+"""`#approve`, `/work`, `#answer`, `/plan`, `/skill`, `/editor`, `/queue`, `/quit`. `approving` has the modes."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from swink_agent.app.errors import UsageProblem
+from swink_agent.rendering.escaping import safe_line
 
 if TYPE_CHECKING:
     from swink_agent.approvals.approvals import ApprovalsMode
@@ -52,6 +54,24 @@ async def answer(conversation: Conversation, rest: str) -> None:
 async def plan(conversation: Conversation, rest: str) -> None:
     """`/plan`: switches plan mode, as Shift+Tab does."""
     conversation.modes.change_plan()
+
+
+async def use_skill(conversation: Conversation, rest: str) -> None:
+    """`/skill name text`: sends the prompt; without a name, lists the skills."""
+    from swink_agent.app.agent.skills import known_skills, with_skill  # on use: the other commands need no skills
+
+    project = conversation.opening.project
+    name, _, words = rest.partition(" ")
+    if name:
+        await conversation.prompt(await asyncio.to_thread(with_skill, name, words.strip(), project))
+        return
+    rows = [
+        f"{safe_line(skill.name)}: {safe_line(f'not used, {skill.problem}' if skill.problem else skill.description)}"
+        for skill in await asyncio.to_thread(known_skills, project)
+    ]
+    conversation.notice(
+        "\n".join(rows) if rows else "there are no skills here; swink skills --help says where they are kept"
+    )
 
 
 async def editor(conversation: Conversation, rest: str) -> None:

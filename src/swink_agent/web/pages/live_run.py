@@ -28,7 +28,7 @@ from swink_agent.rendering.turns import Entry, Other, Prompt, Reply, ToolUse, co
 from ..questions import Question
 from ..rooms import Room, State
 from ..streams import Event, EventLog
-from .questions import question_html
+from .question_form import question_html
 
 _QUESTIONS = json_decoder(Question)
 _MOST_OUTPUT = 20_000
