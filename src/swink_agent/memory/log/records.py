@@ -12,7 +12,6 @@ also those of other versions; `fold` builds the history, and `masking` removes s
 from __future__ import annotations
 
 import math
-from binascii import hexlify
 from typing import Any, TypeAlias, cast
 from zlib import crc32
 
@@ -181,10 +180,7 @@ def fill_line(line: bytearray, number: int, at: int, entry: RecordEntry) -> None
     except (TypeError, ValueError, OverflowError, UnicodeError):
         _fill_with_any(line, number, at, _plain(entry))
     line.pop()  # the checksum comes before the closing brace
-    checksum = hexlify(crc32(line).to_bytes(4, "big"))
-    line += b',"crc":"'
-    line += checksum
-    line += b'"}\n'
+    line += b',"crc":"%08x"}\n' % crc32(line)
 
 
 def _fill_with_any(line: bytearray, number: int, at: int, entry: Any) -> None:
