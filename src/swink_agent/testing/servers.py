@@ -130,7 +130,7 @@ def answer(
 
 
 def drips(body: bytes, *, pause: float, content_type: str = SSE) -> Answer:
-    """Sends one byte at a time until the client gives up."""
+    """Sends the body one byte at a time, with a pause after each."""
     return answer(body, content_type=content_type, pieces=len(body), pause=pause)
 
 
