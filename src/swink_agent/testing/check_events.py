@@ -154,7 +154,7 @@ class _Checker:
         self.delegates = {}
 
     def resume_turn(self, event: TurnResumed) -> None:
-        """Takes the calls that waited. For a call inside a delegate, takes the call of the delegate: its id is a prefix."""
+        """Takes the calls that waited; for a call inside a delegate, the delegate's call, whose id begins its id."""
         known = {call.id: call for call in event.message.tool_calls}
         waiting: list[str] = []
         for one in event.pending:

@@ -90,7 +90,7 @@ class CompactionContext:
 
     @property
     def history(self) -> Sequence[AgentMessage]:
-        """The whole history, including what earlier transforms removed from the context; empty without a run.
+        """The whole history, including messages that earlier transforms removed from the context; empty without a run.
 
         It ends before a reply whose calls wait for answers: that is not compacted.
         """

@@ -231,7 +231,7 @@ def requests_with(
 
 
 def room_beside(last: Sequence[AgentMessage], goal: int, budget: int, count: Callable[[AgentMessage], int]) -> int:
-    """The tokens left for other messages beside the last exchange, whose results are shortened if it is too long."""
+    """The tokens left for messages other than the last exchange, whose results are shortened if it is too long."""
     size = sum(map(count, last))
     return goal - size if size <= goal else min(goal, budget // _OTHERS_SHARE) - least_tokens(last, count)
 

@@ -38,7 +38,7 @@ def failed(run: Run, error: AgentError) -> AssistantMessage:
 
 def explained(run: Run, failure: StreamFailed) -> StreamFailed:
     """Returns the failure without secrets (a provider may repeat the key that it refuses), and with a valid
-    `retry_after` or none. If the wait is too long, the message says so."""
+    `retry_after` or none. If the wait is too long, the message mentions it."""
     advised, message = failure.retry_after, run.redactor.redact(failure.message)
     if advised is not None and not (type(advised) in (int, float) and advised == advised):
         advised = None  # not a number, or NaN

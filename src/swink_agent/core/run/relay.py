@@ -1,6 +1,6 @@
 """Passes partial results from a running tool to the event stream.
 
-Owns a bounded buffer for each call: if a tool reports faster than the reader reads, its updates are joined, so that it
+Each call has a bounded buffer: if a tool reports faster than the reader reads, its updates are joined, so that it
 neither fills the memory nor waits. Tools may report from any thread.
 """
 

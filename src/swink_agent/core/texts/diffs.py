@@ -24,9 +24,9 @@ _Box: TypeAlias = tuple[int, int, int, int]
 
 
 def diff_lines(old: str, new: str, around: int = _AROUND) -> list[tuple[DiffKind, str]]:
-    """Returns the change as lines with their kinds; `hunk` lines (`@@ -1,3 +1,4 @@`) give the position of the next.
+    """Returns the change as lines with their kinds; a `hunk` line (`@@ -1,3 +1,4 @@`) is the position of the next lines.
 
-    If `old` is empty, all lines are added, without a hunk. Two texts with the same lines give an empty list.
+    If one of the texts is empty, there is no hunk. Two texts with the same lines give an empty list.
     """
     before, after = _lines(old), _lines(new)
     if before == after:
