@@ -24,7 +24,7 @@ _Box: TypeAlias = tuple[int, int, int, int]
 
 
 def diff_lines(old: str, new: str, around: int = _AROUND) -> list[tuple[DiffKind, str]]:
-    """Returns the change as lines with their kinds; a `hunk` line (`@@ -1,3 +1,4 @@`) is the position of the next lines.
+    """Returns the change as lines with their kinds; a `hunk` line (`@@ -1,3 +1,4 @@`) locates the next lines.
 
     If one of the texts is empty, there is no hunk. Two texts with the same lines give an empty list.
     """
