@@ -1,6 +1,6 @@
 """A run as an async iterator of events, with a limit on how far the run may be ahead of its reader.
 
-A `Channel` is between a run and its reader, who iterates an `EventStream`. The run is in `loop`.
+A `Channel` connects a run and its reader, which iterates an `EventStream`. The run is in `loop`.
 """
 
 from __future__ import annotations
