@@ -652,7 +652,7 @@ async def test_a_replay_says_that_a_limit_had_ended_the_run(swink: Any) -> None:
     done = await swink("sessions", "replay", item["id"])
     assert done.code == 1
     assert done.stdout.splitlines()[-1] == (
-        "max_turns ended the run when it was recorded: the run has had its one turn; prompt again to go on. "
+        "max_turns ended the run when it was recorded: the run has had its one turn; prompt again to continue. "
         "The limits of a replay are those of today."
     )
     same = await swink("sessions", "replay", item["id"], environ={"SWINK_MAX_TURNS": "1"})

@@ -74,7 +74,7 @@ async def test_a_result_that_must_not_pass_ends_the_run_unseen() -> None:
     result = await agent.prompt("go")
     assert len(model.requests) == 1
     assert result.stopped_by == PolicyStop(
-        "content_filter", "a tool's result holds what must not pass; it was kept back"
+        "content_filter", "a tool's result contains forbidden text; it was withheld"
     )
     assert "Bluebird" not in str([extract_text(message.content) for message in agent.messages])  # type: ignore[union-attr]
     assert (await agent.prompt("again")).text == "never"
@@ -85,7 +85,7 @@ async def test_a_reply_that_must_not_pass_ends_the_run() -> None:
     result = await agent.prompt("go")
     assert result.text == "[kept back by the policy content_filter]"
     assert result.stopped_by == PolicyStop(
-        "content_filter", "the model's reply holds what must not pass; it was kept back"
+        "content_filter", "the model's reply contains forbidden text; it was withheld"
     )
 
 

@@ -58,7 +58,7 @@ def test_a_pattern_is_searched_for_in_every_string_of_its_argument(
 def test_a_pattern_can_be_for_any_argument_of_any_tool(asked: AskedFn) -> None:
     policy = DenyList(arguments={"*": [r"\.env$", r"^443$"]})
     assert policy.pre_dispatch(asked("read_file", path="a/.env")) == Skip(
-        "read_file is not allowed with what is in its argument path; do without it"
+        "read_file is not allowed with this value of its argument path; do without it"
     )
     assert policy.pre_dispatch(asked("connect", port=443)) is not None
     assert policy.pre_dispatch(asked("connect", port=80, flag=True, none=None)) is None

@@ -66,7 +66,7 @@ async def test_the_model_is_told_once_then_the_run_ends() -> None:
     assert len(told) == 1
     assert told[0].startswith("You have made the same calls (look) 3 times on end and got the same results each time.")
     assert result.stopped_by == PolicyStop(
-        "loop_detection", "the model made the same calls (look) 6 times on end, with the same results"
+        "loop_detection", "the model made the same calls (look) 6 times in a row, with the same results"
     )
 
 
@@ -114,8 +114,8 @@ async def test_the_next_round_can_be_refused() -> None:
     results = [extract_text(m.content) for m in result.messages if isinstance(m, ToolResultMessage)]
     assert results[:3] == ["nothing in a"] * 3
     assert results[3] == (
-        "tool call skipped: this call was made before 3 times on end, with the same result; do something else, or say "
-        "what is missing"
+        "tool call skipped: this call was made before 3 times in a row, with the same result; do something else, or "
+        "say what is missing"
     )
     assert len(results) == 6
     assert told == []

@@ -29,7 +29,7 @@ async def test_a_run_is_stopped_before_the_model_is_asked_again() -> None:
     )
     assert len(model.requests) == 3
     assert result.stopped_by is not None
-    assert result.stopped_by.reason == "the run has taken 12.0 s of the 10 s it had; prompt again to go on"
+    assert result.stopped_by.reason == "the run has taken 12.0 s of the 10 s it had; prompt again to continue"
 
 
 async def test_a_run_is_stopped_before_its_tools_run() -> None:

@@ -20,7 +20,7 @@ async def test_a_run_ends_when_it_has_had_its_turns(turns: int, had: str) -> Non
     model = scripted(*[call("look")] * 5)
     result = await Agent("test:model", stream_fn=model, tools=[look], policies=[MaxTurns(turns)]).prompt("go")
     assert len(model.requests) == turns
-    assert result.stopped_by == PolicyStop("max_turns", f"the run has had {had}; prompt again to go on")
+    assert result.stopped_by == PolicyStop("max_turns", f"the run has had {had}; prompt again to continue")
     assert result.error is None
 
 

@@ -2,7 +2,7 @@
 
     limits/    how much a run may use: Budget, MaxTurns, MaxDuration, LoopDetection
     calls/     which calls may run: AllowList, DenyList, WorkspaceOnly
-    texts/     what the model may read and say: PromptGuard, PiiRedactor, ContentFilter
+    texts/     what the model may read and write: PromptGuard, PiiRedactor, ContentFilter
     records/   what is written to disk: AuditLog, Checkpoint
 
 `recommended` returns a sensible set of them. Also exported here: the names of `swink_agent.approvals`, and `ClaimCheck`

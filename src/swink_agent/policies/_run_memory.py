@@ -1,6 +1,6 @@
 """Values that a policy keeps per run, and stops that take effect after the turn.
 
-A policy that is given for one slot is not told when a run is over, so the number of remembered runs is bounded.
+A policy that is given for one slot does not learn when a run is over, so the number of remembered runs is bounded.
 """
 
 from __future__ import annotations

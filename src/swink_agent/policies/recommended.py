@@ -25,10 +25,11 @@ def recommended(
 ) -> list[hints.Policy]:
     """Returns a new list for `Agent(policies=…)`.
 
-    Always in it: `MaxTurns` unless `max_turns` is `None`, `WorkspaceOnly(root)`, `PromptGuard`, `LoopDetection`. On
-    request: `AuditLog` (first, so that it sees calls that others refuse), `MaxDuration`, `PiiRedactor`, and `Budget`
-    (last, so that it reserves nothing for a turn that another policy stops). `PiiRedactor` is off by default, because
-    the model cannot edit text that it does not see. `also` are folders in addition to `root` that calls may name.
+    It contains `MaxTurns` unless `max_turns` is `None`, and always `WorkspaceOnly(root)`, `PromptGuard` and
+    `LoopDetection`. On request, it also contains `AuditLog` (first, so that it sees calls that others refuse),
+    `MaxDuration`, `PiiRedactor`, and `Budget` (last, so that it reserves nothing for a turn that another policy stops).
+    `PiiRedactor` is off by default, because the model cannot edit text that it does not see. `also` are folders in
+    addition to `root` that calls may name.
     """
     from .calls.workspace_only import WorkspaceOnly
     from .limits.loop_detection import LoopDetection

@@ -28,8 +28,8 @@ def assert_eval(
     **options: Any,
 ) -> Any:
     """Runs a set, a case or the set in a file, and raises `AssertionError` if fewer than `min_pass_rate` of the cases
-    pass, or if more than `max_not_measured` cases were not measured. `min_pass_rate_low` is the least for the lower end
-    of the pass rate's interval. `options` are those of `EvalRunner`: `repeat`, `verdict`, `parallel` and so on.
+    pass, or if more than `max_not_measured` cases were not measured. `min_pass_rate_low` is the minimum for the lower
+    end of the pass rate's interval. `options` are those of `EvalRunner`: `repeat`, `verdict`, `parallel` and so on.
 
     In an ordinary function it runs at once and returns the `EvalRun`. In an async test, where an event loop runs, it
     returns a coroutine: `run = await assert_eval(…)`.

@@ -106,7 +106,7 @@ class _Checker:
             case AgentEnd() if state == "run":
                 self.end_run(event)
             case ToolExecutionEnd() if state == "run" and self.last_reason is None:
-                self.need(event, event.outcome == ToolOutcome.REJECTED, "a call outside of a turn that was not closed")
+                self.need(event, event.outcome == ToolOutcome.REJECTED, "a call outside of a turn may only be rejected")
                 self.closed.append(event.call_id)
             case TurnResumed() if state == "turn" and not self.turn_index and not self.added and not self.closed:
                 self.resume_turn(event)
@@ -114,7 +114,7 @@ class _Checker:
                 self.need(event, event.messages, "no messages in it")
                 self.added.extend(event.messages)
             case ContextCompacted() if state in ("turn", "message"):
-                self.need(event, event.report.is_told, "no message went")
+                self.need(event, event.report.is_told, "it reports no change")
                 self.need(event, event.report.overflow or state == "turn", "a compaction inside a message")
                 self.pieces.clear()
             case UsageAdded() if state in ("turn", "message"):
@@ -139,7 +139,7 @@ class _Checker:
             case TurnEnd() if state in ("turn", "tools"):
                 self.end_turn(event)
             case TaskStarted() | TaskEnded() if state not in ("new", "over"):
-                pass  # background commands go on beside everything else
+                pass  # background commands are independent of the run
             case DelegateEvent() if state == "tools":
                 self.take_delegate_event(event)
             case _ if state == "tools" and isinstance(event, _ToolEvent):
@@ -154,13 +154,13 @@ class _Checker:
         self.delegates = {}
 
     def resume_turn(self, event: TurnResumed) -> None:
-        """Takes the calls that waited. A delegate's call stands for itself, by the first part of the id."""
+        """Takes the calls that waited; for a call inside a delegate, the delegate's call, whose id begins its id."""
         known = {call.id: call for call in event.message.tool_calls}
         waiting: list[str] = []
         for one in event.pending:
             outer = [call_id for call_id in known if one.delegates and one.call_id.startswith(f"{call_id}/")]
             waiting.append(outer[0] if outer else one.call_id)
-        self.need(event, waiting, "nothing waited")
+        self.need(event, waiting, "no call waited")
         self.need(event, known.keys() >= set(waiting), "a call waited that is not in the message")
         kinds = {one.call_id: one.kind for one in event.pending}
         self.calls = {call_id: "asked" if kinds.get(call_id) == "approval" else "waiting" for call_id in waiting}
@@ -230,7 +230,7 @@ class _Checker:
         checker.take(event.event)
 
     def end_turn(self, event: TurnEnd) -> None:
-        self.need(event, event.turn_index == self.turn_index, f"turn {self.turn_index} was on")
+        self.need(event, event.turn_index == self.turn_index, f"turn {self.turn_index} is open")
         results = [result.tool_call_id for result in event.tool_results]
         if self.state == "turn":
             stopped = event.message is None and event.reason == TurnEndReason.STOPPED
@@ -294,7 +294,7 @@ def _arguments(text: str) -> object:
 
 
 async def collect(stream: AsyncIterable[T]) -> list[T]:
-    """Returns everything that a stream yields: that of a run, or of a stream function."""
+    """Returns all items of a stream: of a run, or of a stream function."""
     return [item async for item in stream]
 
 
@@ -307,7 +307,7 @@ def check_conversation(messages: Sequence[AgentMessage]) -> None:
     """Raises `AssertionError` unless every call has exactly one result, directly after it, and every result a call.
 
     It also refuses an empty assistant message, a message that is not for models, and a failed reply at the end, since
-    the request is for that reply.
+    the model is asked for that reply again.
     """
     expected: list[str] = []
     for position, message in enumerate(messages):
@@ -321,7 +321,7 @@ def check_conversation(messages: Sequence[AgentMessage]) -> None:
             raise AssertionError(f"{where}: it comes before the results of {expected}")
         if isinstance(message, AssistantMessage):
             if not any(_says_something(block) for block in message.content):
-                raise AssertionError(f"{where}: it says nothing")
+                raise AssertionError(f"{where}: it has no content")
             expected = [call.id for call in message.tool_calls]
         elif not isinstance(message, UserMessage):
             raise AssertionError(f"{where}: it is not a message for a model")

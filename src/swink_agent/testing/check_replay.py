@@ -47,7 +47,7 @@ def assert_replays_sync(
     types: Sequence[type[CustomMessage]] = (),
     patience: float = 30.0,
 ) -> ReplayReport:
-    """Does the same in tests that are not async."""
+    """Does the same as `assert_replays`, in tests that are not async."""
     __tracebackhide__ = True
     name, recorded = _given(session, types)
     return _checked(name, run_sync(lambda: replay(recorded, make_agent, patience=patience), _nothing))
@@ -68,7 +68,7 @@ def _given(
         return "the session", session
     path = Path(session)
     if not path.is_file():
-        raise SessionNotFound(f"there is no session {path}: name its file, or give one that is loaded", path=str(path))
+        raise SessionNotFound(f"there is no session {path}: give its file, or a loaded session", path=str(path))
     name = LogName(path.stem, path)
     return str(path), LoadedSession(name, contents_of(name, read_file(path), checked_types(types)))
 

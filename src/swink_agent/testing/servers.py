@@ -32,7 +32,7 @@ Answer = Callable[[ReceivedRequest, asyncio.StreamWriter], Awaitable[None]]
 class LoopbackServer:
     """A server on a free port of 127.0.0.1, for the duration of its `async with` block.
 
-    It gives `answers` in turn and repeats the last one. `requests` lists what it received, `open_connections` counts
+    It gives `answers` in turn and repeats the last one. `requests` lists the requests, `open_connections` counts
     the connected clients, and `closed` is set whenever one disconnects.
     """
 
@@ -130,7 +130,7 @@ def answer(
 
 
 def drips(body: bytes, *, pause: float, content_type: str = SSE) -> Answer:
-    """Sends one byte at a time until the client gives up."""
+    """Sends the body one byte at a time, with a pause after each."""
     return answer(body, content_type=content_type, pieces=len(body), pause=pause)
 
 

@@ -1,1 +1,1 @@
-"""The context of a request: snapshots of a history, token budgets, and what a transform may know about its run."""
+"""The context of a request: snapshots of a history, token budgets, and the facts that transforms get about a run."""

@@ -1,8 +1,8 @@
-"""What a transform may know about its run, and how it asks a model on that run's account.
+"""Gives a transform facts about its run, and lets it ask a model, whose usage counts as the run's.
 
-A transform is a function of messages. `CompactionContext.current()` gives it what the messages do not contain: whether
-the user asked for the compaction, the agent's model, the history. Functions that the transform calls see it too, so
-transforms can be combined. `loop` and `reply` decide when transforms run.
+A transform is a function of messages. `CompactionContext.current()` gives it facts that the messages do not contain:
+whether the user asked for the compaction, the agent's model, the history. Functions that the transform calls see it
+too, so transforms can be combined. `loop` and `reply` decide when transforms run.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _CURRENT: ContextVar[CompactionContext | None] = ContextVar("swink_agent_compact
 
 
 class CompactionContext:
-    """The run behind a compaction, valid for one call of the transforms.
+    """The run that a compaction belongs to, valid for one call of the transforms.
 
     `is_on_demand` is set if `Agent.compact` requests the compaction, with its `instructions`, even below the budget.
-    Replies before the message `fresh_from` were made from another context. `usage` and `cost` are those of `ask`; they
-    are part of the run's.
+    Replies before the message `fresh_from` were made from another context. `usage` and `cost` are those of `ask`; the
+    run's totals include them.
     """
 
     def __init__(self, run: Run, *, is_on_demand: bool = False, instructions: str | None = None) -> None:
@@ -90,7 +90,7 @@ class CompactionContext:
 
     @property
     def history(self) -> Sequence[AgentMessage]:
-        """The whole history, including what earlier transforms removed from the context; empty without a run.
+        """The whole history, including messages that earlier transforms removed from the context; empty without a run.
 
         It ends before a reply whose calls wait for answers: that is not compacted.
         """
@@ -104,7 +104,7 @@ class CompactionContext:
         self._run.transcript.covered = summary, count
 
     def covered_by(self, summary: AgentMessage) -> int | None:
-        """How many messages of the history a summary covers; `None` if another process wrote it."""
+        """How many messages of the history a summary covers; `None` unless `covers` noted this summary last."""
         covered = self._run.transcript.covered
         return covered[1] if covered is not None and covered[0] is summary else None
 
@@ -165,7 +165,7 @@ class CompactionContext:
         return next(message for message in reversed(result.messages) if isinstance(message, AssistantMessage))
 
     async def _make_durable(self) -> None:
-        """Waits for the run's journal: a model is only asked when everything before is on disk."""
+        """Waits for the run's journal: a model is asked only when all earlier entries are durable."""
         recorder = self._run.transcript.recorder
         if recorder is None:
             return
@@ -176,7 +176,7 @@ class CompactionContext:
             raise self._run.refusal from error
 
     def _config(self, model: ModelSpec, stream_fn: StreamFn | None, max_tokens: int | None) -> AgentLoopConfig:
-        """Makes the configuration of the side request. It takes only what is listed here from the run's."""
+        """Makes the configuration of the side request, with only the settings of the run that are listed here."""
         own = self._run.config
         is_same = model.provider == own.model.provider
         if stream_fn is None:

@@ -1,5 +1,5 @@
 """Functions of messages: snapshots, whether a history is answered, the repair of call and result pairs, token counts,
-and documents where a model takes none.
+and texts for models that do not take documents.
 
 The history of a run is in `run/transcript`; `window` keeps it within a budget.
 """
@@ -86,7 +86,7 @@ class Snapshot(Sequence[M]):
 
 
 class SentMessages(Snapshot[M]):
-    """Messages as they are sent, if a reply to the first `answered` of them failed and is not among them."""
+    """Messages that are sent after a failed reply, which is not among them. `answered` of them came before it."""
 
     __slots__ = ("answered",)
 
@@ -96,7 +96,7 @@ class SentMessages(Snapshot[M]):
 
 
 def answered(messages: Sequence[AgentMessage]) -> int:
-    """How many of the messages came before the last reply, or before one that failed and is not among them."""
+    """How many of the messages came before the last reply. A failed reply that is not among them counts too."""
     for position in range(len(messages) - 1, -1, -1):
         if type(messages[position]) is AssistantMessage:
             return max(position, failed_before(messages))
@@ -104,7 +104,7 @@ def answered(messages: Sequence[AgentMessage]) -> int:
 
 
 def failed_before(messages: Sequence[AgentMessage]) -> int:
-    """How many of the messages came before a reply that failed and is not among them."""
+    """How many of the messages came before a failed reply that is not among them."""
     return cast("int", getattr(messages, "answered", 0))
 
 
@@ -114,7 +114,7 @@ def default_convert_to_llm(message: AgentMessage) -> LlmMessage | None:
 
 
 def is_answered(messages: Sequence[AgentMessage]) -> bool:
-    """Whether the history ends with a reply without calls; failed replies do not count."""
+    """Whether the history is empty or ends with a reply without calls; failed replies do not count."""
     for message in reversed(messages):
         if not (isinstance(message, AssistantMessage) and message.is_failed):
             return isinstance(message, AssistantMessage) and not message.tool_calls
@@ -133,7 +133,7 @@ def cannot_continue(messages: Sequence[AgentMessage]) -> InvalidContinue:
     from ..pending import pending_calls  # on use: this is an error
 
     calls = ", ".join([f"{call.call_id!r} ({call.name})" for call in pending_calls(messages)])
-    return InvalidContinue(f"calls wait for an answer: {calls}; resume() with answers, or prompt() to go on without")
+    return InvalidContinue(f"calls wait for an answer: {calls}; resume() with answers, or prompt() to continue without")
 
 
 def start_of_waiting(messages: Sequence[AgentMessage]) -> int:
@@ -148,14 +148,14 @@ def start_of_waiting(messages: Sequence[AgentMessage]) -> int:
 
 
 def has_unclosed(messages: Sequence[AgentMessage], *, passes_users: bool = True) -> bool:
-    """Whether the last reply may have a pending result, also if a user message stands behind it."""
+    """Whether a result after the last reply is pending, with `passes_users` also if a user message follows it."""
     answered: set[str] = set()
     for message in reversed(messages):
         if type(message) is AssistantMessage or (type(message) is UserMessage and not passes_users):
             return False
         if type(message) is ToolResultMessage:
             if message.outcome is not _PENDING:
-                answered.add(message.tool_call_id)  # it has the place of a pending one before it
+                answered.add(message.tool_call_id)  # it replaces an earlier pending result
             elif message.tool_call_id not in answered:
                 return True
     return False
@@ -188,7 +188,7 @@ def repair_pairs(messages: Iterable[LlmMessage]) -> list[LlmMessage]:
 
 
 class _Pending:
-    """Collects what follows an assistant message with calls, until the next assistant message."""
+    """Collects the messages between an assistant message with calls and the next assistant message."""
 
     __slots__ = ("asker", "others", "results")
 
@@ -270,16 +270,16 @@ def _estimate(message: AgentMessage) -> int:
 
 
 def document_tokens(document: Document) -> int:
-    """Estimates the tokens of a PDF by its size: its pages are not counted, since that would mean to parse it."""
+    """Estimates the tokens of a PDF by its size: counting its pages would mean parsing it."""
     source = document.source
     pages = -(-len(source.data) * 3 // 4 // _PAGE_BYTES) if type(source) is Base64Source else _UNKNOWN_PAGES
     return min(max(pages, 1), _MOST_PAGES) * _PAGE_TOKENS
 
 
 def most_tokens(message: AgentMessage) -> int:
-    """The most tokens that a message can be: a token of text is at least a byte."""
+    """The most tokens that a message can have: a token of text is at least a byte."""
     if isinstance(message, CustomMessage):
-        return len(msgspec.json.encode(message))  # it may be converted, to about what it holds
+        return len(msgspec.json.encode(message))  # it may be converted to a message of about this size
     attached = sum(
         _MOST_IMAGE_TOKENS if isinstance(block, Image) else _most_document_tokens(block.source)
         for block in message.content
@@ -290,13 +290,13 @@ def most_tokens(message: AgentMessage) -> int:
 
 
 def _most_document_tokens(source: Source) -> int:
-    """A bound by the size: its text is compressed, but most of a large PDF is pictures and fonts."""
+    """Returns a bound by the size: a PDF's text is compressed, but most of a large PDF is pictures and fonts."""
     size = len(source.data) if type(source) is Base64Source else _MOST_OF_A_DOCUMENT
     return min(max(size, _LEAST_OF_A_DOCUMENT), _MOST_OF_A_DOCUMENT)
 
 
 def new_document(messages: Sequence[AgentMessage]) -> Document | None:
-    """Returns the first document that came since the last reply, also if that failed and is not among the messages."""
+    """Returns the first document after the last reply. A failed reply that is not among the messages counts too."""
     for position in range(answered(messages), len(messages)):
         message = messages[position]
         if type(message) is UserMessage or type(message) is ToolResultMessage:
@@ -307,7 +307,7 @@ def new_document(messages: Sequence[AgentMessage]) -> Document | None:
 
 
 def refused_document(who: str, document: Document) -> str:
-    """Says that a provider or model does not take the document, and what to do."""
+    """Returns the error text for a document that a provider or model does not take."""
     return (
         f"{who} takes no documents, so {document.shown_name!r} was not sent: leave it out, or choose a model that "
         "takes documents"
@@ -315,5 +315,5 @@ def refused_document(who: str, document: Document) -> str:
 
 
 def document_note(document: Document) -> str:
-    """Returns what a model reads instead of the document."""
+    """Returns the text that a model gets instead of the document."""
     return f"[document {document.shown_name} left out: this model takes no documents]"

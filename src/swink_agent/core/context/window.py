@@ -1,6 +1,6 @@
 """The sliding window: keeps a conversation within a budget of tokens, and never separates a call from its result.
 
-Tokens are estimated in `context`; what a transform may know about its run is in `compaction`.
+Tokens are estimated in `context`; `compaction` gives transforms facts about their run.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from .context import estimate_tokens
 _ATTACHED = (ToolResultMessage, CustomMessage)
 """Messages that belong to the one before them: a cut comes after these, never before."""
 
-_SHARE = 8  # an older tool result may take up to 1/8 of what is kept
+_SHARE = 8  # an older tool result may take up to 1/8 of the goal
 _OTHERS_SHARE = 3
 """If the last exchange alone is too long, other messages get 1/3 of the budget. In the next turn that exchange is
 shortened; then they fit into half the budget and are not cut again."""
 _LEAST_RESULT = 250  # results are not shortened below this number of tokens
-_LEAST_WINDOW = 1_000  # no model's window is smaller, in tokens: a smaller budget means to cut all that can be cut
+_LEAST_WINDOW = 1_000  # no model has a smaller window, in tokens: with a smaller budget, all that can be cut is cut
 
 _LOWEST_RATE, _HIGHEST_RATE = 0.5, 4.0  # the bounds of the correction of a count
 _LEAST_PLAUSIBLE, _MOST_PLAUSIBLE = 0.33, 8.0
@@ -48,12 +48,12 @@ def tokens_per_count(
     fresh_from: int = 0,
     model: ModelSpec | None = None,
 ) -> float:
-    """Returns how many real tokens one counted token is, by the provider's report on the last request, or 1.
+    """Returns the real tokens for each counted token, by the provider's report on the last request; 1 without a report.
 
     The usage of the last reply is the real number of tokens before it. `sizes` are the counts of the messages, and
-    `fixed` that of the rest of the request. Replies before `fresh_from` are ignored, since they were made from other
-    messages, and so are those of another `model`, which counts other tokens. The result is bounded, and implausible
-    reports are ignored.
+    `fixed` is that of the rest of the request. Replies before `fresh_from` are ignored, since they were made from other
+    messages. Replies of another `model` are ignored, since it counts differently. The result is bounded, and
+    implausible reports are ignored.
     """
     for position in range(len(messages) - 1, max(fresh_from, 1) - 1, -1):
         message = messages[position]
@@ -88,9 +88,9 @@ class SlidingWindow:
     with the same messages, which providers can cache. It shortens long tool results first, then drops the oldest
     messages; a call goes with its results. The user's newest message and the last exchange always stay, and so do the
     first `keep_first` messages, usually the task, unless they alone exceed the window. After an overflow the budget is
-    `overflow_tokens`, or `max_tokens` if that is less, or half of what was sent if that was within it. On demand
-    (`Agent.compact`) it cuts the conversation to half its size. `count` gives the tokens of one message; the provider's
-    report on the last request corrects it.
+    the smaller of `overflow_tokens` and `max_tokens`, or half of the conversation if that fits already. On demand
+    (`Agent.compact`) it cuts the conversation to half its size. `count` returns the tokens of one message; the
+    provider's report on the last request corrects it.
     """
 
     __slots__ = ("count", "keep_first", "max_tokens", "overflow_tokens")
@@ -231,7 +231,7 @@ def requests_with(
 
 
 def room_beside(last: Sequence[AgentMessage], goal: int, budget: int, count: Callable[[AgentMessage], int]) -> int:
-    """The tokens left for other messages beside the last exchange, whose results are shortened if it is too long."""
+    """The tokens left for messages other than the last exchange, whose results are shortened if it is too long."""
     size = sum(map(count, last))
     return goal - size if size <= goal else min(goal, budget // _OTHERS_SHARE) - least_tokens(last, count)
 
@@ -260,7 +260,7 @@ def last_exchange(messages: Sequence[AgentMessage]) -> int:
 
 
 def _shorter(message: ToolResultMessage, longest: int, count: Callable[[AgentMessage], int]) -> ToolResultMessage:
-    """Keeps the beginning and the end of a result, which matter most, and a note on what is missing.
+    """Keeps the beginning and the end of a result, which matter most, and adds a note about the rest.
 
     Images and documents stay as long as they leave some space for the text.
     """
@@ -279,7 +279,7 @@ def _shorter(message: ToolResultMessage, longest: int, count: Callable[[AgentMes
 
     least, half = count(with_ends(0)), (len(whole) + 1) // 2
     shorter = with_ends(half)
-    while (size := count(shorter)) > longest and half:  # counted each time, as the ends may have more tokens
+    while (size := count(shorter)) > longest and half:  # counted each time: the ends may be denser in tokens
         half = min(half - 1, max(0, int(half * (longest - least) / max(1, size - least))))
         shorter = with_ends(half)
     return shorter if size < count(message) else message

@@ -1,1 +1,1 @@
-"""What one run stands on: its state, its transcript, its events, and waiting in a way that an abort always ends."""
+"""The parts of one run: its state, its transcript, its events, and waits that an abort always ends."""

@@ -1,7 +1,7 @@
-"""Tells what happens beside a run: the events of what a call left running.
+"""Emits the events of work that a call left running.
 
-During a run they are among its events; between runs, the agent's subscribers alone get them. Owns which of the two it
-is, and that it happens in the event loop of the last run, whatever thread it comes from.
+During a run they are among its events; between runs, only the agent's subscribers get them. They may come from any
+thread, and are emitted in the event loop of the last run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Announcer:
-    """Where a tool announces what outlives its call. An agent has one, for all of its runs and their delegates.
+    """Takes events of work that outlives its tool call. An agent has one, for all of its runs and their delegates.
 
     If the event loop is closed, events wait for the next run and follow its `AgentStart`.
     """

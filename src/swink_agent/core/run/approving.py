@@ -1,6 +1,6 @@
-"""The approval of a batch of tool calls: who is asked, with what scope, and what the answer makes of a call.
+"""The approval of a batch of tool calls: asks about each call with its scope, and acts on the answer.
 
-Owns the question and the answer. `dispatch` decides when calls are approved, and gives each call its result.
+`dispatch` decides when calls are approved, and gives each call its result.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _needs_approval(batch: Batch, call: CallState) -> bool:
 
 
 async def _is_foreseen(batch: Batch, call: CallState) -> bool:
-    """Whether the tool foresees that it would refuse the call: then that is the result, and no one is asked."""
+    """Whether the tool foresees that it would refuse the call: the refusal becomes the result, without a question."""
     foresee, run = getattr(call.tool, "foresee", None), batch.run
     if foresee is None or run.toolbox.problems(call.name, call.arguments) is not None:
         return False
@@ -101,7 +101,7 @@ async def _is_foreseen(batch: Batch, call: CallState) -> bool:
     except ToolError as error:
         refusal = error_result(error)
     except Exception:  # `foresee` is optional: the call itself reports what is wrong
-        log.debug("%s could not say whether it would act", call.name, exc_info=True)
+        log.debug("foresee() of %s failed", call.name, exc_info=True)
         return False
     if refusal is not None:
         batch.resolve(call, refusal, ToolOutcome.FAILED)
@@ -113,8 +113,8 @@ async def _scope(
 ) -> dict[str, Any] | None:
     """Returns the tool's approval scope; `None` if the tool refused the call, which then has its result.
 
-    It runs in a thread, as it may read files or try a sandbox; `then` is called there with the scope. If it fails, the
-    scope matches nothing that the tool does.
+    The tool's function runs in a thread, as it may read files or try a sandbox; `then` is called there with the scope.
+    If the function fails, the returned scope matches nothing that the tool does.
     """
     scope_of, run = getattr(call.tool, "approval_scope", None), batch.run
     if scope_of is None:
@@ -133,7 +133,7 @@ async def _scope(
         batch.resolve(call, error_result(error), ToolOutcome.FAILED)
         return None
     except Exception as error:
-        log.debug("%s could not say where it would act", call.name, exc_info=True)
+        log.debug("approval_scope() of %s failed", call.name, exc_info=True)
         return frozen_json({"unknown": type(error).__name__})
 
 
@@ -173,15 +173,15 @@ class _Question:
         return _answer_in(answer)
 
     def _request(self, scope: dict[str, Any]) -> ProposedCall:
-        # Copies: what the callback does to its request changes nothing.
+        # Copies, so that the callback cannot change the call.
         call = self._call
         return ProposedCall(call.id, call.name, copy_json(call.arguments), copy_json(scope), self._run.delegates)
 
 
 def _can_prepare(kind: type[object]) -> bool:
-    """Whether the class that says how it is called, or a subclass of it, has `prepare_approval`.
+    """Whether the class that defines `__call__`, or a subclass of it, has `prepare_approval`.
 
-    A subclass with its own `__call__` alone is called: its answer may be another one.
+    If a subclass overrides only `__call__`, that is called: its answer may differ.
     """
     for base in kind.__mro__:
         names = vars(base)

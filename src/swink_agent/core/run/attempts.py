@@ -1,6 +1,6 @@
 """Runs the call of a tool that has a time limit or retries, attempt by attempt.
 
-Owns the attempts. `dispatch` runs all other calls directly, and gives every call its result.
+`dispatch` runs all other calls directly, and gives every call its result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger("swink_agent")
 
 
 async def run_attempts(run: Run, call: CallState, tool: AgentTool, context: ToolContext, options: ToolOptions) -> Any:
-    """Returns what the tool returns, or raises the error of its last attempt."""
+    """Returns the tool's result, or raises the error of its last attempt."""
     attempt = 0
     while True:
         attempt += 1
@@ -40,7 +40,7 @@ async def run_attempts(run: Run, call: CallState, tool: AgentTool, context: Tool
 
 
 async def _within(seconds: float, run: Run, call: CallState, tool: AgentTool, context: ToolContext) -> Any:
-    """Waits for the tool for so many seconds. Then cancels it, and raises the `ToolError` that says so."""
+    """Waits for the tool. When the time is up, cancels it and raises a `ToolError`."""
     task = run.supervisor.spawn(_attempt(tool, call, context))
     task.add_done_callback(_heard)
     try:

@@ -1,7 +1,7 @@
 """Asks policies, in order. The first stop wins. A policy that fails is logged and ignored, except before a dispatch,
 where it skips the call.
 
-Owns that rule. What a policy is shown and may answer is in `policy`, and when they are asked in `loop` and `dispatch`.
+`policy` defines what a policy gets and may answer; `loop` and `dispatch` decide when policies are asked.
 """
 
 from __future__ import annotations

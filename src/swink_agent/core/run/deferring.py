@@ -1,9 +1,9 @@
 """Calls that wait for an answer, in a run: they are deferred, or closed without an answer.
 
     defer       the call gets a pending result, which is recorded at once
-    close       a run that brings no answers: what waits is rejected, before anything else
+    close       a run without answers rejects the waiting calls before anything else
 
-Owns these two. `core.pending` has the rules by which a history shows what waits; `resuming` acts on answers.
+`core.pending` has the rules by which a history shows waiting calls; `resuming` acts on answers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TEXTS: dict[DeferralKind, str] = {
     "external": "tool call waiting: its result is not there yet",
     "delegate": "tool call waiting: a call that it made has no answer yet",
 }
-"""What a model reads if it is asked nevertheless, for example by another program that has the history."""
+"""The texts for a model that is asked nevertheless, for example by another program that has the history."""
 _CLOSED = "the conversation went on without an answer"
 
 
@@ -50,8 +50,8 @@ def keep_waiting(run: Run, call: CallState, pending: Pending) -> None:
 
 
 def keep_injected(run: Run, results: tuple[ToolResultMessage, ...]) -> tuple[ToolResultMessage, ...]:
-    """Keeps what policies injected with the last call that waits, since it would end the waiting. Returns the results
-    of the turn, in which that call may be.
+    """Moves messages that policies injected into the last waiting call: in the history, they would end the waiting.
+    Returns the turn's results, with the changed result of that call if it is one of them.
 
     An application's own messages cannot be kept: their types are not known when they are read.
     """
@@ -68,13 +68,13 @@ def keep_injected(run: Run, results: tuple[ToolResultMessage, ...]) -> tuple[Too
 
 
 def release_injected(run: Run, waiting: Iterable[WaitingCall]) -> None:
-    """Queues what these calls kept, before anything that was injected since."""
+    """Queues the messages that these calls kept, before messages that were injected since."""
     kept = [message for one in waiting for message in decoded_messages(one.pending.injected) or ()]
     run.pending[:0] = [("policy", message) for message in kept]
 
 
 def close_waiting(run: Run) -> None:
-    """Rejects what waits, because another run begins. Tells and records it before anything else."""
+    """Rejects the waiting calls, because another run begins. Records and reports this before anything else."""
     recorder = run.transcript.recorder
     reply, waiting = unclosed_calls(run.transcript.history)
     if reply is None:

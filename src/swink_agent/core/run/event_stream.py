@@ -1,6 +1,6 @@
 """A run as an async iterator of events, with a limit on how far the run may be ahead of its reader.
 
-Owns the channel between a run and its reader, and `EventStream`, which the reader iterates. The run is in `loop`.
+A `Channel` connects a run and its reader, which iterates an `EventStream`. The run is in `loop`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ABSENCE = 0.03  # seconds after which a reader that was cancelled, and asked fo
 class Channel:
     """Passes events from a run to its reader. Both are in one event loop, so it needs no locks.
 
-    The run continues without a task switch until the channel is full; the reader takes what is there without one.
+    The run continues without a task switch until the channel is full; the reader takes waiting events without one.
     """
 
     __slots__ = (
@@ -48,7 +48,7 @@ class Channel:
         self._readers: list[asyncio.Future[None]] = []  # the readers that wait for an event, usually one
         self.writers: list[asyncio.Future[None]] = []  # the runs that wait for room: the run itself, or its delegates
         self.backlog: dict[Relay, None] = {}  # the relays of running tools with updates that did not fit
-        self.branches: tuple[Channel, ...] = ()  # those of the delegates that are running
+        self.branches: tuple[Channel, ...] = ()  # the channels of the delegates that are running
         self._has_left = False
         self._absent: asyncio.Task[Any] | None = None  # a reader that was cancelled and has not asked again
 
@@ -63,7 +63,7 @@ class Channel:
             self._wake_readers()
 
     def put(self, item: Any) -> None:
-        """Adds what the reader is given in place of events. Subscribers do not get it."""
+        """Adds an item that the reader gets in place of events. Subscribers do not get it."""
         self.events.append(item)
         if self._readers:
             self._wake_readers()
@@ -114,7 +114,7 @@ class Channel:
         return event
 
     def is_left(self) -> bool:
-        """Whether the reader has left: it said so, or its task ended after it was cancelled."""
+        """Whether the reader has left: `leave` was called, or its task ended after it was cancelled."""
         return self._has_left or (self._absent is not None and self._absent.done())
 
     def leave(self) -> None:
@@ -155,7 +155,7 @@ class Channel:
             branch.on_demand()
 
     def wake_writers(self) -> None:
-        """Lets the runs go on that wait for room."""
+        """Lets the runs that wait for room continue."""
         writers, self.writers = self.writers, []
         for writer in writers:
             if not writer.done():
@@ -175,7 +175,7 @@ class Branch(Channel):
         self._trunk.branches = (*self._trunk.branches, self)
 
     def detach(self) -> None:
-        """Ends it: the delegate's run is over."""
+        """Separates it from the caller's channel, since the delegate's run is over."""
         self._trunk.branches = tuple([branch for branch in self._trunk.branches if branch is not self])
 
     def is_caught_up(self) -> bool:
@@ -224,8 +224,8 @@ class EventStream(AsyncIterator[AgentEvent]):
     hundred events ahead of the reader, and neither runs tools nor starts another turn before the reader has handled
     the message or the turn before.
 
-    Leaving early cancels the run: the end of an `async for` by `break`, `return`, an exception or the cancellation of
-    its task; of `async with`; or dropping the stream. To read on after a pause, ask for the events one by one with
+    Leaving early cancels the run: leaving an `async for` by `break`, `return`, an exception or the cancellation of its
+    task, leaving an `async with`, or dropping the stream. To be able to pause, ask for the events one by one with
     `anext(stream)`.
     """
 
@@ -241,7 +241,7 @@ class EventStream(AsyncIterator[AgentEvent]):
         self._channel = Channel(subscriptions)
         self._cancel = cancel
         self._drive: Callable[[Channel], Coroutine[Any, Any, AgentResult]] | None = drive
-        """Starts the run. Dropped then, with all that the run was given: a stream may be kept after its end."""
+        """Starts the run. Then it is dropped with the run's inputs, as a stream may be kept after its end."""
         self._on_unstarted = on_unstarted
         self._task: asyncio.Task[AgentResult] | None = None
         self._reads = 0
@@ -275,7 +275,7 @@ class EventStream(AsyncIterator[AgentEvent]):
         return _Reading(self)
 
     def __anext__(self) -> Coroutine[Any, Any, AgentEvent]:
-        # Asked here and not in the coroutine, which `asyncio.wait_for` may wrap into another task.
+        # The task is looked up here and not in the coroutine, which `asyncio.wait_for` may wrap into another task.
         return self.next_event(None if self._channel.events else current_task())
 
     async def next_event(self, reader: asyncio.Task[Any] | None) -> AgentEvent:

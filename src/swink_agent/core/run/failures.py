@@ -1,6 +1,6 @@
 """Turns a failure into an error of the run and an assistant message, and masks secrets in both.
 
-When a request is repeated is decided in `reply`.
+`reply` decides when a request is repeated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HOW_TO_COMPACT = "give the agent a transform_context, such as SlidingWindow(), 
 
 
 def error_in(run: Run, message: AssistantMessage, failure: StreamFailed) -> AgentError:
-    """Returns the error of a failed reply. Only the error has advice: the message is in the provider's words."""
+    """Returns the error of a failed reply. Only the error adds advice: the message keeps the provider's words."""
     is_unhelped = message.error_kind is ErrorKind.CONTEXT_OVERFLOW and not run.config.has_transform
     return error_of_kind(
         message.error_kind,
@@ -30,7 +30,7 @@ def error_in(run: Run, message: AssistantMessage, failure: StreamFailed) -> Agen
 
 
 def failed(run: Run, error: AgentError) -> AssistantMessage:
-    """Returns the message for a failure outside the stream, with what was streamed and used before it."""
+    """Returns the message for a failure outside the stream, with the content and usage before it."""
     run.error = error
     assembler = run.assembler or MessageAssembler(run.config.model)
     return assembler.failed(StreamFailed(run.redactor.redact(str(error)), error.kind or ErrorKind.STREAM))
@@ -38,7 +38,7 @@ def failed(run: Run, error: AgentError) -> AssistantMessage:
 
 def explained(run: Run, failure: StreamFailed) -> StreamFailed:
     """Returns the failure without secrets (a provider may repeat the key that it refuses), and with a valid
-    `retry_after` or none. If the wait is too long, the message says so."""
+    `retry_after` or none. If the wait is too long, the message mentions it."""
     advised, message = failure.retry_after, run.redactor.redact(failure.message)
     if advised is not None and not (type(advised) in (int, float) and advised == advised):
         advised = None  # not a number, or NaN

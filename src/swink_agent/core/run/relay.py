@@ -1,6 +1,6 @@
 """Passes partial results from a running tool to the event stream.
 
-Owns a bounded buffer for each call: if a tool reports faster than the reader reads, its updates are joined, so that it
+Each call has a bounded buffer: if a tool reports faster than the reader reads, its updates are joined, so that it
 neither fills the memory nor waits. Tools may report from any thread.
 """
 
@@ -26,7 +26,7 @@ _MOST_UPDATES = 32
 _MOST_CHARACTERS = 64 * 1024
 _LONG = 64 * 1024
 _SURELY_REPEATED = 8
-"""If the next update begins with the last one, and that has this many characters, it repeats a growing text."""
+"""If an update begins with the whole last one, and that has this many characters, the tool repeats a growing text."""
 
 
 class Relay:
@@ -120,7 +120,7 @@ class Relay:
         before, *others = text.split(GAP)
         shown = [stream.feed(before)]
         for after in others:
-            stream = self._text = self._run.redactor.stream()  # what was kept back is dropped
+            stream = self._text = self._run.redactor.stream()  # drops the text that was kept back
             shown += (GAP, stream.feed(self._run.redactor.after_a_cut(after)))
         return "".join(shown)
 
@@ -142,8 +142,9 @@ def masked_unless_long(run: Run, result: AgentToolResult) -> AgentToolResult | N
 
 
 def masked_result(redactor: Redactor, result: AgentToolResult) -> AgentToolResult:
-    """The result without secrets and halves of characters: the same object if it has none, and nothing is too deep."""
-    from ..secrets.messages import masked_texts  # on use: who runs no tool does not need it
+    """Returns the result without secrets, lone surrogates and data that is nested too deep; the same object if it has
+    none of them and no details."""
+    from ..secrets.messages import masked_texts  # on use: runs without tools do not need it
 
     is_clean = result.details is None
     content: list[UserBlock] = []

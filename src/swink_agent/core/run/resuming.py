@@ -1,9 +1,9 @@
-"""The first turn of a run that brings answers to calls that waited.
+"""The first turn of a run that brings answers to waiting calls.
 
-The answered calls run, and their results take the places of the pending ones. The others wait on. What was approved is
-what runs: `approve` is not asked again, but pre-dispatch policies are.
+The answered calls run, and their results replace the pending ones. The others keep waiting. The calls run exactly as
+they were approved: `approve` is not asked again, but pre-dispatch policies are.
 
-Owns how answers are acted on. `pending` has the rules by which a history shows what waits; `dispatch` runs the calls.
+`pending` has the rules by which a history shows waiting calls; `dispatch` runs the calls.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class Resumption:
     async def dispatch(self) -> tuple[tuple[ToolResultMessage, ...], bool]:
         """Acts on the answers; returns the results, in call order, and whether steering interrupted the calls.
 
-        Steering also ends the calls that wait on: the user goes on without them.
+        Steering also cancels the calls without an answer: the user continues without them.
         """
         run = self._run
         batch = _AnsweredBatch(run, self.message, self._answered)
         _, was_steered = await batch.results()
-        run.inside = None  # of calls that did not run: a later one with the same id starts fresh
+        run.inside = None  # drops entries of calls that did not run: a later call with the same id starts fresh
         if was_steered:
             batch.cancel_others(self._others)
         results: list[ToolResultMessage] = []
@@ -75,7 +75,7 @@ class Resumption:
 
 
 class _AnsweredBatch(Batch):
-    """The calls that are answered. What was approved is what runs."""
+    """The answered calls. They run exactly as they were approved."""
 
     __slots__ = ("_answers", "waited")
 
@@ -83,7 +83,7 @@ class _AnsweredBatch(Batch):
         self, run: Run, message: AssistantMessage, answered: list[tuple[WaitingCall, dict[str, Answer]]]
     ) -> None:
         super().__init__(run, message, ())
-        self.needs_approval = True  # its answers are there
+        self.needs_approval = True  # `prepare` has the answers
         self.waited: dict[CallState, WaitingCall] = {}
         self._answers: dict[CallState, dict[str, Answer]] = {}
         for one, answers in answered:
@@ -101,13 +101,13 @@ class _AnsweredBatch(Batch):
         return call
 
     def cancel_others(self, others: list[WaitingCall]) -> None:
-        """Cancels the calls that have no answer, since steering came."""
+        """Cancels the calls without an answer, because of steering."""
         for one in others:
             self.cancel(self._add(one), "steering")
         self.waited = dict(sorted(self.waited.items(), key=lambda item: item[1].index))
 
     async def prepare(self) -> None:
-        """Tells the answers, and resolves the calls that do not run. The others are ready to run afterwards."""
+        """Reports the answers, and resolves the calls that do not run. The others are ready to run afterwards."""
         approved: list[tuple[CallState, Approve | ApproveWith]] = []
         for call, answers in self._answers.items():
             one = self.waited[call]
@@ -127,7 +127,7 @@ class _AnsweredBatch(Batch):
         await self._screen_approved(approved)
 
     def _go_on_inside(self, call: CallState, one: WaitingCall, answers: dict[str, Answer]) -> None:
-        """Hands the answers to the delegate, which the call runs again from where it stopped."""
+        """Passes the answers to the delegate, which the call continues from where it stopped."""
         if call.tool is None:
             self.refuse_unknown(call)
             return
@@ -140,7 +140,7 @@ class _AnsweredBatch(Batch):
         self.run.inside[call.id] = decoded_messages(one.pending.messages) or (), inner, one.pending.state
 
     def _record_starts(self, group: list[CallState], recorder: Recorder) -> None:
-        """Also records, for a delegate in which calls wait on, what holds if the program ends inside it."""
+        """Also records, for a delegate in which calls keep waiting, its result if the program ends inside it."""
         super()._record_starts(group, recorder)
         inside = self.run.inside or {}
         for call in group:
@@ -164,7 +164,7 @@ class _AnsweredBatch(Batch):
             elif isinstance(answer, Approve) and snapshot is not None:
                 before, queued = call.arguments, len(self.run.pending)
                 await self.screen_one(call, snapshot)
-                del self.run.pending[queued:]  # what policies inject for this call was kept when it was deferred
+                del self.run.pending[queued:]  # the policies' messages for this call were kept when it was deferred
                 if call.message is None and call.arguments is not before:
                     self.refuse(call, f"tool call rejected: {_CHANGED}", _REJECTED, _CHANGED)
             if call.message is None and self.run.stopped_by is None:
@@ -184,10 +184,10 @@ def _inside(one: WaitingCall, answers: Mapping[str, Answer]) -> dict[str, Answer
 
 
 def _if_it_ends_inside(pending: Pending, answers: Mapping[str, Answer]) -> Pending | None:
-    """Returns what a delegate waits for if the program ends while it acts on these answers.
+    """Returns the pending state of a delegate if the program ends while the delegate acts on these answers.
 
-    Approved calls may have run, so their results are lost. The others wait. `None` if all of its calls are answered:
-    then it asks its model and may do anything, so the call of the delegate itself is lost.
+    Approved calls may have run, so their results are lost. Calls without an answer wait. Returns `None` if all calls
+    are answered: the delegate then asks its model and may do anything, so the call of the delegate itself is lost.
     """
     messages = list(decoded_messages(pending.messages) or ())
     waits_on = False

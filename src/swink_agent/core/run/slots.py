@@ -1,6 +1,6 @@
 """Limits how many calls of a tool run at once, in a run and its delegates.
 
-Owns the count. `dispatch` keeps the calls that wait for their turn.
+`dispatch` keeps the calls that wait for their turn.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ RunningCall: TypeAlias = tuple[str, str]
 
 
 class Slots:
-    """The calls that run, of tools with `max_concurrent`. One object for a run and all its delegates."""
+    """The running calls of tools with `max_concurrent`. A run and all its delegates share one object."""
 
     __slots__ = ("_running", "_waiters")
 
     def __init__(self) -> None:
         self._running: dict[int, tuple[AgentTool, list[RunningCall]]] = {}
-        """By the identity of the tool, which the entry keeps alive."""
+        """Keyed by the `id()` of the tool, which the entry keeps alive."""
         self._waiters: list[Callable[[], bool]] = []
 
     def has_room(self, tool: AgentTool, most: int, way: Collection[RunningCall]) -> bool:
@@ -34,12 +34,12 @@ class Slots:
         self._running.setdefault(id(tool), (tool, []))[1].append(call)
 
     def leave(self, tool: AgentTool, call: RunningCall) -> None:
-        """Frees the slot, and tells those who wait for one."""
+        """Frees the slot, and calls the waiters."""
         self._running[id(tool)][1].remove(call)
         self._waiters = [wake for wake in self._waiters if wake()]
 
     def tell(self, wake: Callable[[], bool]) -> None:
-        """Calls `wake` whenever a slot becomes free, until it returns false: then no call waits. Whoever waits longest
-        is told first, and may take the slot at once."""
+        """Calls `wake` whenever a slot becomes free, until it returns false because no call waits. The waiter that was
+        added first is called first, and may take the slot at once."""
         if wake not in self._waiters:
             self._waiters.append(wake)

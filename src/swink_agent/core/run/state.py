@@ -1,6 +1,6 @@
-"""The state of one run, and what every part of the loop does with it.
+"""The state of one run, and the operations on it that all parts of the loop share.
 
-Owns nothing that outlives the run; the transcript belongs to the caller. What happens when is in `loop`, `reply` and
+Nothing here outlives the run; the transcript belongs to the caller. The course of a run is in `loop`, `reply` and
 `dispatch`.
 """
 
@@ -85,25 +85,25 @@ class Run:
         self.config = config
         self.model = config.model  # the model that is being asked: the primary or a fallback
         self.transcript = transcript
-        self.deps = deps  # what the application gives to tools and policies, until the end of the run
+        self.deps = deps  # the application's object for tools and policies, until the end of the run
         self.turn_tools = None if isinstance(toolbox, Toolbox) else toolbox
-        """The function that gives the tools of each turn, if there is one."""
+        """The function that returns the tools of each turn, if there is one."""
         self.system_prompt = system_prompt
         self.instructions = system_prompt if isinstance(system_prompt, str) else ""
         """The system prompt of this turn, computed once in it."""
-        self.request = request  # the value that the run must give, for `structured_output`
+        self.request = request  # the value that the run must return, for `structured_output`
         self.delegates = delegates
-        """The tools on the way to this run, the outermost first, if it is the run of a delegate."""
-        self.delegations: hints.Delegations | None = None  # what the delegates of this run have used, if it has had any
-        self.observers: tuple[hints.RunObserver, ...] = ()  # those who see requests and tool calls, besides the events
+        """If this is the run of a delegate: the delegates that lead to it, the outermost first."""
+        self.delegations: hints.Delegations | None = None  # the usage of the delegates of this run, if it has had any
+        self.observers: tuple[hints.RunObserver, ...] = ()  # they see requests and tool calls in addition to the events
         self.unasked_tools = _NO_TOOLS  # the library's own tools, which need no approval
         self.take_tools(toolbox if isinstance(toolbox, Toolbox) else Toolbox())
         self.cancel = cancel
         self.emit = emit
         self.announcing: Callable[[], hints.Announcer] | None = None
-        """Gives what tools announce to that outlives their calls. Delegates share that of their caller."""
+        """Returns the announcer for work that outlives its call. Delegates share that of their caller."""
         self.loop = loop
-        """The loop that runs it, for requests that a transform makes: those modules cannot import the loop."""
+        """The loop that runs it. Transforms make requests with it, and their modules cannot import the loop."""
         self.audience = _SOMEBODY if audience is None else audience
         self.channel = channel
         self.start = len(transcript)
@@ -125,8 +125,8 @@ class Run:
         """The calls that lead to this run, if it is a delegate's, outermost first."""
         self.answers: dict[str, hints.Answer] | None = None  # the answers to calls that wait, if the run brings any
         self.inside: dict[str, tuple[tuple[AgentMessage, ...], dict[str, hints.Answer], dict[str, Any]]] | None = None
-        """For calls whose delegates have waiting calls: the delegate's messages, and the answers for it."""
-        self.places: tuple[int, ...] = ()  # where the results stand that took the places of pending ones
+        """For calls whose delegates have waiting calls: the delegate's messages, the answers for it, and its state."""
+        self.places: tuple[int, ...] = ()  # the positions of the results that replaced pending ones
         self.is_waiting = False  # whether calls wait for an answer, so that the run must end
         self.state: MutableMapping[str, Any] = {} if config.state is None else config.state
         self.pending: list[tuple[InjectionSource, AgentMessage]] = []  # messages that lead the next turn
@@ -144,7 +144,7 @@ class Run:
         """Whether hooks or policies come before the request."""
         policies = config.pre_turn_policies
         self.has_reserving_policies = bool(policies) and any(getattr(one, "every_call", False) for one in policies)
-        """Whether a policy wants to know the most that a request can hold."""
+        """Whether a policy needs the most tokens that a request can have."""
         self.has_recovered = False  # whether this turn has already recovered from an overflow
         self.usage = _NO_USAGE
         self.cost = _NO_COST
@@ -158,7 +158,7 @@ class Run:
         return self.supervisor.is_interrupted
 
     def take_tools(self, toolbox: Toolbox) -> None:
-        """Makes these the tools of the run, with the one that takes the value, if the run must give one."""
+        """Makes these the tools of the run. Adds the tool that takes the value if the run must return one."""
         if self.request is not None:
             toolbox = self.request.beside(toolbox)
             self.unasked_tools = frozenset({self.request.name})
@@ -261,9 +261,9 @@ class Run:
         return self.redactor
 
     def most_request_tokens(self) -> int:
-        """The most tokens that the next request can hold, for policies that reserve before they let it go.
+        """The most tokens that the next request can have, for policies that reserve tokens before it is sent.
 
-        What the same model counted with its last reply is known; of what came since, a token is at least a byte.
+        The usage of the same model's last reply is exact up to there; in later messages, a token is at least a byte.
         """
         tokens = 0
         for message in reversed(self.transcript.context):
@@ -280,7 +280,7 @@ class Run:
 
     @property
     def redactor(self) -> hints.Redactor:
-        """Masks secrets: the redactor that was given, else one that knows those of the environment."""
+        """The configured redactor, else one that knows the secrets of the environment."""
         if self._redactor is None:
             self._redactor = self.transcript.own_redactor()
         return self._redactor
@@ -304,13 +304,13 @@ class Run:
         return self._slots
 
     def is_inside(self, caller: Run, call_id: str) -> None:
-        """Makes this the run of a delegate, which a call of another run started."""
+        """Makes this the run of a delegate that the call of the caller started."""
         self._slots = caller.slots
         self.observers = caller.observers
         self.way = (*caller.way, (caller.id, call_id))
 
     def count(self, usage: Usage, cost: Cost) -> None:
-        """Adds what a request used to the run's account."""
+        """Adds the usage and cost of a request to the run's."""
         if usage != _NO_USAGE:
             self.usage += usage
         if cost != _NO_COST:

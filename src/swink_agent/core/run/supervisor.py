@@ -4,7 +4,7 @@ A run never awaits foreign code itself: hooks, stream functions and tools run in
 one of them is done or the run is interrupted. So an abort ends every wait at once, even if the foreign code ignores its
 `CancelledError`. From Python 3.12 on, such a task takes its first step at once, and most are done after it.
 
-Owns the one place where a run sleeps. What an interrupted run still does is in `loop`.
+A run sleeps nowhere else. What an interrupted run still does is in `loop`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LAST_MOMENTS = 0.06  # seconds that all running code together gets to end after 
 LAST_WORDS = 0.02  # seconds that policies get at least for an aborted turn
 _HELD_UP = 0.005  # if a deadline is missed by this many seconds, something blocked the event loop
 _TURNS = 20  # iterations of the event loop that make up for a wait during which it was blocked
-_NAME = "swink"  # the name of the tasks: a number for each would take longer to make than all else about it
+_NAME = "swink"  # the name of all tasks: formatting a number for each would take longer than the rest of its creation
 
 T = TypeVar("T")
 _ENDS_OF_THE_PROGRAM = (KeyboardInterrupt, SystemExit)
@@ -35,7 +35,7 @@ class Interrupted(BaseException):
 
 
 def as_exception(error: BaseException) -> BaseException:
-    """Returns the error as one that a handler for failing hooks catches.
+    """Returns an error that handlers for failing hooks catch.
 
     Foreign code that raises `CancelledError` or the like must not look like a cancelled run. `KeyboardInterrupt` and
     `SystemExit` stay as they are.
@@ -54,9 +54,9 @@ def call(hook: Callable[..., T], *arguments: Any) -> T:
 
 
 def new_task(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-    """Makes a task of a coroutine, which takes its first step in the loop's next iteration.
+    """Makes a task from a coroutine, which takes its first step in the loop's next iteration.
 
-    If the application has set a task factory, that makes the task. It may start it eagerly, as asyncio's own eager
+    If the application has set a task factory, that makes the task. It may start the task eagerly, as asyncio's eager
     factory does. A run relies on the order, so such a task first waits for the next iteration.
     """
     if loop.get_task_factory() is None:
@@ -68,7 +68,7 @@ def new_task(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) ->
 
 
 async def _after_creation(work: Coroutine[Any, Any, Any], is_made: Sequence[bool]) -> Any:
-    """Runs the work, but not before the code that creates the task has the task."""
+    """Runs the work, but not before `new_task` has the task."""
     if not is_made:
         try:
             await asyncio.sleep(0)
@@ -138,16 +138,17 @@ class Supervisor:
             self._waiter.set_result(None)
 
     def nap(self) -> asyncio.Future[None]:
-        """Returns a future that the next `wake` resolves. Give `take_cancellation` the `CancelledError` that it raises.
+        """Returns a future that the next `wake` resolves. The caller awaits it, and passes a `CancelledError` to
+        `take_cancellation`.
 
-        For the waits of every turn: `park` is the same with a condition and a limit, and costs a coroutine more.
+        For the waits of every turn: `park` does the same with a condition and a limit, and costs one more coroutine.
         """
         waiter: asyncio.Future[None] = asyncio.Future(loop=self.loop)
         self._waiter = waiter
         return waiter
 
     def take_cancellation(self, error: asyncio.CancelledError) -> None:
-        """Makes an interrupt of a cancellation of the run's task. It is raised again when the run has ended."""
+        """Turns a cancellation of the run's task into an interrupt. It is raised again when the run has ended."""
         self.cancelled_from_outside = error.args
         self.cancel.cancel()
 
@@ -156,9 +157,9 @@ class Supervisor:
     ) -> None:
         """Sleeps until ready, interrupted, or past the loop time `until`. Never raises.
 
-        If the event loop, or the whole machine, was busy until then, some iterations make up for it.
-        `through_interrupt` sleeps on after an interrupt, but only until the deadline. A cancellation of the run's task
-        becomes an interrupt here, and is raised again when the run has ended.
+        If the event loop, or the whole machine, was busy until then, other tasks still get some iterations.
+        `through_interrupt` keeps sleeping after an interrupt, but only until the deadline. A cancellation of the run's
+        task becomes an interrupt here, and is raised again when the run has ended.
         """
         while not is_ready():
             if self.is_interrupted:
@@ -198,7 +199,7 @@ class Supervisor:
             await self.give_way()
 
     async def ask(self, hook: Callable[..., T | Awaitable[T]], *arguments: Any, last_words: bool = False) -> T:
-        """Returns a hook's answer, of a plain or an async function. What it raises is an `Exception`."""
+        """Returns the answer of a hook, a plain or an async function. What it raises is an `Exception`."""
         return await self.settle(call(hook, *arguments), last_words=last_words)
 
     async def settle(self, value: T | Awaitable[T], *, last_words: bool = False) -> T:
@@ -215,7 +216,7 @@ class Supervisor:
         return await self.wait_for(self.begin(self._waking(work)), work, last_words=last_words)
 
     async def in_thread(self, threads: WorkerThreads, function: Callable[[], T]) -> T:
-        """The same for a function that runs in a thread."""
+        """The same as `wait`, for a function that runs in a thread."""
         if self.is_interrupted:
             raise Interrupted
         future = threads.begin(function, self.wake)
@@ -228,7 +229,7 @@ class Supervisor:
     async def wait_for(
         self, task: asyncio.Future[T], work: Awaitable[T], *, last_words: bool = False, grace: float = 0.0
     ) -> T:
-        """The same for a task that runs `work` and wakes the run at the end of it.
+        """The same as `wait`, for a task that runs `work` and wakes the run at its end.
 
         `grace` is the time in seconds that started work gets to end by itself when the run is cancelled.
         """
@@ -261,7 +262,7 @@ class Supervisor:
             await self._end(task, work, 0.0 if _is_unstarted(work) else grace)
 
     async def _end(self, task: asyncio.Future[T], work: Awaitable[T], grace: float) -> None:
-        """Ends work that an interrupt cut short: raises `Interrupted` unless it is done within `grace` seconds."""
+        """Stops interrupted work and raises `Interrupted`, unless it is done within `grace` seconds."""
         if grace:
             await self.park(task.done, self.loop.time() + grace, through_interrupt=True)
         if not task.done():
@@ -289,11 +290,11 @@ class Supervisor:
             await self.give_way()
         for task in tasks:
             if not task.done():
-                log.warning("something did not end when it was cancelled; the run continues without it")
-                log.debug("it is %r", task)
+                log.warning("a task did not end when it was cancelled; the run continues without it")
+                log.debug("the task is %r", task)
 
     async def outlast(self, tasks: Sequence[asyncio.Future[Any]]) -> None:
-        """Waits for tasks that soon end by themselves: of runs that were cancelled with this one. Never raises."""
+        """Waits for tasks that soon end by themselves, of runs that were cancelled with this one. Never raises."""
         while not all(task.done() for task in tasks):
             try:
                 await asyncio.wait(tasks)

@@ -1,7 +1,7 @@
 """Threads for tools that are plain functions.
 
-Owns the pool of one run. Unlike the executor of the standard library, it does not keep the program from exiting while a
-tool hangs: its threads are daemons, and a cancelled run abandons them.
+Each run has a pool. Unlike the executor of the standard library, it lets the program exit while a tool hangs: its
+threads are daemons, and a cancelled run abandons them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ..cancel import call_in, resolve
 
 T = TypeVar("T")
 Outcome: TypeAlias = "tuple[T | None, BaseException | None]"
-"""What a function returned, or what it raised."""
+"""The result of a function, or its exception."""
 _Job = Callable[[], Callable[[], None]]  # does the work and returns a function that delivers its outcome
 
 
 class WorkerThreads:
-    """Runs functions in threads: in an idle one, else in a new one, else, with `most` threads, later."""
+    """Runs functions in threads: in an idle one, else in a new one. If `most` threads are busy, functions wait."""
 
     __slots__ = ("_idle", "_is_closed", "_jobs", "_news", "_threads", "most")
 
@@ -38,7 +38,7 @@ class WorkerThreads:
         return result_of(await self.begin(function))
 
     def begin(self, function: Callable[[], T], then: Callable[[], None] | None = None) -> asyncio.Future[Outcome[T]]:
-        """Starts the function. `then` is called in this thread's event loop when its outcome is there."""
+        """Starts the function. `then` is called in the current event loop when the function has ended."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome[T]] = loop.create_future()
         context = contextvars.copy_context()
@@ -55,7 +55,7 @@ class WorkerThreads:
 
     @property
     def are_used(self) -> bool:
-        """Whether anything was run in them yet."""
+        """Whether any function was started in them."""
         return self._news is not None
 
     def close(self) -> None:
@@ -98,7 +98,7 @@ class WorkerThreads:
 
 
 async def in_own_thread(function: Callable[[], T]) -> T:
-    """Runs the function in a daemon thread of its own: it may take long, and must not keep the program alive."""
+    """Runs the function in a separate daemon thread: it may take long, and must not keep the program alive."""
     thread = WorkerThreads(most=1)
     try:
         return await thread.run(function)
@@ -107,7 +107,7 @@ async def in_own_thread(function: Callable[[], T]) -> T:
 
 
 def result_of(outcome: Outcome[T]) -> T:
-    """The function's result. Raises its exception."""
+    """Returns the function's result, or raises its exception."""
     value, error = outcome
     if error is not None:
         raise error

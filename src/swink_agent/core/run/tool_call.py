@@ -1,6 +1,6 @@
 """The state of one tool call: what the model asked for, what will run, and the result.
 
-Owns that state. What happens to the calls of a batch, and when, is in `dispatch`.
+What happens to the calls of a batch, and when, is in `dispatch`.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ class CallState(msgspec.Struct, eq=False):
     options: ToolOptions | None = None  # the options of the tool, if it has any
     approval: Literal["asked", "approved", "rejected"] | None = None
     """The answer, or `asked` while there is none; `None` if the call needed no approval."""
-    note: str = ""  # what the model reads after the result
+    note: str = ""  # a text for the model after the result
     began: float | None = None  # when the tool started, by the monotonic clock; `None` if it never did
     ended: float | None = None
-    context: ToolContext | None = None  # what the tool is given, while it runs
+    context: ToolContext | None = None  # the tool's context, while it runs
     task: asyncio.Task[Any] | None = None  # `None` before the start
     given: AgentToolResult | None = None  # the tool's result
     masked: AgentToolResult | None = None  # the same without secrets
-    spent: tuple[Usage, Cost] | None = None  # what the delegate that the call ran has used, and its delegates
-    message: ToolResultMessage | None = None  # the result as it enters the history: there when the batch is left
+    spent: tuple[Usage, Cost] | None = None  # the usage of the delegate that the call ran, its own delegates included
+    message: ToolResultMessage | None = None  # the result as it enters the history: set when the batch ends
     waits_for: Pending | None = None
-    """What the call waits for, if its tool has started and found that it must wait: a call of its delegate waits."""
+    """What the call waits for, if its tool has started and must wait because a call of its delegate waits."""
     waiting: ToolResultMessage | None = None
     """The pending result of a deferred call, as it enters the history if nothing cancels the call."""
     has_slot: bool = False  # whether it counts among the calls of a tool with `max_concurrent`
@@ -78,10 +78,10 @@ class CallState(msgspec.Struct, eq=False):
         return (monotonic() if self.ended is None else self.ended) - self.began
 
     def facts(self, reason: str, kind: type[CallFacts]) -> CallFacts:
-        """Returns the facts that the journal entry of the result adds to it."""
+        """Returns the facts that the journal entry adds to the result."""
         if not reason and self.approval is None and self.began is not None and self.spent is None:
             return kind(self.seconds)  # by far the most frequent
-        # The entry of its start has the arguments of a started call.
+        # If the call was started, the entry of its start has the arguments.
         is_changed = self.began is None and self.arguments is not self.asked and self.arguments != self.asked
         return kind(
             approval=self.approval,
@@ -123,7 +123,7 @@ class CallState(msgspec.Struct, eq=False):
 
 
 def not_an_object(text: str) -> str:
-    """Describes arguments that are not a JSON object, with an excerpt by which the model recognises them."""
+    """Describes arguments that are not a JSON object, with an excerpt for the model."""
     try:
         value = msgspec.json.decode(text)
         is_object = isinstance(value, dict)

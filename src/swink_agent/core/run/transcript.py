@@ -1,8 +1,8 @@
-"""The history of an agent, and what is sent to the model.
+"""The history of an agent, and the messages that are sent to the model.
 
-Owns three lists: the history (which transforms never change), the context (the messages that the transforms kept), and
-the conversation (what is sent). Each message is converted once, and no list is copied or rebuilt from one turn to the
-next unless something in it changed. The rules for pairs are in `context`.
+There are three lists: the history (which transforms never change), the context (the messages that the transforms kept)
+and the conversation (the messages that are sent). Each message is converted once, and no list is copied or rebuilt from
+one turn to the next unless something in it changed. The rules for pairs are in `context`.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ class Transcript:
 
     def __init__(self, messages: Iterable[AgentMessage] = ()) -> None:
         self.memory: dict[Any, Any] = {}
-        """What tools store about this conversation. Another history starts with an empty one."""
+        """Data that tools store about this conversation. Another history starts with an empty one."""
         self.redactor: Redactor | None = None
-        """Masks secrets if the agent has no redactor: it is kept, so placeholders stay the same from run to run."""
+        """Masks secrets if the agent has no redactor. It is kept, so that placeholders are the same in all runs."""
         self.recorder: Recorder | None = None  # records changes of this history, if a journal is attached
         self.fresh_from = 0
-        """How many messages of the context the transforms made: the usage of a reply among them does not measure it."""
+        """How many messages the transforms left in the context. The usage of a reply among them does not measure it."""
         self.counted: tuple[Callable[[AgentMessage], int], tuple[AgentMessage, ...], tuple[int, ...]] | None = None
         """The last token counts: the counter, the messages and the tokens of each. A turn counts only new messages."""
         self.covered: tuple[AgentMessage, int] | None = None
         """The newest summary in the context, and how many messages of the history it replaces."""
         self._history = list(messages)
-        self._context = self._history  # the same list, until a transform makes it another
+        self._context = self._history  # the same list, until a transform changes the context
         self._restart()
 
     def _restart(self) -> None:
-        """Forgets what was converted, since the context has changed."""
+        """Discards the conversion, since the context has changed."""
         self._converted = 0
         self._llm: list[LlmMessage] = []
-        self._sent = self._llm  # the same list, until a repair makes it another
-        self._answered = 0  # how many of the sent messages came before a reply that failed and is not sent itself
-        self._checked = 0  # how many of the converted messages are in what was sent, repaired or as they were
+        self._sent = self._llm  # the same list, until a repair makes a new one
+        self._answered = 0  # how many of the sent messages came before a failed reply, which is not sent itself
+        self._checked = 0  # how many of the converted messages are in `_sent`, repaired or unchanged
 
     def own_redactor(self) -> Redactor:
         """Returns the redactor for an agent without one: it knows the secrets of the current environment."""
@@ -104,8 +104,8 @@ class Transcript:
             self._context = _replaced(self._context, old, new)
 
     def take_place(self, position: int, pending: AgentMessage, new: AgentMessage) -> None:
-        """Puts a recorded result into the place of the pending one: at this position of the history, and wherever the
-        pending one is in the context. It may be converted already, so the conversion starts again."""
+        """Replaces the pending result by a recorded one: at this position of the history, and wherever it is in the
+        context. It may be converted already, so the conversion starts again."""
         shared = self._context is self._history
         old = self._history[position]
         history = list(self._history)  # a new list, since snapshots of this one keep the old message
@@ -121,12 +121,12 @@ class Transcript:
 
     @property
     def context(self) -> Snapshot[AgentMessage]:
-        """What the transforms left of the history."""
+        """The messages that the transforms kept or made."""
         return Snapshot(self._context)
 
     @property
     def is_compacted(self) -> bool:
-        """Whether the context is another than the history."""
+        """Whether the context differs from the history."""
         return self._context is not self._history
 
     def adopt(self, messages: Sequence[AgentMessage]) -> bool:
@@ -147,7 +147,7 @@ class Transcript:
         return self._context[self._converted :]
 
     def convert_by_default(self) -> None:
-        """Converts what is there as `default_convert_to_llm` would."""
+        """Converts the unconverted messages as `default_convert_to_llm` would."""
         fresh: list[Any] = self._context[self._converted :]
         if not LLM_MESSAGES.issuperset(map(type, fresh)):
             fresh = [message for message in fresh if type(message) in LLM_MESSAGES]
@@ -161,12 +161,12 @@ class Transcript:
 
     @property
     def is_blank(self) -> bool:
-        """Whether nothing that `conversation` returned last has content."""
-        # After a tool call the last message tells.
+        """Whether all messages that `conversation` returned last are without content."""
+        # If the last message is not the user's, the conversation is not blank.
         return not self._sent or (type(self._sent[-1]) is UserMessage and is_blank(self._sent))
 
     def conversation(self) -> Snapshot[LlmMessage]:
-        """What to send now: a valid conversation, which the next one begins with."""
+        """Returns the messages to send now: a valid conversation. The next one begins with the same messages."""
         if not self._extend_in_order():
             self._repair()
         return SentMessages(self._sent, self._answered) if self._answered else Snapshot(self._sent)
@@ -195,7 +195,7 @@ class Transcript:
         return True
 
     def _repair(self) -> None:
-        """Rebuilds the conversation. It does not end with a failed reply: the model is asked for that again."""
+        """Rebuilds the conversation. It does not end with a failed reply: the model is asked again."""
         end = len(self._llm)
         while end and type(last := self._llm[end - 1]) is AssistantMessage and last.is_failed:
             end -= 1
@@ -213,7 +213,7 @@ class Transcript:
 
 
 def _is_answered(reply: LlmMessage, result: LlmMessage) -> bool:
-    """Whether these are one call and its result, as after most turns: then nothing else needs a check."""
+    """Whether these are one call and its result, as after most turns: they need no other check."""
     return (
         type(result) is ToolResultMessage
         and type(reply) is AssistantMessage
@@ -225,7 +225,7 @@ def _is_answered(reply: LlmMessage, result: LlmMessage) -> bool:
 
 
 def _replaced(messages: list[AgentMessage], old: AgentMessage, new: AgentMessage) -> list[AgentMessage]:
-    """A new list, since snapshots of this one keep the old message."""
+    """Returns a new list, since snapshots of this one keep the old message."""
     replaced = list(messages)
     for position in range(len(replaced) - 1, -1, -1):
         if replaced[position] is old:

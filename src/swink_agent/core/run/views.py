@@ -1,6 +1,6 @@
-"""A run as a stream of its text, or of the value that it gives, for readers who want nothing else.
+"""A run as a stream of its text, or of its structured value, for readers that need nothing else.
 
-Owns what such a reader is given of each event. The stream of events is in `event_stream`.
+The stream of events is in `event_stream`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ P = TypeVar("P")
 R = TypeVar("R")
 T = TypeVar("T")
 ViewFn: TypeAlias = Callable[[AgentEvent, MessageAssembler | None, Callable[[Any], None]], None]
-"""Is given each event and the reply that is being streamed, and pushes what the reader is to have of it."""
+"""Gets each event and the reply that is being streamed, and pushes the items for the reader."""
 
 _RESTARTS = (MessageStart, MessageRetry, ModelFallback)
 
 
 class _View(AsyncIterator[P], Generic[P, R]):
-    """A run's stream of something else than events. Leaving it early cancels the run, as with `EventStream`."""
+    """A run's stream of items other than events. Leaving it early cancels the run, as with `EventStream`."""
 
     __slots__ = ("_events",)
 
@@ -66,7 +66,7 @@ class _View(AsyncIterator[P], Generic[P, R]):
 
 
 class _Reading(AsyncIterator[P], Generic[P]):
-    """One `async for` over a view. Python drops it, and with it that over the events, when the loop is left."""
+    """One `async for` over a view. When the loop is left, Python drops it, and with it the iterator over the events."""
 
     __slots__ = ("_events", "_view")
 
@@ -85,8 +85,8 @@ class TextStream(_View[str, AgentResult]):
     """The text of a run, piece by piece as the model sends it, and the run's result.
 
     The end of the iteration raises the error that ended the run, if there was one. The replies of all turns are one
-    text, with a blank line between them. When a request is repeated after text was sent, text that comes again is left
-    out; a reply that differs begins on a new line, whole.
+    text, with a blank line between them. When a request is repeated after text was sent, repeated text is left out; if
+    the new reply differs, all of it follows on a new line.
     """
 
     __slots__ = ()
@@ -118,9 +118,9 @@ class ValueStream(_View[Any, "StructuredResult[T]"], Generic[T]):
 
 
 def view_of_text() -> ViewFn:
-    """Makes the view that pushes the pieces of text, without what a repeated request repeats."""
-    given: list[str] = []  # what the reader has of this reply
-    repeated: str | None = None  # what a repeated request gave so far, while that is text that the reader has
+    """Makes the view that pushes the pieces of text, without text that a repeated request repeats."""
+    given: list[str] = []  # the text of this reply that the reader has
+    repeated: str | None = None  # the text of a repeated request so far, as long as the reader already has it
     gap = ""
 
     def view(event: AgentEvent, reply: MessageAssembler | None, push: Callable[[Any], None]) -> None:
@@ -143,7 +143,7 @@ def view_of_text() -> ViewFn:
             repeated = "" if given else None
         elif type(event) is MessageEnd:
             if repeated and repeated != "".join(given) and not event.message.is_failed:
-                push("\n" + repeated)  # the reply is shorter than what the reader has
+                push("\n" + repeated)  # the reply is shorter than the text that the reader has
             gap = "\n\n" if given else gap
             given, repeated = [], None
 
@@ -151,7 +151,7 @@ def view_of_text() -> ViewFn:
 
 
 def view_of_value(request: StructuredOutput) -> ViewFn:
-    """Makes the view that pushes the value so far whenever there is more of it."""
+    """Makes the view that pushes the value so far whenever it has grown."""
     partial, index = PartialJson(), -1
     last: Any = PartialJson  # equal to no value
 

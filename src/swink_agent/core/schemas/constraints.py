@@ -92,7 +92,7 @@ class Constraints:
         elif name == "multiple_of":
             self.tests.append(_multiple_of(bound))
         else:
-            # The stricter of two bounds on one side counts.
+            # The stricter of two bounds on one side wins.
             self.numbers[name] = max(known, bound) if name in ("ge", "gt") else min(known, bound)
         for open_end, closed_end, holds in (("gt", "ge", operator.ge), ("lt", "le", operator.le)):
             if open_end in self.numbers and closed_end in self.numbers:

@@ -1,7 +1,7 @@
 """The hints of a tool's function, and the type of the dependencies that its context names.
 
-A type of dependencies need not exist when the tool is made: it may be imported for type checkers only, or defined
-later. Nothing but the error for missing dependencies shows it.
+That type need not exist when the tool is made: it may be imported for type checkers only, or defined later. Only the
+error for missing dependencies shows it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _NoneType = type(None)
 
 
 class UnknownType:
-    """A type that a hint names and that is not known at run time."""
+    """A type in a hint that does not exist at run time."""
 
     __slots__ = ("_text", "admits_none")
 
@@ -28,7 +28,7 @@ class UnknownType:
         return self._text
 
     def __getattr__(self, name: str) -> UnknownType:
-        if name.startswith("__"):  # `typing` looks for such
+        if name.startswith("__"):  # `typing` looks for such attributes
             raise AttributeError(name)
         return UnknownType(f"{self._text}.{name}")
 
@@ -43,7 +43,7 @@ class UnknownType:
 
 
 class _Names(dict[str, Any]):
-    """The names that a hint may use; one that is not known is an unknown type."""
+    """The names that a hint may use; an unknown name becomes an `UnknownType`."""
 
     def __missing__(self, name: str) -> Any:
         return getattr(builtins, name) if hasattr(builtins, name) else UnknownType(name)
@@ -105,7 +105,7 @@ def admits_none(kind: Any) -> bool:
 
 
 def name_of(kind: Any) -> str:
-    """Returns the type as a person writes it."""
+    """Returns the type as it is written in source code."""
     if isinstance(kind, ForwardRef):
         return kind.__forward_arg__
     if kind is _NoneType:

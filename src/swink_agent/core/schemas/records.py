@@ -52,7 +52,7 @@ def hints_of_class(owner: type) -> dict[str, Any] | None:
 
 
 def fields_of(kind: Any, owner: type) -> list[RecordField]:
-    """The fields of the class; those of a generic class have the types that it was given."""
+    """The fields of the class; in a generic class, its type arguments replace the type variables."""
     if _is_struct(owner):
         return [
             RecordField(one.name, one.encode_name, one.type, one.required, _shown(one.default, one.default_factory))
@@ -79,7 +79,7 @@ def fields_of(kind: Any, owner: type) -> list[RecordField]:
 
 
 def shadow_of(owner: type, name: str, fields: Sequence[RecordField]) -> Any:
-    """Makes a class with the given types in its fields that msgspec decodes from the same JSON as the owner."""
+    """Makes a class with the types of these fields, which msgspec decodes from the same JSON as the owner."""
     if _is_typed_dict(owner):
         keys = {field.key: (Required if field.is_required else NotRequired)[field.kind] for field in fields}
         shadow: Any = TypedDict(name, keys)  # type: ignore[misc] - its fields are computed
@@ -109,7 +109,7 @@ def shadow_of(owner: type, name: str, fields: Sequence[RecordField]) -> Any:
 
 
 def maker_of(owner: type) -> Callable[[Any], Any]:
-    """Returns a function from an instance of the shadow to one of the class, which sets its own defaults."""
+    """Returns a function that converts an instance of the shadow to one of the class, which sets its own defaults."""
     if _is_typed_dict(owner):
         return lambda value: value
     if _is_named_tuple(owner):

@@ -26,7 +26,7 @@ def inline(schema: JsonSchema, components: dict[str, JsonSchema]) -> JsonSchema:
         if not isinstance(node, dict):
             return node
         fields = cast("JsonSchema", node)
-        definitions.update(fields.get("$defs", {}))  # of a part that has its own
+        definitions.update(fields.get("$defs", {}))  # of a part with its own definitions
         name = str(fields.get("$ref", "")).rpartition("/")[2]
         if name in components:
             if name in path or name in recurring:
@@ -40,7 +40,7 @@ def inline(schema: JsonSchema, components: dict[str, JsonSchema]) -> JsonSchema:
             if key not in ("title", "$defs")
         }
         if whole.get("type") == "array" and "prefixItems" not in whole:
-            whole.setdefault("items", {})  # providers refuse a request with an array of which nothing is said
+            whole.setdefault("items", {})  # providers refuse a request with an array without `items`
         return whole
 
     def resolve_field(key: str, value: Any, path: tuple[str, ...]) -> Any:

@@ -256,7 +256,7 @@ class Shapes:
         except TypeError as error:
             names = ", ".join(_type_name(kind) for kind in kinds)
             raise TypeError(f"{names} has no JSON Schema: {str(error).splitlines()[-1]}") from error
-        except KeyError as error:  # msgspec's own
+        except KeyError as error:  # msgspec raises it
             raise TypeError(f"two classes are both named {error}: rename one of them") from error
         self._describe(components)
         rest = iter(schemas[len(kinds) :])
@@ -339,14 +339,14 @@ def _msgspec_reads(kind: Any) -> bool:
 
 
 def _hidden(kind: Any) -> Any:
-    """The type behind a `NewType` or a `type` statement."""
+    """The type that a `NewType` or a `type` statement names; `None` for any other type."""
     if isinstance(kind, type):
         return None
     return getattr(kind, "__supertype__", None) or getattr(kind, "__value__", None)
 
 
 def _bare(kind: Any) -> Any:
-    """The kind of value, as constraints distinguish them."""
+    """The type without aliases, annotations and type arguments, by which constraints are chosen."""
     while (hidden := _hidden(kind)) is not None or get_origin(kind) is Annotated:
         kind = get_args(kind)[0] if hidden is None else hidden
     return _CONTAINERS.get(get_origin(kind) or kind, kind)

@@ -13,7 +13,7 @@ _MOST_PROBLEMS = 100
 
 
 class InvalidSchema(ValueError):
-    """A schema that cannot be used. `reason` says why, without naming the schema."""
+    """A schema that cannot be used. `reason` is the cause, without the name of the schema."""
 
     def __init__(self, what: str, reason: str) -> None:
         super().__init__(f"its parameters_schema is not {what}: {reason}")
@@ -55,7 +55,7 @@ def _problems(errors: Iterable[Any], above: tuple[object, ...]) -> Iterator[str]
         path = ".".join(str(part) for part in where)
         message = error.message if len(error.message) <= 300 else f"{error.message[:120]}…{error.message[-150:]}"
         yield f"{path}: {message}" if path else message
-        # For a choice between schemas, the problems with each of them, which include that of the intended one.
+        # For a choice between schemas, list the problems with each, since the intended one is unknown.
         for branch in getattr(error.kind, "context", None) or ():
             nested = [item for item in branch if item.instance_path]
             yield from _problems(nested, above)

@@ -1,1 +1,1 @@
-"""Finds secrets in what is shown, stored or sent, and replaces them by placeholders."""
+"""Finds secrets in data that is shown, stored or sent, and replaces them by placeholders."""

@@ -22,7 +22,7 @@ _SHORTEST = 6
 _LONGEST = 192  # a longer secret is searched for in pieces, so that a stream never has to hold back a whole file
 _LEAST_PIECE = 16
 _WRAPPED_TAIL = 1200
-_LONGEST_ESCAPE = 8  # characters that the escape of one character usually has at most
+_LONGEST_ESCAPE = 8  # characters: the escape of one character is rarely longer
 
 _URL_SAFE, _URL_UNSAFE = bytes.maketrans(b"-_", b"+/"), bytes.maketrans(b"+/", b"-_")
 _BLANKS = b" \t\r\n\f\v"
@@ -55,7 +55,7 @@ class _Patterns:
         self.escape_half = re.compile(
             r"(?:%(?:25){0,4}2?[0-9A-Fa-f]?|(?<!\\)\\++(?:u[0-9A-Fa-f]{0,3}|x[0-9A-Fa-f]?|[0-3][0-7]?)?|&#?[0-9A-Za-z]{0,5})\Z"
         )
-        # What may be half of a separator between two characters.
+        # The end of a text that may be half of a separator between two characters.
         self.hex_half = re.compile(r"(?:0[xX]?|\\[xu]?0{0,2})\Z")
         self.base64_half = re.compile(r"(?:\r|\\[rn]?|%2?)\Z")
 
@@ -186,7 +186,7 @@ class SecretForms:
 
     def _unfinished_dump(self, end: str) -> int:
         """How much of a dump to hold back: all of it until it ends, since a line may hold half of a secret."""
-        end = end[end.find("\n") + 1 :] if len(end) == _WRAPPED_TAIL else end  # of the first, half may be cut off
+        end = end[end.find("\n") + 1 :] if len(end) == _WRAPPED_TAIL else end  # the first line may be cut
         last = end.rfind("\n") + 1
         characters = dump_patterns().characters_begun.search(end[last:])
         held = 0 if characters is None else len(end) - last - characters.start()
@@ -240,7 +240,7 @@ class _Flattened:
             self.flat = flat.replace("-", "+").replace("_", "/")
 
     def _flattened(self, text: str, odd: re.Pattern[str], meant: Callable[[re.Match[str]], str]) -> str:
-        """Replaces what is odd by what it means."""
+        """Replaces each match of `odd` by its meaning, and notes the original positions."""
         pieces: list[str] = []
         self._starts: list[int] = []
         self._places: list[tuple[int, int]] = []
@@ -286,7 +286,7 @@ class _Unescaped(_Flattened):
     """A text without escapes: those of shells, JSON and other languages, HTML, XML and addresses.
 
     Quotes, backslashes and non-ASCII characters have too many spellings and are dropped; a space becomes a plus. The
-    same is done to the secret, so that it is found in any escaping, also a repeated one.
+    same is done to the secret, so that it is found in any escaping, even if it is escaped twice.
     """
 
     def __init__(self, text: str) -> None:
@@ -294,12 +294,12 @@ class _Unescaped(_Flattened):
 
 
 def _of_address(gap: re.Match[str]) -> str:
-    """The base64 character that an address escapes, if the gap is one."""
+    """Returns the base64 character if the gap is its percent-encoding, else an empty string."""
     return {"b": "+", "f": "/"}[gap.group()[-1].lower()] if gap.group()[0] == "%" else ""
 
 
 def _meant(escape: re.Match[str]) -> str:
-    """The character that an escape means, unless it is one that is dropped."""
+    """Returns the character that an escape means; an empty string for characters that are dropped."""
     kind = escape.lastindex
     if kind is None:
         return ""

@@ -1,7 +1,7 @@
 """Masks messages before they are stored.
 
-What people, models and tools said is masked, the names of called tools included. What records and providers refer to is
-not: ids, the data of images and documents, and the signature of unchanged thinking.
+The texts and data of people, models and tools are masked, the names of called tools included. Ids, the data of images
+and documents, and the signature of unchanged thinking are not, since records and providers need them.
 """
 
 from __future__ import annotations
@@ -100,22 +100,22 @@ def hold_text(arguments: dict[str, Any]) -> bool:
 
 
 def masked_data(data: Any, redactor: Redactor) -> Any:
-    """Masks the data of a tool or an application, and replaces what is nested too deep by text."""
+    """Masks the data of a tool or an application, and replaces parts that are nested too deep by text."""
     return redactor.redact_value(kept_shallow(data))
 
 
 def _masked_pending(details: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
-    """Masks the details of a call that waits. If that changes them, they say so: masked arguments must never run."""
+    """Masks the details of a waiting call. If that changes them, sets `is_masked`: masked arguments must never run."""
     messages = details.get("messages")
     if isinstance(messages, (list, tuple)):
         from ..codec import decode_message, encode_message  # on use: few calls wait in a delegate
 
-        # The messages of the delegate, as what they are: a call that waits among them says itself that it was masked.
+        # The delegate's messages are masked as messages, so that each waiting call among them gets its own `is_masked`.
         try:
             read = [decode_message(encode(message)) for message in cast("list[Any]", messages)]
             kept = [decode(encode_message(masked_message(message, redactor))) for message in read]
         except (TypeError, ValueError, RecursionError):
-            pass  # they are damaged, and only data
+            pass  # they are damaged, and are masked as plain data
         else:
             rest = _masked_pending({name: value for name, value in details.items() if name != "messages"}, redactor)
             return {**rest, "messages": kept}

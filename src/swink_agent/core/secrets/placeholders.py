@@ -92,7 +92,7 @@ class MaskedText:
         return cls("".join([part.text for part in parts]), spans)
 
     def covering(self, found: Sequence[tuple[int, int, str]], key: bytes) -> MaskedText:
-        """Masks what was found: starts, ends and names, in order. It may include whole placeholders."""
+        """Masks the found ranges: starts, ends and names, in order. They may include whole placeholders."""
         starts, ends = [span.start for span in self.spans], [span.end for span in self.spans]
         wider: list[tuple[int, int, str]] = []
         for start, stop, name in found:

@@ -1,4 +1,4 @@
-"""Keeps secrets out of what is shown, stored and sent: the `Redactor`, for text, JSON data, messages and events.
+"""Masks secrets in all data that is shown, stored or sent: the `Redactor`, for text, JSON data, messages and events.
 
 `forms` finds known secrets in every encoding, `unknown_secrets` finds others by their form, `ordinary` decides which
 values are too ordinary to be secrets, and `placeholders` replaces them. The run masks tool results and errors
@@ -191,7 +191,7 @@ class Redactor:
     def put_back(self, masked: MaskedText, view: str, what: str = "the text") -> PutBack:
         """Restores the originals in a changed view of a masked text. Raises `PlaceholderError` if that is impossible.
 
-        It is also refused if a value would no longer be recognised as a secret in its new place.
+        Also raises it if a value would no longer be recognised as a secret in its new place.
         """
         if not self.enabled:
             return PutBack(view, 0, 0, ())
@@ -204,7 +204,7 @@ class Redactor:
         return whole
 
     def _places(self, text: str) -> list[tuple[int, int]]:
-        """The positions, in the text itself, of what is masked."""
+        """The positions of secrets in the unmasked text."""
         return [(start, end) for start, end, _ in self.mask(text).places()]
 
     def _masked(self, text: str, found: list[Found], before: str) -> MaskedText:
@@ -218,7 +218,7 @@ class Redactor:
         return masked
 
     def _find(self, text: str, before: str) -> list[Found]:
-        """Finds what to mask in a text that is not too long, in order and without overlaps."""
+        """Finds the parts to mask in a text that is not too long, in order and without overlaps."""
         found = (self._forms or self._forms_now()).find(text)
         if self._patterns:
             whole = before + text if before else text
@@ -235,7 +235,7 @@ class Redactor:
             return self._forms
 
     def _apart(self, text: str, found: list[Found]) -> list[Found]:
-        """Sorts what was found, joins overlaps, and drops what is to stay unmasked."""
+        """Sorts the parts that were found, joins overlaps, and drops parts that stay unmasked."""
         if self._unmasked:
             spared = [(start, end) for start, end, name in found if not name]
             found = [
@@ -276,7 +276,7 @@ class Redactor:
         return self._before_what_it_cuts(text, len(text) - held, before) if held else len(text)
 
     def after_a_cut(self, text: str) -> str:
-        """Returns a text whose beginning was cut off, without what may be the rest of a secret that was cut."""
+        """Removes the start of a text whose beginning was cut off: it may be the rest of a secret."""
         if not self.enabled:
             return text
         at = first_whole_line(text)
@@ -299,7 +299,7 @@ class Redactor:
     # -- values ------------------------------------------------------------------------------------------------
 
     def redact_value(self, value: M) -> M:
-        """Returns a copy of JSON data with every string masked; the value of a secret's name is masked whole."""
+        """Returns a copy of JSON data with every string masked; a string under a secret's name is masked whole."""
         try:
             return cast("M", self._redact_any(value))
         except RecursionError:
@@ -335,7 +335,7 @@ class Redactor:
         return value
 
     def _redact_named(self, value: str, name: str) -> str:
-        """Masks the value of a secret's name whole, unless it is masked already."""
+        """Masks a whole string under a secret's name, unless it is masked already."""
         if not self.enabled or name.lower() in self._unmasked:
             return self.redact(value)
         if value.startswith(MASK) and value.endswith("]") and value.count("[") == 1:
@@ -411,7 +411,7 @@ class RedactorStream:
         return self._show(text[:cut])
 
     def finish(self) -> str:
-        """Returns what was held back, masked."""
+        """Returns the text that was held back, masked."""
         held, self._held = self._held, ""
         return self._show(held)
 
@@ -433,7 +433,7 @@ class EventRedactor:
         self._text = redactor.stream()
         self._delta: AssistantMessageDelta | None = None
         self._delegates: dict[tuple[str, str], EventRedactor] = {}
-        """One for each delegate that is running: their texts come in turns."""
+        """One for each running delegate: their texts are interleaved."""
 
     def feed(self, event: AgentEvent) -> list[AgentEvent]:
         if type(event) is MessageUpdate:
@@ -443,7 +443,7 @@ class EventRedactor:
         return [*self._flush(), self._redactor.redact_event(event)]
 
     def finish(self) -> list[AgentEvent]:
-        """Returns what was held back when the events ended."""
+        """Returns the events with text that was held back until the end."""
         held = self._flush()
         for (call_id, name), delegate in self._delegates.items():
             held += [DelegateEvent(call_id, self._redactor.redact(name), event) for event in delegate.finish()]
@@ -523,7 +523,7 @@ def _credentials_in(value: str) -> list[str]:
 
 
 def masked_beginning(redactor: Redactor, text: str, size: int) -> tuple[bytes, str]:
-    """The beginning of the masked text in UTF-8, and the rest, unmasked, which must not be shown.
+    """Returns the beginning of the masked text in UTF-8, and the rest, unmasked, which must not be shown.
 
     The beginning has at least `size` bytes, or is all of the text. No secret is cut between the two.
     """

@@ -23,7 +23,7 @@ _LONGEST_NAME = 64
 _LONGEST_VALUE = 512
 _LEAST_KEY = 12
 _KEY_RUN = b"x" * 13
-"""Every kind of key but one has at least as many letters, digits, underscores and hyphens in a row."""
+"""Every kind of key but one has at least this many letters, digits, underscores and hyphens in a row."""
 _KEY_CHARACTERS = (
     bytes([0x78 if chr(code).isalnum() or chr(code) in "_-" else 0x20 for code in range(128)]) + b" " * 128
 )
@@ -115,7 +115,7 @@ _shapes = lru_cache(maxsize=1)(_Shapes)
 
 
 def find_shapes(text: str) -> list[Found]:
-    """Finds what has the form of a secret, in any order."""
+    """Finds parts with the form of a secret, in any order."""
     found: list[Found] = []
     if "://" in text:
         found += _passwords(text)
@@ -197,7 +197,7 @@ def _body_start(text: str, end: int, least: int) -> int:
 
 
 def first_whole_line(text: str) -> int | None:
-    """Where the first whole line begins, in a text whose beginning was cut off, that is not part of a base64 block;
+    """Where the first whole line that is not part of a base64 block begins, in a text whose beginning was cut off;
     `None` if no line ends soon enough."""
     at = text.find("\n", 0, LONGEST_KEY) + 1
     if not at:
@@ -325,7 +325,7 @@ def _unfinished_word(text: str) -> int:
 
 
 def _last_word(tail: str) -> str:
-    """The end of the text, from the last space, quotation mark or the like on."""
+    """The end of the text, after the last space, quotation mark or similar character."""
     size = 32
     while True:  # most words are short, and searching backwards costs more the further it goes
         end = 0

@@ -16,17 +16,17 @@ from .likeness import joined_blocks
 DiffKind: TypeAlias = Literal["added", "removed", "context", "hunk"]
 
 _AROUND = 3
-_MOST_DIFFERENCES = 300  # half of the number of differences up to which the smallest diff is searched for
+_MOST_DIFFERENCES = 300  # the smallest diff is searched for up to twice this number of differences
 _STEPS, _STEPS_A_LINE = 250_000, 12
-"""The work after which a comparison uses what it has found: a fixed part, and one for each line."""
+"""The steps after which a comparison stops searching: a fixed number, and a number for each line."""
 
 _Box: TypeAlias = tuple[int, int, int, int]
 
 
 def diff_lines(old: str, new: str, around: int = _AROUND) -> list[tuple[DiffKind, str]]:
-    """Returns the change as lines with their kinds; `hunk` lines (`@@ -1,3 +1,4 @@`) give the position of those below.
+    """Returns the change as lines with their kinds; a `hunk` line (`@@ -1,3 +1,4 @@`) locates the next lines.
 
-    If `old` is empty, all lines are added, without a hunk. Two texts with the same lines give an empty list.
+    If one of the texts is empty, there is no hunk. Two texts with the same lines give an empty list.
     """
     before, after = _lines(old), _lines(new)
     if before == after:
@@ -78,7 +78,7 @@ class LineComparison:
     """Finds the lines that two texts share, in order, at a cost proportional to the differences.
 
     It is Myers' algorithm in linear space. Texts that differ a lot are divided at lines that each of them has once.
-    `steps` counts the work: from `most_steps` on, the rest between two shared parts counts as replaced.
+    `steps` counts the work: after `most_steps`, all lines between two shared parts count as replaced.
     """
 
     def __init__(self, before: list[str], after: list[str]) -> None:
@@ -157,7 +157,7 @@ class LineComparison:
         return a1 + x, b1 + y, False
 
     def _anchors(self, a1: int, a2: int, b1: int, b2: int) -> list[tuple[int, int]]:
-        """Returns the positions of lines that occur once in each text, the most that are in the same order in both."""
+        """Returns the positions of the most lines that occur once in each text and are in the same order in both."""
         a, b = self._a, self._b
         self.steps += 2 * (a2 - a1 + b2 - b1)
         in_a, in_b = Counter(a[a1:a2]), Counter(b[b1:b2])

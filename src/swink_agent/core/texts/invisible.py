@@ -1,8 +1,8 @@
-"""Tells invisible characters of ordinary writing from those that hide something.
+"""Distinguishes invisible characters of ordinary writing from those that hide something.
 
 Some scripts and emoji need joiners, variation selectors, accents or wide spaces between certain characters. Anywhere
-else the same character serves to deceive. The caller decides how to show it. Also brings texts into Unicode's
-compatibility form, in linear time.
+else such a character may deceive. The caller decides how to show it. Also converts texts to Unicode's compatibility
+form, in linear time.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def compatibility_form(text: str) -> str:
 
 
 def _end_of_piece(text: str, start: int) -> int:
-    """Where a piece may end without separating accents from their letter: before the last plain letter, if any."""
+    """Where a piece may end without separating accents from their letter: before the last ASCII character, if any."""
     last = start + _PIECE
     if last >= len(text):
         return len(text)

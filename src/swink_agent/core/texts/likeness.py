@@ -42,7 +42,7 @@ def close_names(name: str, names: Iterable[str], n: int = 1, cutoff: float = 0.6
 
 
 def which_name(name: str, names: Iterable[str]) -> str:
-    """A hint for a name that nothing has: the name that was probably meant, or else all names."""
+    """Returns a hint for an unknown name: the name that was probably meant, else all names."""
     known = list(names)
     near = close_names(name, known)
     return f"did you mean {near[0]}?" if near else f"there are: {', '.join(known) or 'none'}"
@@ -58,7 +58,7 @@ def likeness(matcher: SequenceMatcher[str], a: int, b: int, most: int = _MOST_BL
 
 
 def matching_blocks(matcher: SequenceMatcher[Any], a: int, b: int, most: int) -> list[Block]:
-    """Returns at most `most` blocks that two sequences of these lengths share, in order; the largest gaps go first."""
+    """Returns at most `most` blocks that two sequences of these lengths share, in order. Searches large gaps first."""
     blocks: list[Block] = []
     gaps = [_gap(0, a, 0, b)]
     while gaps and len(blocks) < most:

@@ -1,9 +1,9 @@
 """msgspec's decoders, built by one thread at a time.
 
-msgspec stores what it knows about a class (a struct, a dataclass, a typed dict or a named tuple) on the class itself.
-It does so when a decoder first meets the class, and without a lock: a second thread that meets the class at that moment
+msgspec stores its description of a class (a struct, a dataclass, a typed dict or a named tuple) on the class itself. It
+does so when a decoder first meets the class, and without a lock: a second thread that meets the class at that moment
 reads a half-built description, and the process crashes. So every decoder in this package is built here, under one lock.
-Any thread can use a decoder that is built.
+Once a decoder is built, any thread can use it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def msgpack_decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
 
 
 def learn(kind: Any) -> None:
-    """Makes msgspec store what it must know about the type, so that any thread can call `msgspec.convert` with it."""
+    """Makes msgspec store its description of the type, so that any thread can call `msgspec.convert` with it."""
     try:
         json_decoder(kind)
     except Exception:
@@ -52,9 +52,9 @@ def converted(value: Any, kind: type[T], *, strict: bool = True) -> T:
 
 
 def whole_json(data: bytes) -> bytes:
-    """The same JSON with every half of a character replaced: programs that cut texts write such escapes.
+    """Returns the JSON with every escaped lone surrogate replaced, if msgspec refuses the data.
 
-    Other decoders refuse them, and whatever else is in the message. What is not JSON is returned as it is.
+    Programs that cut texts write such escapes. Data that is not JSON is returned unchanged.
     """
     if b"\\ud" in data or b"\\uD" in data:
         try:

@@ -1,7 +1,7 @@
 """Types for hints, loaded only when the hints are evaluated; `hint_types` lists them.
 
 `hints.Path | None` costs nothing until `typing.get_type_hints` evaluates it. A name that is imported under
-`TYPE_CHECKING` only could not be evaluated at all.
+`TYPE_CHECKING` only could not be evaluated.
 """
 
 from typing import TYPE_CHECKING

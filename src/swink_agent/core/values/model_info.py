@@ -32,10 +32,10 @@ class PriceTier(TokenPrices, frozen=True, omit_defaults=True, gc=False):
     since: date | None = None
     """The first day of these prices (UTC)."""
     hours: tuple[int, int] | None = None
-    """The first minute of the day and the one after the last (UTC), Monday to Friday."""
+    """The first minute of the day, and the minute after the last (UTC), from Monday to Friday."""
 
     def applies(self, tokens: int, moment: datetime) -> bool:
-        """Whether these prices apply to a request of so many tokens at that moment (UTC)."""
+        """Whether these prices apply to a request with this many tokens at that moment (UTC)."""
         if self.above is not None and tokens <= self.above:
             return False
         if self.since is not None and moment.date() < self.since:
@@ -52,7 +52,7 @@ class ModelPrices(TokenPrices, frozen=True, omit_defaults=True, gc=False):
     tiers: tuple[PriceTier, ...] = ()
 
     def at(self, tokens: int, moment: datetime) -> TokenPrices:
-        """Returns the prices of a request of so many tokens at that moment (UTC)."""
+        """Returns the prices of a request with this many tokens at that moment (UTC)."""
         for tier in reversed(self.tiers):
             if tier.applies(tokens, moment):
                 return tier

@@ -1,8 +1,8 @@
 """Data that is nested too deep, or that contains itself.
 
 The library masks, copies, encodes and compares data of tools, models and applications level by level. Each level takes
-some of the interpreter's stack, which ends near a thousand levels, or earlier if the caller is deep itself. So data
-from outside is limited to far fewer levels, and deeper data is kept as text. Nothing in this module is recursive.
+some of the interpreter's stack, which is enough for about a thousand levels, fewer if the caller is deep itself. So
+data from outside is limited to far fewer levels, and deeper data is kept as text. Nothing in this module is recursive.
 
 Ordinary data is copied in `value`.
 """
@@ -43,7 +43,7 @@ def is_too_deep(value: object, most: int = DEEPEST) -> bool:
 
 
 def too_deep(most: int = DEEPEST) -> str:
-    """The words for an error message."""
+    """Returns the wording for an error message."""
     return f"nested deeper than {most} levels"
 
 
@@ -114,7 +114,7 @@ def _scalar(value: object) -> str:
 def _shown(value: object) -> str:
     try:
         return str(value)
-    except Exception:  # an application's object may fail to give a text
+    except Exception:  # `str` of an application's object may fail
         return f"<{type(value).__name__}>"
 
 

@@ -1,6 +1,6 @@
 """Reads JSON that is still being written: the value of the text so far.
 
-Strings grow as they come. A number or a word such as `true` is there once it is complete, and a property once its value
+Strings grow as they come. A number or a word such as `true` appears when it is complete, and a property when its value
 has begun.
 """
 
@@ -15,23 +15,23 @@ _OPENERS = {"{": "}", "[": "]"}
 
 
 class PartialJson:
-    """A JSON text that comes in pieces. Each character is looked at once."""
+    """A JSON text that comes in pieces. `feed` looks at each character once."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
         self._length = 0
-        self._closers: list[str] = []  # what closes the open objects and lists, the outermost first
+        self._closers: list[str] = []  # the brackets that close the open objects and lists, the outermost first
         self._has_key: list[bool] = []
-        """For each of them, whether a value may begin: always in a list, and in an object behind a key."""
+        """For each open object or list, whether a value may begin: always in a list, and in an object after a key."""
         self._in_string = False
         self._in_key = False
         self._escape = 0  # how many more characters belong to an escape sequence
         self._is_word = False  # whether a number, `true`, `false` or `null` has begun and not ended
-        self._cut = (0, "")  # the length of the text that can be read, and what must be added to it
+        self._cut = (0, "")  # the length of the text that can be decoded, and the characters that complete it
         self._is_bad = False
 
     def feed(self, piece: str) -> bool:
-        """Adds a piece; returns whether there may be more of the value than before."""
+        """Adds a piece; returns whether the value may have grown."""
         before, position = self._cut, self._length
         self._pieces.append(piece)
         self._length += len(piece)

@@ -72,14 +72,14 @@ class Value(Struct, frozen=True):
         return show(self)
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        """Gives `rich` the same as the repr. The one of msgspec would show every field, secrets included."""
+        """Shows in `rich` the same as the repr. msgspec's version would show every field, secrets included."""
         if type(self).__repr__ is not Value.__repr__:
             return [("", _Shown(repr(self)))]
         return [(name, _Shown(shown)) for name, shown in _shown_fields(self, 0)]
 
 
 class WithDeps(Value, frozen=True):
-    """A value with an application's own object in `deps`, which is never shown, compared, copied or pickled."""
+    """A value with an application's own object in `deps`, which is never shown or pickled, and compared by identity."""
 
     hidden_fields: ClassVar[frozenset[str]] = frozenset({"deps"})
 
@@ -90,7 +90,7 @@ class WithDeps(Value, frozen=True):
         own, others = [[getattr(one, name) for name in names if name != "deps"] for one in (self, other)]
         return own == others and getattr(self, "deps") is getattr(other, "deps")  # noqa: B009 - subclasses have it
 
-    __hash__ = None  # pyright: ignore[reportAssignmentType] - as a mutable state in it
+    __hash__ = None  # pyright: ignore[reportAssignmentType] - it may hold mutable state
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = {name: getattr(self, name) for name in self.__struct_fields__ if name != "deps"}
@@ -98,7 +98,7 @@ class WithDeps(Value, frozen=True):
 
 
 class WithReason(Value, frozen=True):
-    """A value that gives a reason, in words."""
+    """A value with a reason, as text."""
 
     whole_fields: ClassVar[frozenset[str]] = frozenset({"reason"})
 
@@ -110,9 +110,9 @@ class WithReason(Value, frozen=True):
 
 
 class Choice(StrEnum):
-    """An enum of strings, which users may give as such. The second name of a member is a string of it too.
+    """An enum of strings, which users may also give as strings. Aliases of members, in lower case, are accepted too.
 
-    The `ValueError` for any other string names them all and the most similar.
+    The `ValueError` for any other string lists them all and suggests the most similar.
     """
 
     @classmethod
@@ -120,7 +120,7 @@ class Choice(StrEnum):
         others = {name.lower(): member for name, member in cls.__members__.items() if name != member.name}
         if isinstance(value, str) and value in others:
             return others[value]
-        from ..texts.likeness import close_names  # on use: nearly every choice is right
+        from ..texts.likeness import close_names  # on use: only wrong values need it
 
         choices = [*[member.value for member in cls], *others]
         near = close_names(value.lower(), choices) if isinstance(value, str) else []
@@ -306,7 +306,7 @@ class _Shown:
 
 
 def _shown_fields(value: Value, depth: int) -> list[tuple[str, str]]:
-    """Returns the fields that are not at their defaults, each with what the repr may show of it."""
+    """Returns the fields that are not at their defaults, each with the text that the repr shows."""
     parts: list[tuple[str, str]] = []
     names, defaults = value.__struct_fields__, value.__struct_defaults__
     for position, name in enumerate(names, len(defaults) - len(names)):
@@ -338,7 +338,7 @@ def _is_default(content: Any, default: Any) -> bool:
 
 
 def is_same_json(some: Any, others: Any) -> bool:
-    """Whether something is the same JSON as `others`, in which `1`, `1.0` and `true` are three things."""
+    """Whether two JSON values are the same. `1`, `1.0` and `true` are all different."""
     if isinstance(others, dict):
         known = cast("dict[str, Any]", others)
         return (

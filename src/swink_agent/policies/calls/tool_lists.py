@@ -50,7 +50,7 @@ class AllowList:
         unfit = _refused_argument(self._conditions, ctx.name, ctx.arguments, _fits_none)
         if unfit is None:
             return None
-        return Skip(f"what is in the argument {unfit} of {ctx.name} is not allowed here")
+        return Skip(f"the value of the argument {unfit} of {ctx.name} is not allowed here")
 
 
 class DenyList:
@@ -61,9 +61,9 @@ class DenyList:
     for in every string of the argument, however deeply nested.
 
     A deny list prevents accidents, not attacks: a command can always be written in another way. The sandbox and the
-    workspace enforce limits, and `AllowList` refuses what it does not know. The answer of a `structured_output` is
-    never refused: it runs no tool. Put policies that change arguments before this one. It has no state, so agents can
-    share it.
+    workspace enforce limits, and `AllowList` refuses everything that it does not list. The answer of a
+    `structured_output` is never refused: it runs no tool. Put policies that change arguments before this one. It has no
+    state, so agents can share it.
     """
 
     name = "deny_list"
@@ -84,7 +84,7 @@ class DenyList:
         denied = _refused_argument(self._conditions, ctx.name, ctx.arguments, _finds_any)
         if denied is None:
             return None
-        return Skip(f"{ctx.name} is not allowed with what is in its argument {denied}; do without it")
+        return Skip(f"{ctx.name} is not allowed with this value of its argument {denied}; do without it")
 
 
 class _Condition(NamedTuple):
@@ -96,7 +96,7 @@ class _Condition(NamedTuple):
 
 
 def as_names(names: str | Iterable[str], owner: str) -> tuple[re.Pattern[str], ...]:
-    """Compiles tool names or globs (`*`, `?`, `[…]`); case counts. Raises `ValueError` for an empty one."""
+    """Compiles tool names or globs (`*`, `?`, `[…]`), case-sensitive. Raises `ValueError` for an empty one."""
     return tuple([_glob(name, owner) for name in ([names] if isinstance(names, str) else names)])
 
 
@@ -118,7 +118,7 @@ def _refused_argument(
     arguments: Mapping[str, Any],
     refuses: Callable[[tuple[re.Pattern[str], ...], str], bool],
 ) -> str | None:
-    """The first argument of a call that has a text for which `refuses(patterns, text)` is true."""
+    """The first argument of a call with a text for which `refuses(patterns, text)` is true; `None` if there is none."""
     for condition in conditions:
         if condition.tool.match(tool):
             for argument in arguments if condition.argument == "*" else (condition.argument,):

@@ -1,6 +1,6 @@
 """`WorkspaceOnly`: refuses calls with paths outside the workspace.
 
-Owns the guess which arguments are paths. The check happens before the call, for tools that do not enforce the workspace
+It guesses which arguments are paths, and checks them before the call, for tools that do not enforce the workspace
 themselves. The file tools and the sandbox of this library enforce it when they open a file.
 """
 
@@ -112,7 +112,7 @@ class WorkspaceOnly:
 
 
 def _checked(ctx: PreDispatchContext) -> dict[str, Any]:
-    """The arguments without the access of a command, about whose folders a person is asked."""
+    """The arguments, without the `access` of a command: a person is asked about its folders."""
     if "access" not in ctx.arguments:
         return ctx.arguments
     from swink_agent.approvals.commands.rules import COMMAND_TOOLS  # on use: few calls ask for access

@@ -1,7 +1,7 @@
 """`Budget`: limits the cost and the tokens of runs.
 
-Owns the account: what was spent, and what is reserved for calls in progress. A `WorstCaseFn` tells the highest cost of
-a call; by default it is the one that the installed price table registers in the entry-point group `swink_agent.prices`.
+It keeps an account of the amounts spent and the amounts reserved for calls in progress. A `WorstCaseFn` returns the
+highest cost of a call; by default the installed price tables (entry-point group `swink_agent.prices`) are asked.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ class Budget:
     """Stops a run before a call that could take it over `max_cost` US dollars or `max_tokens` tokens.
 
     Before each request, including retries, the budget reserves the most that it can use: the size of the request, and
-    the longest reply that `StreamOptions.max_tokens` or the model allows. If that fits into what is neither spent nor
-    reserved, the request is sent, and its real use is counted when the reply arrives. If it would fit once other runs
-    release what they do not use, the run waits for them; else it stops. So runs never exceed the limit, even many at
-    once. The shorter the replies you allow (`max_tokens` in the stream options), the further the budget goes.
-    `max_output` is assumed if you did not limit replies; a longer reply can exceed the limit by the difference.
+    the longest reply that `StreamOptions.max_tokens` or the model allows. If that fits into the amount that is neither
+    spent nor reserved, the request is sent, and its real use is counted when the reply arrives. If it would fit after
+    other runs release unused reservations, the run waits for them; else it stops. So runs never exceed the limit, even
+    many at once. With a lower limit for replies (`max_tokens` in the stream options), the budget lasts longer. Without
+    such a limit, `max_output` is assumed; a longer reply can exceed the budget by the difference.
 
     With a `max_cost`, a model whose price is unknown is refused; `unknown_prices="allow"` counts it as free. Models on
-    this machine are free. The account belongs to the object: agents, also in several threads, that have the same
-    `Budget` share it. Put it after the policies that may stop a turn.
+    this machine are free. The account belongs to the object: agents with the same `Budget` share it, also in several
+    threads. Put it after the policies that may stop a turn.
     """
 
     name = "budget"
@@ -118,7 +118,7 @@ class Budget:
             return max(0, self.max_tokens - self._tokens - sum(held.tokens for held in self._reserved.values()))
 
     def reset(self) -> None:
-        """Sets what was spent to zero; reservations of calls in progress stay."""
+        """Sets the spent cost and tokens to zero; reservations of calls in progress stay."""
         with self._lock:
             self._cost, self._tokens = 0.0, 0
         self._announce()
@@ -145,7 +145,7 @@ class Budget:
             if is_decided:
                 return verdict
             if wish.task is None:  # without an event loop it cannot wait
-                return Stop(self._problem(wish, self._reserved.values()) or "others wait for the budget")
+                return Stop(self._problem(wish, self._reserved.values()) or "other runs wait for the budget")
             self._waiting.append(wish)
         self._announce()  # runs that wait for its reservation must decide again
         return self._when_it_fits(ctx.run_id, wish)
@@ -183,7 +183,7 @@ class Budget:
         self._announce()
 
     def post_turn(self, ctx: PolicyContext) -> None:
-        """Replaces the reservation with what the call really used."""
+        """Replaces the reservation with the real use of the call."""
         if ctx.message is None:
             return
         with self._lock:
@@ -211,7 +211,7 @@ class Budget:
         """Reserves if the call fits now. Returns whether the outcome is decided (else: wait), and a stop if it is one.
 
         Waiting runs are served in order, so that small calls cannot overtake a large one forever. A run inside another
-        one goes first: those before it in the queue may be waiting for that other one.
+        run goes first: runs before it in the queue may be waiting for the outer one.
         """
         self._drop_abandoned(run_id, wish)
         earlier = self._waiting[: self._waiting.index(wish)] if wish in self._waiting else self._waiting
@@ -226,7 +226,7 @@ class Budget:
     # -- sums, under the lock ----------------------------------------------------------------------------------
 
     def _settle_attempt(self, ctx: PolicyContext) -> bool:
-        """If this is a retry, counts what the failed attempt used. Returns whether it is one."""
+        """If this is a retry, counts the use of the failed attempt. Returns whether it is a retry."""
         held = self._reserved.pop(ctx.run_id, None)
         if ctx.message is None:
             return False
@@ -255,7 +255,7 @@ class Budget:
             self._waiting.remove(waiting)
 
     def _problem(self, wish: _Reservation, others: Collection[_Reservation]) -> str | None:
-        """Why the call does not fit beside the reservations of others, and what to do; `None` if it fits."""
+        """Why the call does not fit in addition to other reservations, and what to do; `None` if it fits."""
         if self.max_cost is not None:
             held = sum(other.cost for other in others)
             if self._cost + held + wish.cost > self.max_cost + _CENT_FRACTION:
@@ -336,7 +336,7 @@ def _total(usage: Usage) -> int:
 
 
 def _was_probably_billed(message: AssistantMessage) -> bool:
-    """Whether a reply without usage was worked on: it was complete, or interrupted by us or after its beginning."""
+    """Whether a reply without usage was probably billed: it is complete, was aborted by us, or has content."""
     return not message.is_failed or message.stop_reason == StopReason.ABORTED or bool(message.content)
 
 

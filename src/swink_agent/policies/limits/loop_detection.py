@@ -1,9 +1,9 @@
 """`LoopDetection`: notices a model that makes the same calls again and again.
 
-Owns what counts as a repetition: the same calls with the same arguments and the same results, one call or a cycle of
-several. The policy reads the calls of the run from the history each time, newest first and no further than needed, so
-it keeps no state between turns. It does not use a `RunRecord`: a policy sees turns, not events, and a run without
-subscribers has no record.
+A repetition is the same calls with the same arguments and the same results: one call or a cycle of several. The policy
+reads the calls of the run from the history each time, newest first and no further than needed, so it keeps no state
+between turns. It does not use a `RunRecord`: a policy sees turns, not events, and a run without subscribers has no
+record.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from swink_agent.core.types import AgentMessage, AssistantMessage, Text, ToolCal
 
 
 class LoopDetection:
-    """Notices a model that goes round in circles, tells it, and stops the run if it continues.
+    """Notices a model that goes in circles, tells it, and stops the run if it continues.
 
     A circle is one call, or a cycle of up to `window / repeats` calls, made `repeats` times in a row with the same
     arguments and the same results. Then `action` decides: `"nudge"` tells the model what it is doing, `"skip"` refuses
-    the next round, `"stop"` ends the run. After `stop_after` rounds, by default twice as many, the run ends in any
+    the next round, `"stop"` ends the run. After `stop_after` rounds, by default `2 * repeats`, the run ends in any
     case. With `compare_results=False` only the calls are compared.
 
     The policy looks at the last `window` calls of the current run. Put it after policies that rewrite results, because
@@ -71,7 +71,7 @@ class LoopDetection:
         if rounds < self.repeats or _signature(calls[position]) != made[-period].call:
             return None
         return Skip(
-            f"this call was made before {rounds} times on end, with the same result; "
+            f"this call was made before {rounds} times in a row, with the same result; "
             "do something else, or say what is missing"
         )
 
@@ -85,7 +85,7 @@ class LoopDetection:
             return None
         names = ", ".join(dict.fromkeys([call.call[0] for call in made[-period:]]))
         if rounds >= self.stop_after or self.action == "stop":
-            return Stop(f"the model made the same calls ({names}) {rounds} times on end, with the same results")
+            return Stop(f"the model made the same calls ({names}) {rounds} times in a row, with the same results")
         if self.action == "nudge" and self._circle(made[: -len(ctx.tool_results)])[1] < self.repeats:
             return Inject(
                 f"You have made the same calls ({names}) {rounds} times on end and got the same results each time. "
@@ -94,7 +94,7 @@ class LoopDetection:
         return None
 
     def _may_circle(self, messages: Sequence[AgentMessage], turns: int) -> bool:
-        """Whether the newest call was made before, so shortly that a circle may have closed. Nearly all were not."""
+        """Whether the newest call was also made shortly before, so that a circle may have closed. Most were not."""
         newest: ToolCall | None = None
         left = self.window // self.repeats
         for message in reversed(messages):
@@ -151,8 +151,8 @@ def _calls_made(
 ) -> Iterator[tuple[ToolCall, ToolResultMessage]]:
     """The calls of the last `turns` replies that have a result, newest first.
 
-    The results of a reply follow it in the order of its calls. `newest` are the results of the last reply as other
-    policies left them: the history has them so only after the turn.
+    The results of a reply follow it in the order of its calls. `newest` are the results of the last reply with the
+    changes of other policies, which the history gets only after the turn.
     """
     results: list[ToolResultMessage] = []
     for message in reversed(messages):

@@ -54,4 +54,4 @@ class MaxDuration:
         passed = self._clock() - started
         if passed <= self.seconds:
             return None
-        return Stop(f"the run has taken {passed:.1f} s of the {self.seconds:g} s it had; prompt again to go on")
+        return Stop(f"the run has taken {passed:.1f} s of the {self.seconds:g} s it had; prompt again to continue")

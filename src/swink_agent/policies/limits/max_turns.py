@@ -26,4 +26,4 @@ class MaxTurns:
         if ctx.turn_index < self.turns:
             return None
         had = "its one turn" if self.turns == 1 else f"its {self.turns} turns"
-        return Stop(f"the run has had {had}; prompt again to go on")
+        return Stop(f"the run has had {had}; prompt again to continue")

@@ -1,8 +1,7 @@
-"""`AuditLog`: writes what an agent did, one line of JSON per call, turn and end.
+"""`AuditLog`: writes one line of JSON for each call, turn and end of an agent's runs.
 
-Owns the format and the writing. Outcomes, usage and cost are those of the policy's context, which has them from the
-same run as the record; the log counts and matches nothing itself. It never fails a run: a line that cannot be written
-is dropped, with one warning for the first.
+Outcomes, usage and cost come from the policy's context. The log never fails a run: a line that cannot be written is
+dropped, with one warning for the first.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ log = logging.getLogger("swink_agent")
 
 
 class AuditLog:
-    """Writes what an agent does to a file: every call that the model asks for, every turn, every end.
+    """Writes a line to a file for every call that the model asks for, every turn, and every end of a run.
 
-    `file` is a path, whose file only its owner can read, or an open file. Each line is one JSON object with `time`
-    (seconds since the epoch), `event`, `run` and `turn`:
+    `file` is an open file, or a path; only the owner can read a file that it creates. Each line is one JSON object with
+    `time` (seconds since the epoch), `event`, `run` and `turn`:
 
     - `call`: `call_id`, `tool` and `arguments`, as the model asked, before any approval.
-    - `turn`: `model`, `stop_reason`, `error`, `usage`, `cost`, `text_size`, and for each result its `call_id`, `tool`,
-      `outcome` (a `ToolOutcome`: `ran`, `failed`, `skipped` by a policy, `rejected`, `cancelled` and so on), `size` in
-      characters, and for an error the `reason`.
+    - `turn`: `model`, `stop_reason`, `error`, `error_kind`, `usage`, `cost`, `text_size`, and `results`, each with its
+      `call_id`, `tool`, `outcome` (a `ToolOutcome`: `ran`, `failed`, `skipped` by a policy, `rejected`, `cancelled` and
+      so on), `size` in characters, and for an error the `reason`.
     - `end`: the run's `usage` and `cost`, when the agent is done. A run that fails, is aborted or stopped has no such
-      line; its last turn says how it ended.
+      line; its last `turn` line shows how it ended.
 
     Texts of replies and results are not written, only their sizes. The `redactor` masks secrets, by default those of
     the environment; long texts are cut. Put this policy before others, so that it sees calls that they skip. Each line
@@ -122,7 +121,7 @@ def _result(result: ToolResultMessage) -> dict[str, Any]:
 
 
 def _cut(value: Any) -> Any:
-    """Data with its long texts cut. The data is masked before: half a secret would not be recognised."""
+    """Returns the data with long texts cut. It must be masked before: half a secret would not be recognised."""
     if isinstance(value, str):
         rest = len(value) - _LONGEST_TEXT
         return value if rest <= 0 else f"{value[:_LONGEST_TEXT]}…+{rest}"
@@ -136,7 +135,7 @@ def _cut(value: Any) -> Any:
 def _encoded(line: dict[str, Any]) -> bytes:
     try:
         return msgspec.json.encode(line, enc_hook=show) + b"\n"
-    except UnicodeEncodeError:  # half a character, from a stream that was cut or a model that invents one
+    except UnicodeEncodeError:  # a lone surrogate, from a stream that was cut or a model that invents one
         import json
 
         return json.dumps(msgspec.to_builtins(line, enc_hook=show)).encode() + b"\n"

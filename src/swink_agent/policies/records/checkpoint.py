@@ -1,6 +1,6 @@
 """`Checkpoint`: writes the conversation to disk after each turn, so that a crash loses at most one turn.
 
-Owns the file: one JSON document, replaced as a whole. `swink_agent.memory` has sessions, which keep every step.
+The file is one JSON document, replaced as a whole. Sessions, in `swink_agent.memory`, keep every step.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class _File(msgspec.Struct):
 class Checkpoint:
     """Writes the conversation and the agent's state to `path` after each turn, or each `every` turns.
 
-    The file is replaced in one step, after its content was flushed to the disk: it is always the last whole checkpoint,
-    even if the machine stops. Only its owner can read it. Secrets are masked in it, as in a session's file, by the
-    agent's redactor or by `redactor`. `Checkpoint.load(path)` returns the messages and the state: pass them to
-    `Agent(..., messages=messages, state=state)`, then call `prompt` or `continue_loop`.
+    The file is replaced in one step, after its content was flushed to the disk: it always holds the last complete
+    checkpoint, even if the machine stops. Only its owner can read it. Secrets are masked in it, as in a session's file,
+    by `redactor` or, without one, by the agent's. `Checkpoint.load(path)` returns the messages and the state: pass them
+    to `Agent(..., messages=messages, state=state)`, then call `prompt` or `continue_loop`.
 
     Put this policy after those that rewrite results and replies, so that it writes their output. Use one file per
     agent. The loop logs errors; the run continues and the last file stays. Writing blocks the event loop for the time
@@ -107,7 +107,7 @@ class Checkpoint:
 
 
 def _messages_of(ctx: PolicyContext) -> Iterator[AgentMessage]:
-    """The history, with the turn as earlier policies left it: the history has it so only after all policies."""
+    """The history, with the changes of earlier policies to this turn, which it gets only after all policies."""
     if ctx.message is None:
         yield from ctx.messages
     else:
@@ -119,6 +119,6 @@ def _messages_of(ctx: PolicyContext) -> Iterator[AgentMessage]:
 def _encoded(message: AgentMessage) -> bytes:
     try:
         return encode_message(message)
-    except (TypeError, ValueError):  # a tool's details for people that JSON cannot represent
+    except (TypeError, ValueError):  # JSON cannot represent a tool's details
         details = show(getattr(message, "details", None))
         return encode_message(cast("AgentMessage", replace(cast("Any", message), details=details)))

@@ -1,1 +1,1 @@
-"""Policies about what texts say."""
+"""Policies about the content of texts."""

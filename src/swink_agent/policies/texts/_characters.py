@@ -1,6 +1,5 @@
-"""Deceptive characters: those that are invisible, and those that look like others.
-
-Owns their tables, and the folding of text to what a person reads.
+"""Deceptive characters, which are invisible or look like others: their tables, and the folding of text to the form that
+a person reads.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _LOOKALIKES = {
     **dict(zip("αβεζηικμνορτυχωγ", "abeznikmvoptuxwy", strict=True)),  # Greek
     **dict(zip("\u0585\u057d\u0578\u0570\u0251\u0261\u0131", "ounhagi", strict=True)),  # Armenian and Latin
 }
-"""Lower case only: text is lowered first, so that a word in its own script is the same in either case."""
+"""Lower case only: text is converted to it first, so that upper and lower case of a word give the same."""
 
 
 class Folded:

@@ -43,7 +43,7 @@ class Rule(NamedTuple):
 
 
 def _places(text: str, anchors: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """The spans around the anchors, merged: to find an anchor is far cheaper than to try a pattern."""
+    """The spans around the anchors, merged: finding an anchor is far cheaper than trying a pattern."""
     following = [(place, anchor) for anchor in anchors if (place := text.find(anchor)) >= 0]
     heapify(following)
     start = end = 0
@@ -122,7 +122,7 @@ class Rules:
 
 @cache
 def _probes(rules: tuple[Rule, ...], *, is_folded: bool) -> tuple[tuple[str, int], ...]:
-    """The fewest strings so that each text with an anchor contains one, each with a bit for each of its rules."""
+    """The fewest strings of which every text with an anchor contains one, each with a bit mask of its rules."""
     anchors = {anchor for rule in rules if rule.is_folded == is_folded for anchor in rule.anchors}
     return tuple(
         [

@@ -17,7 +17,7 @@ _NO_STRINGS = frozenset({int, float, bool, type(None)})
 
 
 def as_regex(pattern: str | re.Pattern[str], where: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
-    """Compiles a pattern, with the flags if it is a text. Raises `ValueError`, which says where it was given."""
+    """Compiles a pattern, with the flags if it is a string. Raises `ValueError`, which begins with `where`."""
     try:
         return pattern if isinstance(pattern, re.Pattern) else re.compile(pattern, flags)
     except re.error as error:
@@ -49,10 +49,10 @@ def strings_in(arguments: object, name: str = "") -> list[tuple[str, str]]:
 def rewrite_turn(
     ctx: PolicyContext, rewrite: RewriteFn, *, results: bool = True, replies: bool = True
 ) -> list[AgentMessage]:
-    """The messages of a turn that change if their texts are rewritten, as they are then.
+    """Rewrites the texts of a turn. Returns the messages that changed.
 
-    Calls stay, because they were made, and reasoning that a provider signed, because it accepts only what it wrote. The
-    `details` of a result stay too: no model sees them.
+    Calls stay, because they were made. Reasoning that a provider signed stays, because the provider accepts only its
+    own text. The `details` of a result stay, because no model sees them.
     """
     messages = [*([ctx.message] if replies and ctx.message is not None else []), *(ctx.tool_results if results else ())]
     changed: list[AgentMessage] = []

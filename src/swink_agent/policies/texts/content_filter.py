@@ -1,6 +1,6 @@
 """`ContentFilter`: removes words and patterns from results and replies, or stops the run.
 
-Owns the matching, which ignores case, accents, look-alike letters and invisible characters, as a reader does.
+The matching ignores case, accents, look-alike letters and invisible characters, as a reader does.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class ContentFilter(_StopsLater):
 
     `words` are words or phrases, found as whole words (`whole_words=False`: anywhere), without regard to case, accents,
     width, look-alike letters and invisible characters. `patterns` are regular expressions, searched without regard to
-    case in the text itself and in its readable form. `action="stop"` keeps a text with a match out of the history,
-    away from the model, and ends the run; `"redact"` replaces each match with `replacement` and continues. `replies`
-    and `results` choose which texts are searched.
+    case in the text itself and in its readable form. `action="stop"` withholds a text with a match from the history and
+    the model, and ends the run; `"redact"` replaces each match with `replacement` and continues. `replies` and
+    `results` choose which texts are searched.
 
-    It does not change calls, reasoning that a provider signed, or what people and subscribers saw live. Give it with
-    `policies=[…]`: it needs several slots. Runs can share the object.
+    It does not change calls, reasoning that a provider signed, or the live events that people and subscribers see. Give
+    it with `policies=[…]`: it needs several slots. Runs can share the object.
     """
 
     name = "content_filter"
@@ -122,7 +122,7 @@ class ContentFilter(_StopsLater):
             return None
         if self.action == "stop":
             where = "the model's reply" if isinstance(changed[0], AssistantMessage) else "a tool's result"
-            self._stop_later(ctx, f"{where} holds what must not pass; it was kept back")
+            self._stop_later(ctx, f"{where} contains forbidden text; it was withheld")
         return Inject(changed)
 
     def _withhold(self, text: str) -> str:

@@ -1,7 +1,7 @@
 """`PiiRedactor`: removes personal data from tool results and replies.
 
-Owns the kinds of data, and how each is distinguished from numbers that only look like it. The `Redactor` masks secrets
-with known values; this policy uses it for the formats of keys.
+It defines the kinds of data, and how each is distinguished from numbers that only look like it. The `Redactor` masks
+secrets with known values; this policy uses it for the formats of keys.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class PiiRedactor:
     numbers, keys of well-known services, IP addresses. In `replacement`, `{kind}` is replaced by the kind.
     `redact(text)` does the same with any text; applying it twice changes nothing.
 
-    It does not change arguments of calls, reasoning that a provider signed, or what people and subscribers saw live.
-    The model cannot edit the parts of a file that were redacted when it read them. It has no state, so agents can share
-    it.
+    It does not change arguments of calls, reasoning that a provider signed, or the live events that people and
+    subscribers see. The model cannot edit the parts of a file that were redacted when it read them. It has no state, so
+    agents can share it.
     """
 
     name = "pii_redactor"

@@ -155,7 +155,7 @@ def _check_messages(body: dict[str, Any], found: list[str]) -> None:
         found.append("messages: the conversation must end with a user message, not with the assistant's")
     turns = [_turn(where, message) for where, message in messages]
     check_pairs(turns, found)
-    if len(turns) > 1 and turns[-1].results:  # a reply with tool calls has its thinking, while their results are sent
+    if len(turns) > 1 and turns[-1].results:  # the reply with these calls must keep its thinking
         where, message = messages[-2]
         content = items(message.get("content"))
         first = string(mapping(content[0]).get("type")) if content else ""

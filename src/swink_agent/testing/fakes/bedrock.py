@@ -1,4 +1,4 @@
-"""A strict fake of Bedrock's ConverseStream, with Claude and other models behind it.
+"""A strict fake of Bedrock's ConverseStream, for Claude and other models.
 
 Checks requests to `/model/{model}/converse-stream` and streams replies. The rules of Claude's thinking are in
 `_claude`, the check of signed requests in `_sigv4`.
@@ -45,7 +45,7 @@ _METADATA = re.compile(r"[a-zA-Z0-9\s:_@$#=/+,.-]{1,256}")
 _FORMATS = ("png", "jpeg", "gif", "webp")
 _MOST_CACHE_POINTS = 4
 
-# The service ignores unknown fields at the top level, and refuses them where one of several is expected.
+# The service ignores unknown fields at the top level, and refuses them in unions.
 _BODY = Shape(
     typed(
         (list, "messages system"),
@@ -174,7 +174,7 @@ def _check_content(message: dict[str, Any], model: str, where: str, found: list[
 
 
 def _check_plain(block: dict[str, Any], kind: str, where: str, found: list[str]) -> None:
-    """Checks what messages and results may contain."""
+    """Checks blocks that both messages and results may contain."""
     if kind == "text" and not string(block.get("text")).strip():
         found.append(f"{where}: the text field is blank; add text to it")
     elif kind == "image":
@@ -204,7 +204,7 @@ def _check_document(document: dict[str, Any], where: str, found: list[str]) -> N
 
 
 def _check_documents(messages: list[tuple[str, dict[str, Any]]], found: list[str]) -> None:
-    """Checks that a message with a document has text, and that no name of a document comes twice."""
+    """Checks that a message with a document has text, and that the names of documents are unique."""
     names: list[str] = []
     for where, message in messages:
         content = [mapping(block) for block in items(message.get("content"))]
@@ -288,7 +288,7 @@ def _check_cache_points(body: dict[str, Any], found: list[str]) -> None:
             if mapping(block["cachePoint"]).get("type") != "default":
                 found.append("cachePoint.type: only 'default' is known")
             if index == 0:
-                found.append("cachePoint: it must come after what is to be cached")
+                found.append("cachePoint: it must come after the content to cache")
     if points > _MOST_CACHE_POINTS:
         found.append(f"cachePoint: at most {_MOST_CACHE_POINTS} are allowed, found {points}")
 

@@ -82,7 +82,7 @@ def _is_base64(value: object) -> bool:
 def _check_results(messages: list[tuple[str, dict[str, Any]]], found: list[str]) -> None:
     """Checks that tool messages match the calls before them, in number and by name.
 
-    The server accepts any, but the templates of its models do not, each in its own way, so this fake refuses them.
+    The server accepts any tool message, but the templates of its models fail on others, so this fake refuses them.
     """
     expected: list[str] = []
     asker = ""

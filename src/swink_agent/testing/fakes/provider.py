@@ -30,10 +30,10 @@ class FakeProvider:
     """A provider on loopback, for the duration of its `async with` block.
 
     Each valid request gets the next of `replies`; a string is a reply of text. A request that the provider would reject
-    gets the provider's error, and `rejections` lists everything that is wrong with it; so does a request when no reply
-    is left. `bodies` lists the received bodies. The key is `key`; for Bedrock it is the secret of a signature or a
-    bearer token. `api` is one of `APIS`, or your own `FakeApi`, made with `fakes.kit`. Raises `ValueError` for any
-    other name, and `TypeError` for any other kind of reply.
+    gets the provider's error, and `rejections` lists all its problems. A request is also rejected if no reply is left.
+    `bodies` lists the received bodies. The key is `key`; for Bedrock it is the secret of a signature or a bearer token.
+    `api` is one of `APIS`, or your own `FakeApi`, made with `fakes.kit`. Raises `ValueError` for any other name, and
+    `TypeError` for any other kind of reply.
     """
 
     def __init__(

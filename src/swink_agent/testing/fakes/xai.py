@@ -1,4 +1,4 @@
-"""A strict fake of xAI's chat completions, and where they differ from OpenAI's."""
+"""A strict fake of xAI's chat completions, with their differences from OpenAI's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WITHOUT_EFFORT = re.compile(r"grok-(?:2|3(?!-mini)|4(?:-|$)|code|build|4\.20-(?
 
 
 class _XaiRules(ChatRules):
-    # It is not documented to refuse unknown fields, so they pass; reasoning may be sent back.
+    # xAI does not document that it refuses unknown fields, so they pass; reasoning may be sent back.
     body = Shape(ChatRules.body.fields, required=ChatRules.body.required, unknown=None)
     roles = {
         **{name: Shape(shape.fields, required=shape.required, unknown=None) for name, shape in ChatRules.roles.items()},

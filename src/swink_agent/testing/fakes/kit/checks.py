@@ -158,7 +158,7 @@ def check_json_schema(schema: object, where: str, found: list[str]) -> None:
 
 
 def check_strict(schema: object, where: str, found: list[str]) -> None:
-    """Checks what OpenAI's strict mode demands of objects."""
+    """Checks the requirements of OpenAI's strict mode for objects."""
     for path, part in subschemas(schema, where):
         if part.get("type") == "object":
             if part.get("additionalProperties") is not False:

@@ -107,7 +107,7 @@ def new_id(prefix: str, length: int) -> str:
 
 
 def sign(issuer: str, text: str) -> str:
-    """Signs the text for an issuer. Both are enough to check it, so validators need no memory."""
+    """Signs the text for an issuer. Text and issuer are enough to check the signature, so validators need no state."""
     digest = hashlib.sha256(f"swink fake {issuer}\n{text}".encode()).digest()
     return base64.b64encode(f"fake:{issuer}:".encode() + digest).decode()
 
