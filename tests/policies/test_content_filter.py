@@ -73,9 +73,7 @@ async def test_a_result_that_must_not_pass_ends_the_run_unseen() -> None:
     agent = Agent("test:model", stream_fn=model, tools=[read], policies=[ContentFilter("bluebird")])
     result = await agent.prompt("go")
     assert len(model.requests) == 1
-    assert result.stopped_by == PolicyStop(
-        "content_filter", "a tool's result contains forbidden text; it was withheld"
-    )
+    assert result.stopped_by == PolicyStop("content_filter", "a tool's result contains forbidden text; it was withheld")
     assert "Bluebird" not in str([extract_text(message.content) for message in agent.messages])  # type: ignore[union-attr]
     assert (await agent.prompt("again")).text == "never"
 
