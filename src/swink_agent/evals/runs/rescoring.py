@@ -36,7 +36,7 @@ async def rescore(
     parallel: int = 4,
     redactor: Redactor | None = None,
 ) -> EvalRun:
-    """Scores what the agents of a run did again; returns a new run, whose `origin` is the id of the old one.
+    """Scores the attempts of a run again; returns a new run, whose `origin` is the id of the old one.
 
     `evaluators` are as for `EvalRunner`. `eval_set` has the cases with the new expectations; by default the cases are
     as they were run. An evaluator that cannot score again keeps its score if the case expects the same: `files` if the
