@@ -37,7 +37,7 @@ class RunInfo(Value, frozen=True, kw_only=True):
     pending: tuple[PendingCall, ...] = ()
     """The calls that wait for an answer."""
     error: str = ""
-    """Why the run failed or was cancelled, or what it last waited for."""
+    """Why the run failed or was cancelled, or why its last attempt is repeated."""
     tokens: int = 0
     cost: float = 0.0
 

@@ -34,7 +34,7 @@ class Score(Value, frozen=True):
     value: float
     threshold: float = 1.0
     reason: str = ""
-    """For people: what was missing, what was found, what a judge thought."""
+    """The explanation for people: what was missing or found, or the reasoning of a judge."""
     cost: float = 0.0
     """US dollars for the scoring itself, by a judge."""
     tokens: int = 0

@@ -50,7 +50,7 @@ def decode_task(data: bytes | str) -> EvalTask:
 
 
 def encode_attempt(attempt: Attempt) -> bytes:
-    """Encodes an attempt as JSON, with all that the agent did."""
+    """Encodes an attempt as JSON, with its whole trajectory."""
     return _encoded(replace(attempt, trajectory=attempt.invocation))
 
 
@@ -78,14 +78,14 @@ def decode_line(data: bytes | str, *, whole: bool = False) -> AttemptLine:
 
 
 def load_trajectory(stored: StoredTrajectory) -> Invocation:
-    """Reads what the agent did from its file. Raises `EvalStoreError`."""
-    with told(stored.path, "what the agent did cannot be read"), open(stored.path, "rb") as file:
+    """Reads a trajectory from its file. Raises `EvalStoreError`."""
+    with told(stored.path, "the trajectory cannot be read"), open(stored.path, "rb") as file:
         file.seek(stored.offset)
         data = file.read(stored.length)
     try:
         return _decoded(data, _WholeLine).trajectory
     except ValueError as error:
-        raise EvalStoreError(f"what the agent did is damaged: {error}", path=stored.path) from error
+        raise EvalStoreError(f"the trajectory is damaged: {error}", path=stored.path) from error
 
 
 # -- JSON ------------------------------------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ class BudgetGuard:
         return self._exceeded()
 
     def run_over(self, run_id: str) -> None:
-        """Forgets the run, but not what it used."""
+        """Forgets the run, but not its usage."""
         self._asking.discard(run_id)
         if run_id == self._run:
             self._run, self._earlier = "", self._turns

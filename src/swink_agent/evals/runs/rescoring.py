@@ -43,8 +43,8 @@ async def rescore(
     folder was deleted, `judge` if there is no model. Cost and time of the agents stay in the figures. With a `store`,
     the new run is saved there.
 
-    Raises `EvalStoreError` if what an agent did cannot be read, or is not as it was recorded, and `ValueError` for an
-    `eval_set` that lacks a case of the run, or has other messages in it.
+    Raises `EvalStoreError` if a trajectory cannot be read or the run was changed after it was recorded, and
+    `ValueError` for an `eval_set` that lacks a case of the run, or has other messages in it.
     """
     problems = AuditTrail.verify(run)
     if problems:

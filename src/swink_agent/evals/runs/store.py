@@ -47,7 +47,7 @@ class EvalStore:
         return f"EvalStore({str(self.folder)!r})"
 
     def save(self, run: EvalRun) -> Path:
-        """Saves a run, with all that its agents did. Raises `EvalStoreError`."""
+        """Saves a run with its trajectories. Raises `EvalStoreError`."""
         path = self._path(run.set_id, run.id, WHOLE if run.is_complete else PARTIAL)
         if run.path and path.exists() and os.path.samefile(run.path, path):
             return path

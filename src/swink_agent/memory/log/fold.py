@@ -168,7 +168,7 @@ class Fold:
             case Summary() if self.start is None:
                 self.title = entry.title or self.title  # the first line, which had it, may be lost
             case _:
-                pass  # any other summary repeats what is known, and unknown records are ignored
+                pass  # any other summary adds nothing, and unknown records are ignored
 
     def _add_message(self, number: int, entry: MessageAdded) -> None:
         message, facts = entry.message, entry.facts

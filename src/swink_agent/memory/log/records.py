@@ -28,7 +28,7 @@ VERSION = 1
 
 
 class SessionStarted(Value, frozen=True, kw_only=True, tag="session"):
-    """The first line: what the session is."""
+    """The first line, which describes the session."""
 
     id: str
     version: int = VERSION

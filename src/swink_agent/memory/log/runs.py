@@ -140,7 +140,7 @@ class StoredTurn:
 
 
 class StoredRun:
-    """One run: what it began with, its turns, and how it ended, if it did."""
+    """One run: its start, its turns, and its end, if it has one."""
 
     def __init__(self, start: int, before: tuple[AgentMessage, ...] | None, state: dict[str, Any] | None) -> None:
         self.start = start
@@ -232,7 +232,7 @@ class StoredRun:
 
     @cached_property
     def record(self) -> RunRecord:
-        """What the run did. It is not over if the run broke off."""
+        """The record of the run. It is not over if the run broke off."""
         return RunRecord.of(self._events())
 
     def _events(self) -> Generator[AgentEvent]:

@@ -138,7 +138,7 @@ class SessionLog:
 
     def leave_to_parent(self) -> None:
         """Gives up the session in a forked child process. The parent keeps it."""
-        # The thread does not exist here, and whatever held the lock will never release it.
+        # The writing thread does not exist in the child, and a thread that held the lock will never release it.
         self._is_inherited, self._thread = True, None
         self.is_durable, self._write_now, self._takes_more = False, None, False
         self._lock = threading.RLock()
@@ -304,14 +304,14 @@ class SessionLog:
         return self._number
 
     def close(self, seconds: float) -> None:
-        """Writes and syncs what is left and closes the file. Raises `SessionError` if something was not written."""
+        """Writes and syncs the remaining entries and closes the file. Raises `SessionError` if that fails."""
         with self.guard:
             if self._is_closed:
                 return
             if self._is_inherited:
                 self._is_closed = True
                 self._open.close(is_inherited=True)
-                return  # the parent process writes what is left
+                return  # the parent process writes the remaining entries
             is_due = self._failure is None and self._summarized < self._number
             if is_due and not self.fold.is_open and self.fold.count:
                 self._add_summary()

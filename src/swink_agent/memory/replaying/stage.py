@@ -197,7 +197,7 @@ class ReplayStage:
         if turn is not None and turn.waiting:
             for one, call in zip(turn.waiting, run.record.turns[0].calls, strict=True):
                 if one.index in turn.results or one.index in turn.started:
-                    # Inside a delegate, which a stand-in replaces, any answer will do.
+                    # A stand-in replaces the delegate, so any answer to a call inside it will do.
                     inner = AgentToolResult() if one.pending.kind == "delegate" else None
                     answers |= {waiting.call_id: inner or _answer(one, call) for waiting in one.calls()}
         return answers
@@ -234,7 +234,7 @@ class ReplayStage:
         if self._gives_text and self._run is not None and self._turn_index < len(self._run.turns) - 1:
             raise ValueError("it did not fit when it was recorded")
 
-    # -- what it does ------------------------------------------------------------------------------------------
+    # -- comparing ---------------------------------------------------------------------------------------------
 
     def _observe(self, event: events.AgentEvent) -> None:
         if self._clock is not None and not self._clock.expired():
@@ -309,7 +309,7 @@ class ReplayStage:
         self.agent.abort()
 
     def _compare(self, until: int | None = None) -> bool:
-        """Compares all that the run has added so far, or its first messages up to `until`."""
+        """Compares all messages that the run has added so far, or those up to the position `until`."""
         run = self._run
         assert run is not None
         for actual in self.agent.messages[self.reached : until]:

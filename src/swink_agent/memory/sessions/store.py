@@ -326,10 +326,10 @@ class JsonlSessionStore(SessionStore):
 
 
 class SqlSessionStore(SessionStore):
-    """Stores sessions in an SQLite database, with Python's `sqlite3`. It does what a `JsonlSessionStore` does.
+    """Stores sessions in an SQLite database, with Python's `sqlite3`. It has all functions of a `JsonlSessionStore`.
 
-    `path` is the database file, which is created when the first session is; a folder stands for `sessions.sqlite3` in
-    it, and `None` for that file in the user's data folder. `types` are the application's message types. With
+    `path` is the database file, which is created with the first session. A folder means `sessions.sqlite3` in it, and
+    `None` means that file in the user's data folder. `types` are the application's message types. With
     `sync=False` no thread is used: records survive a crash of the program, but perhaps not a crash of the machine.
 
     The database must be on a disk of this machine. Its tables are named `swink_session…`, so that an application's own
