@@ -155,9 +155,9 @@ class Durable:
         at_once: int = 8,
         timeout: float | None = 1800,
     ) -> Callable[[MakeAgent], MakeAgent]:
-        """Registers a `make_agent(case, folder)` for evaluations on workers. A worker makes `at_once` attempts at once.
+        """Registers a `make_agent(case, folder)` for evaluations on workers. `executor` submits the attempts.
 
-        `evaluators` and `timeout` are those of an `EvalRunner`. `executor` submits the attempts.
+        A worker makes `at_once` attempts of a chunk at once. `evaluators` and `timeout` are those of an `EvalRunner`.
 
         Raises `ValueError` as `agent` does, and for `at_once` below 1.
         """
@@ -180,7 +180,7 @@ class Durable:
     def executor(self, name: str, chunk: int = 25) -> DurableExecutor:
         """Returns an executor that has workers make the attempts: `EvalRunner(executor=…, parallel=400)`.
 
-        Each run in the store has `chunk` attempts. The result equals that of a runner in one process, except for times.
+        A run in the store has up to `chunk` attempts. The result equals that of a runner in one process, except times.
 
         Raises `ValueError` for a name that is not an evaluation's, and for `chunk` below 1.
         """

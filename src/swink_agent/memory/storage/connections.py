@@ -52,7 +52,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Generator[sqlite3.Connection | None, None, None]:
-        """A read-only connection; `None` if there are no sessions. Raises `SessionError`."""
+        """A connection for reading; `None` if there are no sessions. Raises `SessionError`."""
         if not self.path.exists():
             yield None
             return
@@ -77,8 +77,8 @@ class Database:
                 connection.close()
 
     def _reader(self) -> sqlite3.Connection:
-        """A read-only connection. In a folder that cannot be written, SQLite must assume that no other process writes:
-        otherwise it tries to create its other files there."""
+        """A connection for reading. In a folder that cannot be written, SQLite must assume that no other process
+        writes: otherwise it tries to create its other files there."""
         uri = self.path.as_uri()
         connection = self._connected(f"{uri}?mode=ro")
         try:
