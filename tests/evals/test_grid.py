@@ -415,7 +415,7 @@ def test_a_set_as_a_test_may_ask_for_the_lower_bound_and_allow_what_was_not_meas
     with pytest.raises(AssertionError) as caught:
         assert_eval(throttled, SET.cases[0], retries=0)
     told = str(caught.value)
-    assert told.startswith("1 of 1 case was not measured, because the provider failed; 0 may be\n\n")
+    assert told.startswith("1 of 1 case was not measured, because the provider failed; at most 0 are allowed\n\n")
     assert "0 %" not in told
     with pytest.raises(AssertionError, match=r"^no case was measured, so there is no pass rate"):
         assert_eval(throttled, SET.cases[0], retries=0, max_not_measured=1)

@@ -147,7 +147,7 @@ async def test_what_goes_on_failing_is_not_measured_and_neither_passed_nor_faile
     assert (first.is_measured, first.passed, first.attempts[0].tries, first.attempts[0].scores) == (False, False, 4, {})
     assert clock.sleeps == [5.0, 10.0, 20.0]
     assert Gate(min_pass_rate=0.5).check(run).violations == (
-        "1 of 2 cases was not measured, because the provider failed; 0 may be",
+        "1 of 2 cases was not measured, because the provider failed; at most 0 are allowed",
     )
     assert Gate(min_pass_rate=0.5, max_not_measured=1).check(run).passed
     assert AuditTrail.verify(run) == []
@@ -254,7 +254,7 @@ async def test_cases_have_tags_and_each_tag_has_figures(tmp_path: Path) -> None:
     assert [case.id for case in eval_set.tagged(not_tags=["sums"]).cases] == ["plain"]
     with pytest.raises(ValueError, match="no case of 's' has the tag 'slow'; there are quick, sums"):
         eval_set.tagged(["slow"])
-    with pytest.raises(ValueError, match="none of those"):
+    with pytest.raises(ValueError, match="none of the excluded ones"):
         eval_set.tagged(["quick"], ["sums"])
 
 

@@ -207,7 +207,7 @@ def test_line_ends_of_an_editor_cost_nothing_and_are_said_once(damaged: Damaged)
     assert loaded is not None
     assert loaded.messages == damaged.whole.messages
     assert loaded.info.problems == (
-        f"{len(damaged.lines)} lines end with a carriage return, as some editors leave it: nothing is lost by that",
+        f"{len(damaged.lines)} lines end with a carriage return, as some editors write it: nothing is lost",
     )
     damaged.store.open(loaded.id).close()
     assert damaged.store.load(loaded.id).info.problems == ()
@@ -219,7 +219,7 @@ def test_zeros_at_the_end_as_a_power_loss_leaves_them(damaged: Damaged) -> None:
     assert loaded is not None
     assert loaded.messages == damaged.whole.messages
     assert loaded.info.problems == (
-        f"5000 bytes at {len(damaged.data)} are zero, as a machine leaves them that lost its power",
+        f"5000 bytes at {len(damaged.data)} are zero, as after a power failure",
     )
 
 
@@ -243,8 +243,8 @@ def test_a_repeated_record_is_applied_once_and_reported(damaged: Damaged) -> Non
     assert loaded is not None
     assert loaded.messages == damaged.whole.messages
     assert loaded.info.problems == (
-        "record 3 is there twice, and is used once",
-        "record 5 is there twice, and is used once",
+        "record 3 occurs twice, and is used once",
+        "record 5 occurs twice, and is used once",
     )
 
 
@@ -253,7 +253,7 @@ def test_records_out_of_order_are_read_in_order_and_reported(damaged: Damaged) -
     loaded = damaged.with_bytes(b"".join([*lines[:3], lines[4], lines[3], *lines[5:]]))
     assert loaded is not None
     assert loaded.messages == damaged.whole.messages
-    assert loaded.info.problems == ("record 3 stands behind record 4: it is read in its place",)
+    assert loaded.info.problems == ("record 3 comes after record 4: it is read in the right order",)
 
 
 def test_missing_records_are_reported(damaged: Damaged) -> None:

@@ -225,8 +225,8 @@ async def test_a_transaction_that_somebody_else_left_open_is_named(tmp_path: Pat
         result = await agent.prompt("Order it")
         locked = r"database is locked \(another connection holds a transaction open\)"
         assert re.fullmatch(
-            rf".*app.db \(session one\) could not be written: {locked}. What was said after that is not on record: "
-            "commit or close that transaction, then open the session again to go on from what is",
+            rf".*app.db \(session one\) could not be written: {locked}. Nothing after that is on record: "
+            "commit or close that transaction, then open the session again to continue from the last record",
             result.error or "",
         )
         with pytest.raises(SessionError, match="is locked"):

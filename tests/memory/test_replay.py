@@ -645,7 +645,7 @@ async def test_a_tool_that_is_gone() -> None:
     assert (found.position, found.run, report.messages, content(found.expected)) == (2, 0, 2, "5")
     assert found.actual.outcome is ToolOutcome.UNKNOWN_TOOL
     assert str(report).splitlines()[:6] == [
-        "the replay went another way after 2 of 6 messages",
+        "the replay differs after 2 of 6 messages",
         "message 3, in run 1: another result of the tool add",
         "--- recorded",
         "+++ replayed",
@@ -703,7 +703,7 @@ async def test_a_policy_that_is_gone_and_one_that_is_new() -> None:
     found = (await replayed(ledger)).divergence
     assert found is not None
     assert (found.position, content(found.expected), found.actual) == (1, "by policy", None)
-    assert found.reason == "what a policy injected did not come"
+    assert found.reason == "a policy's message is missing"
 
     found = (await replayed(await _adding(), tools=[add], policies=[Once()])).divergence
     assert found is not None
@@ -825,7 +825,7 @@ async def test_the_assertion_holds_for_the_same_agent_and_shows_the_difference_o
     with pytest.raises(AssertionError) as raised:
         await assert_replays(ledger, maker())
     assert str(raised.value).splitlines() == [
-        "the session: the replay went another way after 2 of 6 messages",
+        "the session: the replay differs after 2 of 6 messages",
         "message 3, in run 1: another result of the tool add",
         "--- recorded",
         "+++ replayed",

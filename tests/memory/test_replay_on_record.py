@@ -184,4 +184,4 @@ async def test_another_text_around_a_secret_is_a_difference(tmp_path: Path) -> N
     policies = [Tells(UserMessage(f"the key is {SECRET}"))]
     report = await there_and_back(tmp_path, text("hm"), again=again, policies=policies, redactor=Redactor([SECRET]))
     assert report.divergence is not None
-    assert report.divergence.reason == "what a policy injected is another"
+    assert report.divergence.reason == "a policy's message differs"

@@ -912,7 +912,7 @@ def test_in_a_forked_child_a_session_is_the_parents(kind: Kind, folder: Path, st
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     (session,) = store.list()
     refusal = f"{kind.place(folder, session.id)} is written by the process that this one was forked from: "
-    refusal += "open or create a session of its own here"
+    refusal += "open or create another session here"
     assert done.stdout.splitlines() == [refusal, refusal, "in use", "None 4", "True ()"]
 
 

@@ -1,4 +1,4 @@
-"""The public names of durable runs, one line each, and where they live: the one list, which `core/lazy.py` reads."""
+"""The public names of durable runs and their modules, one line each. `core/lazy.py` reads this list."""
 
 from swink_agent.core.errors import NotPending as NotPending
 

@@ -1,12 +1,12 @@
-"""One attempt at a run: makes the agent, gives it the past, and goes on where the log ends.
+"""One attempt at a run: creates the agent, gives it the recorded history, and continues where the log ends.
 
     the prompt is not on record    prompt
     calls wait, some answered      resume, with the answers
-    calls wait, none answered      the run waits on
-    the last reply is answered     the run is done: it ended before somebody wrote that down
+    calls wait, none answered      the run keeps waiting
+    the last reply has no calls    the run is done: a worker died before it recorded that
     else                           continue
 
-Model, prompt, tools and policies are the factory's, today; history, state and compacted context are the log's.
+Model, prompt, tools and policies come from the current factory; history, state and compacted context from the log.
 
 Owns this choice, and what the end of an agent's run means for the durable run. `journal` writes the records, `worker`
 starts attempts and ends them early.
@@ -51,7 +51,7 @@ _PAUSE = 0.5
 
 
 class DrainPolicy:
-    """Stops a run before its next request when its worker takes nothing more."""
+    """Stops a run before its next request when its worker drains."""
 
     def __init__(self, is_draining: Callable[[], bool]) -> None:
         self._is_draining = is_draining
@@ -60,12 +60,12 @@ class DrainPolicy:
     def pre_turn(self, ctx: PolicyContext, /) -> Stop | None:
         if self._is_draining():
             self.has_stopped = True
-            return Stop("the worker stops: another goes on")
+            return Stop("the worker stops: another continues the run")
         return None
 
 
 class Attempt:
-    """An attempt under way. `run` returns when the run has another state, or is lost."""
+    """An attempt in progress. `run` returns when the run has another status, or is lost."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Attempt:
         self._drain = DrainPolicy(is_draining)
         self._agent: Agent[Any] | None = None
         self._making: asyncio.Timeout | None = None
-        """While the factory is waited for: an abort makes this expire."""
+        """The wait for the factory. An abort makes it expire."""
         self._token = CancellationToken()
         self._is_over = False
         self.journal: RunJournal | None = None
@@ -111,7 +111,8 @@ class Attempt:
         self.abort()
 
     async def run(self) -> bool:
-        """Whether the run was left in order. Else its row still says that it is running, if it is still ours."""
+        """Returns whether the run was left in order. If not, its row still has the status `running`, unless another
+        worker has taken it over."""
         try:
             ending = await self._ending()
             if ending is None or self._is_over or self.journal is None:
@@ -127,7 +128,7 @@ class Attempt:
         return True
 
     async def _ending(self) -> Ending | None:
-        """Runs the agent, and says how the attempt ends; `None` if nothing can be written about it."""
+        """Runs the agent, and returns how the attempt ends; `None` if the attempt was left before that."""
         claim, entry = self.claim, self.entry
         fold = await self._folded(claim.id)
         loop = asyncio.get_running_loop()
@@ -154,12 +155,12 @@ class Attempt:
 
     @property
     def _redactor(self) -> Redactor:
-        """Masks what goes into the store beside the agent's own records, as they are masked."""
+        """Masks data that is stored in addition to the agent's records, by the same rules."""
         own = None if self._agent is None else self._agent.redactor
         return Redactor() if own is None else own
 
     async def _fail(self, words: str) -> bool:
-        """Ends a run whose record was refused for good, as it is on record. Returns whether that could be written."""
+        """Marks a run as failed if one of its records is too large; earlier records stay. Returns whether it could."""
         try:
             info = await self._store_call(self._store.info, self.claim.id)
             fold = await self._folded(self.claim.id)
@@ -179,7 +180,7 @@ class Attempt:
         return fold
 
     async def _store_call(self, method: Callable[..., Any], *arguments: Any) -> Any:
-        """Asks the store. One that cannot be reached is waited for, as when it is written."""
+        """Calls a method of the store. While the store cannot be reached, it retries, as writing does."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + PATIENCE
         while True:
@@ -213,8 +214,8 @@ class Attempt:
         return self._judged(agent, journal, result)
 
     async def _made(self) -> Agent[Any] | None:
-        """What the factory gives; `None` if the attempt was aborted first. The factory runs in the attempt's own task,
-        so that what it sets in its context holds for the agent."""
+        """The agent from the factory; `None` if the attempt was aborted first. The factory runs in the attempt's task,
+        so that the context variables that it sets are valid for the agent."""
         assert self.entry.factory is not None
         try:
             made = self.entry.factory()
@@ -228,7 +229,7 @@ class Attempt:
             if self._making is None or not self._making.expired():
                 raise
             return None
-        except SystemExit as error:  # it would end the worker, and then each one that takes the run over
+        except SystemExit as error:  # it would end this worker, and then each worker that takes over the run
             raise RuntimeError(f"the factory of agent {self.entry.name!r} exits: {error.code}") from error
         finally:
             self._making = None
@@ -237,7 +238,7 @@ class Attempt:
         """Begins with the history, the context and the state of a run that is over."""
         past = await self._folded(earlier)
         if not past.has_messages:
-            await self._store_call(self._store.info, earlier)  # it may be gone
+            await self._store_call(self._store.info, earlier)  # raises if it was deleted
         numbers: dict[int, int] = {}
         for message in past.messages:
             numbers[id(message)] = journal.record(MessageAdded(message, "given"))
@@ -264,7 +265,7 @@ class Attempt:
         return await agent.continue_loop()
 
     def _judged(self, agent: Agent[Any], journal: RunJournal, result: AgentResult | None) -> Ending:
-        """What the end of the agent's run means for the run."""
+        """How the attempt ends, given the result of the agent's run."""
         if agent.pending and (result is None or (result.error is None and result.stopped_by is None)):
             questions = questions_in(journal.fold)
             asked = frozenset([(question.reply, question.call.call_id) for question in questions])
@@ -311,7 +312,7 @@ class Attempt:
 
 
 class JobRun:
-    """What a job is given: a run that is not an agent's."""
+    """The argument of a job: a run without an agent."""
 
     def __init__(self, run_id: str, text: str, cancel: CancellationToken, journal: RunJournal) -> None:
         self.id = run_id
@@ -322,7 +323,7 @@ class JobRun:
         self._journal = journal
 
     async def note(self, kind: str, data: Any) -> None:
-        """Puts an entry on record, which also counts as progress."""
+        """Records an entry, which also counts as progress."""
         self._journal.record(NoteAdded(kind, data))
         await self._journal.durable()
 
@@ -332,7 +333,7 @@ def decoded_prompt(text: str, types: Sequence[type[CustomMessage]]) -> list[Agen
 
 
 def _words(error: Exception) -> str:
-    words = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)  # it says the key alone
+    words = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)  # its text is the key
     return _clean(words or type(error).__name__)
 
 
@@ -344,7 +345,7 @@ def _origin(error: Exception) -> str:
 
 
 def _clean(words: str) -> str:
-    """A text that every store takes."""
+    """A text that every store accepts."""
     return words.replace("\0", "").encode("utf-8", "replace").decode()
 
 

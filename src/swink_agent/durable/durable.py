@@ -1,7 +1,7 @@
-"""`Durable`: registers agents, submits runs, finds them again, and makes workers.
+"""`Durable`: registers agents, submits runs, finds them again, and creates workers.
 
-Owns what an application calls. Making one, and registering agents, loads no engine and touches no store: both are
-loaded with the first call that needs them.
+Owns the methods that an application calls. Creating a `Durable` and registering agents load no engine and open no
+store: the first call that needs them does that.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MakeAgent = TypeVar("MakeAgent", bound="MakeAgentFn")
 
 
 class Durable:
-    """A store of durable runs, and the agents that this program has for them. Safe from any thread and event loop."""
+    """A store of durable runs, and the agents that this program registers. Safe from any thread and event loop."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Durable:
         """`url` is `sqlite:///path` or `postgresql://…`. By default it is `SWINK_DURABLE_URL`, else the user's setting
         of that name (durable.url), else an SQLite file in the data folder.
 
-        `types` are the application's own messages. Workers delete runs that have been over for `keep_days`; `None`
+        `types` are the application's message types. Workers delete runs that have been over for `keep_days`; `None`
         keeps them. `redactor` masks prompts, metadata, answers and reasons before they are stored.
 
         Raises `ValueError` for an address of another kind.
@@ -97,12 +97,12 @@ class Durable:
 
     @property
     def agents(self) -> Mapping[str, AgentEntry]:
-        """What is registered, by name."""
+        """The registered agents, by name."""
         return MappingProxyType(self._entries)
 
     @property
     def types(self) -> tuple[type[CustomMessage], ...]:
-        """The application's own messages."""
+        """The application's message types."""
         return self._types
 
     # -- registering -------------------------------------------------------------------------------------------
@@ -120,12 +120,12 @@ class Durable:
     ) -> Callable[[Factory], Factory]:
         """Registers a function that makes an agent, plain or async. It is called for each attempt, in a worker.
 
-        At once in all workers: `limit` runs of the agent, and `limit_per_key` of each key. `rate=(n, seconds)` limits
-        how many runs start in that time. A run that records nothing for `progress` seconds is handed on. A model that
-        cannot be reached is asked again after `back_off` seconds, doubling to an hour. After `max_attempts` in a row
-        without a new reply the run has failed.
+        All workers together execute at most `limit` runs of the agent at once, and `limit_per_key` runs of each key.
+        `rate=(n, seconds)` limits how many runs start in that time. A run that records nothing for `progress` seconds
+        is queued again. If the model cannot be reached, the run is tried again after `back_off` seconds, doubling to an
+        hour. After `max_attempts` in a row without a new reply the run has failed.
 
-        Raises `ValueError` for a name that is taken, or that no agent can have, and for limits that are not positive.
+        Raises `ValueError` for a name that is taken or invalid, and for limits that are not positive.
         """
         entry = AgentEntry(
             name=name,
@@ -155,9 +155,9 @@ class Durable:
         at_once: int = 8,
         timeout: float | None = 1800,
     ) -> Callable[[MakeAgent], MakeAgent]:
-        """Registers a `make_agent(case, folder)` whose attempts workers make, `at_once` of a chunk.
+        """Registers a `make_agent(case, folder)` for evaluations on workers. `executor` submits the attempts.
 
-        `evaluators` and `timeout` are those of an `EvalRunner`. `executor` has the attempts made.
+        A worker makes `at_once` attempts of a chunk at once. `evaluators` and `timeout` are those of an `EvalRunner`.
 
         Raises `ValueError` as `agent` does, and for `at_once` below 1.
         """
@@ -178,9 +178,9 @@ class Durable:
         return registered
 
     def executor(self, name: str, chunk: int = 25) -> DurableExecutor:
-        """Has the attempts of a registered evaluation made by workers: `EvalRunner(executor=…, parallel=400)`.
+        """Returns an executor that has workers make the attempts: `EvalRunner(executor=…, parallel=400)`.
 
-        A run of the store has `chunk` attempts. The result equals that of a runner in one process but for times.
+        A run in the store has up to `chunk` attempts. The result equals that of a runner in one process, except times.
 
         Raises `ValueError` for a name that is not an evaluation's, and for `chunk` below 1.
         """
@@ -190,7 +190,7 @@ class Durable:
             known = ", ".join(sorted(self._evaluations)) or "none"
             raise ValueError(f"there is no evaluation {name!r} here; there are: {known}")
         if chunk < 1:
-            raise ValueError(f"a chunk has at least one attempt, not {chunk}")
+            raise ValueError(f"chunk must be at least 1, not {chunk}")
         return DurableExecutor(self, name, chunk)
 
     def register(self, entry: AgentEntry) -> None:
@@ -219,11 +219,11 @@ class Durable:
         """Queues a run; it is in the store when this returns. The same `id` with the same agent, prompt and `after` is
         the same run.
 
-        `key` is what `limit_per_key` counts by. Runs of `priority` 0 come first, those of 1000 last. `after` is the id
-        of a run that is over, whose history and state this one begins with.
+        `limit_per_key` counts runs by `key`. Runs of `priority` 0 come first, those of 1000 last. `after` is the id of
+        a run that is over: this run begins with its history and state.
 
-        Raises `ValueError` for an id, key, priority or agent that cannot be, `RunConflict` if the id belongs to another
-        run or the run before is not over, `RunNotFound` if there is no such run before, and `StoreUnavailable`.
+        Raises `ValueError` for an invalid id, key, priority or agent, `RunConflict` if the id belongs to another run or
+        the run `after` is not over, `RunNotFound` if the run `after` does not exist, and `StoreUnavailable`.
         """
         from swink_agent.memory.sessions.session import checked_json
 
@@ -235,7 +235,7 @@ class Durable:
             raise ValueError(f"there is no agent {agent!r} here; there are {known}")
         run_id = _new_id() if id is None else checked_id(id)
         if type(priority) is not int or not 0 <= priority <= 1000:
-            raise ValueError(f"priority is a number from 0, which comes first, to 1000, not {priority!r}")
+            raise ValueError(f"priority must be a number from 0 (first) to 1000 (last), not {priority!r}")
         if after is not None:
             checked_id(after)
         prompts = as_prompts(prompt)
@@ -281,7 +281,7 @@ class Durable:
         return await self.call(lambda store: store.stats())
 
     async def prune(self, days: float) -> int:
-        """Deletes the runs that have been over for so many days; returns how many."""
+        """Deletes the runs that have been over for `days` days; returns how many."""
         if not days >= 0:
             raise ValueError(f"days must be a number of days, not {days!r}")
         return await self.call(lambda store: store.prune(days))
@@ -291,9 +291,9 @@ class Durable:
     def worker(self, *, slots: int = 8, poll: float = 0.5, lease: float = 30, drain: float = 30) -> Worker:
         """A worker for the agents that are registered here, as an async context manager. A process has one at a time.
 
-        It has `slots` runs at once. It looks for runs every `poll` seconds. Others take over its runs at once if its
-        process ends, and after `lease` seconds if its event loop stands still. When it is left, it lets its runs end
-        their turns for `drain` seconds.
+        It executes up to `slots` runs at once, and looks for new ones every `poll` seconds. Others take over its runs
+        at once if its process ends, and after `lease` seconds if its event loop is blocked. When the context is left,
+        its runs have `drain` seconds to end their turns.
         """
         from .worker import Worker
 
@@ -318,7 +318,7 @@ class Durable:
             return self._store
 
     async def call(self, work: Callable[[Store], T]) -> T:
-        """Does some work of the store in a thread; for the rest of this package."""
+        """Calls `work` with the store, in a thread; for the rest of this package."""
         store = self.open_store()
         return await asyncio.get_running_loop().run_in_executor(store.threads, lambda: work(store))
 
@@ -330,7 +330,7 @@ def _new_id() -> str:
 
 
 def _digest(prompts: Sequence[AgentMessage]) -> str:
-    """What two submissions of one prompt have in common: all but the time at which each was made."""
+    """A hash of the prompt without its timestamps, which is the same for each submission of one prompt."""
     documents: list[dict[str, Any]] = [msgspec.json.decode(encode_message(message)) for message in prompts]
     for document in documents:
         document.pop("timestamp", None)

@@ -1,11 +1,11 @@
 """The engine: it queues tickets, and gives each of them to one worker. The only file that knows DBOS.
 
-A ticket says "look at this run" and contains nothing else. A worker that gets one looks which runs it may take, and
-takes them from the store by raising their epochs. So a ticket too many does no harm, and one that is lost costs only
-the time until a worker looks by itself. A ticket is queued in the transaction that makes its run queued; it is deleted
-when somebody has taken the run. DBOS never sees an agent, a prompt or a record, and nothing is replayed as a workflow.
+A ticket contains only the id of a run. A worker that gets one checks which runs it may take, and takes them from the
+store by raising their epochs. So a superfluous ticket does no harm, and a lost one only delays the run until a worker
+polls the store. A ticket is queued in the transaction that queues its run, and deleted when a worker has taken the run.
+DBOS never sees an agent, a prompt or a record, and nothing is replayed as a workflow.
 
-Owns tickets, the engine's tables, and its one queue. `store` decides who runs what.
+Owns tickets, the engine's tables, and its one queue. `store` decides which worker gets which run.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ log = logging.getLogger("swink_agent")
 _dbos: Any = require("dbos", extra="durable")
 
 ENGINE_VERSION = version("dbos")
-"""Whose tables the store has. Another version migrates them first."""
+"""The version of the engine that the tables in the store belong to. Another version migrates them first."""
 _QUEUE = "swink"
 _LOOK = "swink.look"
 _APPLICATION = "swink"
 _RELEASE = "1"
-"""The engine gives tickets only to workers of the same release of the application. Ours are all alike."""
+"""The engine gives tickets only to workers of the same release of the application. All workers here have this one."""
 _AT_ONCE = 8
-"""Tickets that a worker takes from the queue at once. It is the same for all workers: the queue is in the store."""
+"""How many tickets a worker takes from the queue at once, the same for all workers: the queue is in the store."""
 _POLL = 0.5
-"""Seconds between two looks at the queue, the same for all workers too."""
+"""Seconds between two polls of the queue, the same for all workers too."""
 _POOL = 2
 
 
 class SqliteConnection(sqlite3.Connection):
-    """A connection on which the engine can ask for the time. All connections to an SQLite store are of this kind.
+    """A connection on which the engine can read the time. All connections to an SQLite store are of this class.
 
-    On Python 3.12 and later it asks, also in its tables, in a way that SQLite knows since 3.42. Before, the answer is
-    NULL, and no worker could start.
+    On Python 3.12 and later, the engine and its tables use a form of the function unixepoch that SQLite has since 3.42.
+    In earlier versions of SQLite it returns NULL, and no worker could start.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -68,7 +68,7 @@ def ticket_id(run_id: str, number: int) -> str:
 
 
 class Tickets:
-    """The queue of tickets, for whoever writes the store."""
+    """Adds tickets to the queue, and deletes them."""
 
     def __init__(self, engine: sa.Engine) -> None:
         _quiet()
@@ -93,7 +93,7 @@ class Tickets:
         self._client.enqueue_in_transaction(connection, options, run_id)
 
     def delete(self, tickets: Sequence[str]) -> None:
-        """Deletes tickets, whatever became of them."""
+        """Deletes tickets in any state."""
         if tickets:
             self._client.delete_workflows(list(tickets))
 
@@ -102,7 +102,7 @@ class Tickets:
 
 
 class Listener:
-    """Takes tickets from the queue, in threads of the engine. One in a process: the engine allows no second."""
+    """Takes tickets from the queue, in threads of the engine. The engine allows only one in a process."""
 
     is_taken = False
 
@@ -133,7 +133,7 @@ class Listener:
                 "log_level": "CRITICAL",
                 "max_executor_threads": _AT_ONCE,
                 "scheduler_polling_interval_sec": 3600.0,
-                "notification_listener_polling_interval_sec": 0.05,  # it sleeps so long before it can stop
+                "notification_listener_polling_interval_sec": 0.05,  # it cannot stop during this sleep
             }
         )
 
@@ -151,7 +151,7 @@ class Listener:
         try:
             _dbos.DBOS.destroy(destroy_registry=True)
         except Exception as error:
-            log.warning("the engine did not stop in order: %s", error)
+            log.warning("the engine did not stop cleanly: %s", error)
         finally:
             Listener.is_taken = False
 
@@ -161,5 +161,5 @@ def tickets_of(run_id: str, last: int) -> Iterable[str]:
 
 
 def _quiet() -> None:
-    """The engine says on stderr what it does. What matters of it, we notice ourselves."""
+    """Silences the engine's log on stderr. Its failures are noticed here without it."""
     logging.getLogger("dbos").setLevel(logging.CRITICAL)

@@ -1,10 +1,10 @@
-"""What can go wrong with durable runs, as errors that a caller can act on.
+"""The errors of durable runs.
 
-    DurableError(message)       of the library's `AgentError`s
+    DurableError(message)       an `AgentError`
     ├── RunNotFound             no run has that id
-    ├── RunConflict             the id belongs to another run, or the run before is not over
-    ├── RunOver                 the run is not one that can be retried
-    └── StoreUnavailable        the store cannot be reached, or not be written
+    ├── RunConflict             the id belongs to another run, or the run to follow is not over
+    ├── RunOver                 the run cannot be retried
+    └── StoreUnavailable        the store cannot be reached or written
 
 Owns the tree. No message contains a password.
 """
@@ -15,7 +15,7 @@ from swink_agent.core.errors import AgentError
 
 
 class DurableError(AgentError):
-    """A durable run, or the store of it, cannot be used as asked."""
+    """A durable run or its store cannot be used as requested."""
 
 
 class RunNotFound(DurableError):
@@ -35,4 +35,4 @@ class RunOver(DurableError):
 
 
 class StoreUnavailable(DurableError):
-    """The store cannot be reached, or cannot be written: try again when it can."""
+    """The store cannot be reached or written at the moment: try again later."""

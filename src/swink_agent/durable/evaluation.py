@@ -1,10 +1,10 @@
-"""Evaluation over workers: chunks of attempts are runs, which workers make.
+"""Evaluation on workers: each chunk of attempts is a run.
 
     executor    collects tasks into chunks, queues each chunk as a run, and reads its attempts when the run is over
-    job         what a worker does with such a run: makes its attempts with a `CaseExecutor`, some at once
+    job         makes the attempts of such a run in a worker, with a `CaseExecutor`, several at once
 
-A chunk whose worker died is made again, whole. Its attempts are told apart by their place in the chunk: the last one
-on record counts.
+If the worker of a chunk dies, the whole chunk is made again. An attempt is identified by its place in the chunk: the
+last one on record counts.
 
 Owns the chunks. `swink_agent.evals` makes and scores one attempt, `worker` runs the jobs.
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 ATTEMPTS = "attempts"
 _GATHERING = 0.02
-"""Seconds in which a chunk that is not full waits for more tasks."""
+"""Seconds for which a chunk that is not full waits for more tasks."""
 _LARGEST_NOTE = 8 * 1024 * 1024
 """Bytes of attempts in one record, unless a single attempt is larger."""
 _SIGN_OF_LIFE = 60.0
@@ -49,7 +49,7 @@ def evaluation_entry(
     at_once: int,
     timeout: float | None,
 ) -> AgentEntry:
-    """What a worker does with the chunks of this evaluation."""
+    """The entry with which workers make the chunks of this evaluation."""
     registry = evaluators if isinstance(evaluators, EvaluatorRegistry | None) else EvaluatorRegistry(evaluators)
 
     async def job(run: JobRun) -> Any:
@@ -106,7 +106,7 @@ class DurableExecutor:
         return await answer
 
     async def drain(self) -> None:
-        """Waits for what became of chunks that no one waits for."""
+        """Waits until all chunks are over, also those for which no caller waits."""
         if self._chunks:
             await asyncio.wait(set(self._chunks))
 
@@ -122,7 +122,7 @@ class DurableExecutor:
             chunk.add_done_callback(self._chunks.discard)
 
     async def _made(self, wanted: Sequence[tuple[EvalTask, asyncio.Future[Attempt]]]) -> None:
-        """Has a chunk made, and hands out its attempts. Cancels it if nobody waits for any of them."""
+        """Submits a chunk, and gives its attempts to the callers. Cancels it if no caller waits any more."""
         answers = [answer for _, answer in wanted]
         try:
             text = msgspec.json.encode([encode_task(task).decode() for task, _ in wanted]).decode()

@@ -1,4 +1,4 @@
-"""What is known of runs, workers and the whole fleet.
+"""Descriptions of runs, workers and the whole fleet.
 
 Owns these values. `store` reads them from the tables.
 """
@@ -11,7 +11,7 @@ from swink_agent.core.approval import PendingCall
 from swink_agent.core.values.value import Value
 
 RunStatus: TypeAlias = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
-"""Queued and running runs go on by themselves, waiting ones when somebody answers; the others are over."""
+"""Queued and running runs continue by themselves, waiting ones after an answer. The others are over."""
 
 OVER = frozenset({"done", "failed", "cancelled"})
 STATUSES = ("queued", "running", "waiting", "done", "failed", "cancelled")
@@ -37,7 +37,7 @@ class RunInfo(Value, frozen=True, kw_only=True):
     pending: tuple[PendingCall, ...] = ()
     """The calls that wait for an answer."""
     error: str = ""
-    """Why the run failed or was cancelled, or what it last waited for."""
+    """Why the run failed or was cancelled, or why its last attempt is repeated."""
     tokens: int = 0
     cost: float = 0.0
 

@@ -1,12 +1,12 @@
-"""The journal of one attempt: what its run records goes to the table of records, with the epoch of the attempt.
+"""The journal of one attempt: writes its entries to the table of records, with the epoch of the attempt.
 
-    record      numbers an entry and keeps it; a result is written within a second, whether somebody waits or not
-    durable     writes what is kept, and waits until it is there
+    record      numbers an entry and keeps it; a result is written within a second, even if no caller waits for it
+    durable     writes the kept entries, and waits until they are in the store
     finish      writes the rest together with how the attempt ended, in one transaction
 
-`durable` refuses whatever would come next once the run was cancelled, or taken over, or the store could not be written.
+`durable` raises an error if the run was cancelled or taken over, or the store could not be written.
 
-Owns the numbers, what is kept until it is written, and the refusals. `store.writing` has the thread that writes.
+Owns the numbers, the entries that are not written yet, and these errors. `store.writing` has the thread that writes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .errors import DurableError
 from .store.writing import Append, Ending, Writer
 
 _SOON = 0.2
-"""Seconds after which a result is written, if nobody has waited for it before."""
+"""Seconds after which a result is written, if no caller has waited for it before."""
 _FAILED = frozenset({StopReason.ERROR, StopReason.ABORTED})
 
 
@@ -95,14 +95,14 @@ class RunJournal:
         The end of the agent's run is not waited for: `finish` writes it together with the end of the attempt.
         """
         if not (self._kept and type(self._kept[-1].entry) is RunEnded):
-            self._hand_over(to_check=True)  # also if nothing is left: the run may be cancelled, or another's, by now
+            self._hand_over(to_check=True)  # even without entries: the run may be cancelled or taken over by now
             while self._unwritten:
                 await asyncio.wait(set(self._unwritten))
         if self.failure is not None:
             raise self.failure
 
     async def finish(self, ending: Ending) -> None:
-        """Writes the rest, and how the attempt ended. Raises `DurableError`s; then the run is as it is on record."""
+        """Writes the rest, and how the attempt ended. If it raises a `DurableError`, the run stays as recorded."""
         self._check()
         future = self._hand_over(ending)
         self._is_closed = True
@@ -111,7 +111,7 @@ class RunJournal:
         self._check()
 
     def _check(self) -> None:
-        """Raises what keeps records from being written."""
+        """Raises the error that prevents writing, if there is one."""
         if self.failure is not None and not isinstance(self.failure, RunCancelled):
             raise self.failure
 
@@ -124,7 +124,7 @@ class RunJournal:
             self._timer = None
 
     def _hand_over(self, ending: Ending | None = None, *, to_check: bool = False) -> asyncio.Future[None] | None:
-        """Gives what is kept to the thread that writes, which also looks whether the run is still ours."""
+        """Gives the kept entries to the writing thread, which also checks that this attempt still has the run."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

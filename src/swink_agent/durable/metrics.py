@@ -1,11 +1,12 @@
-"""What a fleet of workers reports to OpenTelemetry: how many runs there are, how long the oldest has waited, takeovers.
+"""The metrics that a fleet of workers reports to OpenTelemetry.
 
     swink.durable.runs        runs by status
     swink.durable.lag         the age of the oldest queued run, in seconds
     swink.durable.workers     workers on the list
-    swink.durable.takeovers   workers whose runs were taken over, counted by who did it
+    swink.durable.takeovers   workers whose runs were taken over, counted by the worker that did it
 
-Owns the instruments. A worker makes them if its program has loaded the SDK of OpenTelemetry, and measures then and now.
+Owns the instruments. A worker creates them if its program has loaded the SDK of OpenTelemetry, and measures every ten
+seconds.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The agents that a `Durable` has: their names, factories and limits.
+"""The registered agents of a `Durable`: their names, factories and limits.
 
-Owns what may be registered, and under which names. Registering loads no engine and touches no store.
+Owns the rules for names, ids, keys and limits. Registering loads no engine and opens no store.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LONGEST_KEY = 512
 
 
 JobFn: TypeAlias = "Callable[[JobRun], Awaitable[Any]]"
-"""Does the work of a run that is not an agent's. What it returns is JSON, and on record as a note of kind `result`."""
+"""Does the work of a run without an agent. It returns JSON, which is recorded as a note of the kind `result`."""
 
 
 class AgentEntry(Struct, frozen=True, kw_only=True):
@@ -34,7 +34,7 @@ class AgentEntry(Struct, frozen=True, kw_only=True):
     name: str
     factory: AgentFactory | None = None
     job: JobFn | None = None
-    """In place of a factory: what runs of this name do."""
+    """Does the work of runs of this name, instead of an agent from a factory."""
     limit: int | None = None
     limit_per_key: int | None = None
     rate: tuple[int, float] | None = None

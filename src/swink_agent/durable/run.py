@@ -1,6 +1,6 @@
-"""`DurableRun`: one run, to be asked about, followed, answered, cancelled and read, from any process.
+"""`DurableRun`: one run, which any process can inspect, follow, answer, cancel and read.
 
-Owns what an application does with a run. It holds no connection: each call asks the store.
+Owns the methods that an application calls on a run. It holds no connection: each call asks the store.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .durable import Durable
 
 _POLL = 0.05
-"""Seconds between two looks at a run that is followed."""
+"""Seconds between the first polls of a run that is followed."""
 _SLOWEST = 1.0
 _AT_ONCE = 500
 
@@ -44,11 +44,11 @@ class DurableRun:
         return f"<DurableRun {self.id}>"
 
     async def info(self) -> RunInfo:
-        """What is known of the run now. Raises `RunNotFound`."""
+        """The current description of the run. Raises `RunNotFound`."""
         return await self._durable.call(lambda store: store.info(self.id))
 
     async def load(self) -> LoadedSession:
-        """The run as a session to look at: `messages`, `records()`, `runs()`; for `replay` and exports."""
+        """The run as a loaded session: `messages`, `records()`, `runs()`; for `replay` and exports."""
         from swink_agent.memory import SessionStarted, session_from_lines
 
         info = await self.info()
@@ -60,10 +60,10 @@ class DurableRun:
         )
 
     async def result(self, timeout: float | None = None) -> AgentResult:  # noqa: ASYNC109 - the specification's name
-        """How the run ended, when it is over or waits: all its messages, and the calls that wait in `pending`.
+        """Waits until the run is over or needs answers. Returns all its messages, and the waiting calls in `pending`.
 
-        `error` says why it failed or was cancelled. A store that cannot be reached is waited for. Raises `TimeoutError`
-        after `timeout` seconds.
+        `error` is the reason if it failed or was cancelled. While the store cannot be reached, this keeps waiting.
+        Raises `TimeoutError` after `timeout` seconds.
         """
         async with asyncio.timeout(timeout):
             info = await self._settled()
@@ -114,13 +114,13 @@ class DurableRun:
             pause = min(pause * 1.2, _SLOWEST)
 
     async def events(self, after: int = 0, follow: bool = True) -> AsyncGenerator[SessionRecord]:
-        """The records behind a position, without gap or repeat, until the run is over.
+        """The records after a position, without gaps or repetitions, until the run is over.
 
-        With `follow=False`, only those that are there. Broken connections are waited for. Raises `ValueError` for a
-        negative position, and `RunNotFound`.
+        While the store cannot be reached, this waits. With `follow=False`, it gives only the records that exist now,
+        and raises `StoreUnavailable`. Raises `ValueError` for a negative position, and `RunNotFound`.
         """
         if after < 0:
-            raise ValueError(f"the position of a record is not negative: {after}")
+            raise ValueError(f"the position of a record must not be negative: {after}")
         from swink_agent.memory.log.reading import read_records
 
         position, pause = after, _POLL
@@ -147,8 +147,8 @@ class DurableRun:
     async def answer(self, call: PendingCall | str, answer: Answer, *, by: str = "") -> bool:
         """Answers a call that waits: one of `pending`, or the id of a call if it occurred once in the run.
 
-        Returns whether the answer counts; `False` if another came first. It is acted on at once, and is on record with
-        `by`. Who may answer is for the application to check.
+        Returns whether the answer counts; `False` if another came first. The run continues with it at once, and records
+        it with `by`. The application must check who may answer.
 
         Raises `NotPending` for a call that does not wait, for an earlier question of the same id and for a run that is
         over, and `TypeError` for an answer that does not fit the call.
@@ -159,7 +159,7 @@ class DurableRun:
         return await self._durable.call(lambda store: store.answer(self.id, call, masked, by=by, token=token))
 
     async def cancel(self, reason: str = "") -> bool:
-        """Cancels the run, for good; returns `False` if it was done or had failed.
+        """Cancels the run permanently; returns `False` if it was done or had failed.
 
         A queued or waiting run is cancelled at once. A running one ends within seconds: its calls are answered, and no
         further request or tool begins.
@@ -168,7 +168,7 @@ class DurableRun:
         return await self._durable.call(lambda store: store.cancel(self.id, words))
 
     async def retry(self) -> None:
-        """Puts a run that failed back where it stopped. Raises `RunOver` for any other."""
+        """Queues a failed run again, which continues where it stopped. Raises `RunOver` for any other."""
         await self._durable.call(lambda store: store.retry(self.id))
 
 

@@ -1,4 +1,4 @@
-"""Which store an address means.
+"""The addresses of stores.
 
     sqlite:///relative/or//absolute/path      a file on this machine
     postgresql://user:password@host/name      a database
@@ -37,7 +37,7 @@ class StoreAddress(Struct, frozen=True):
 
 
 def store_address(url: str | None) -> StoreAddress:
-    """The store that an address means; `None` is the environment's, the user's setting, else a file in the data folder.
+    """Parses an address. `None` is that of the environment, else of the user's settings, else of a default file.
 
     Raises `ValueError` for an address of another kind, without repeating it: it may contain a password.
     """

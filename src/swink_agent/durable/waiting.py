@@ -1,9 +1,9 @@
 """Calls that wait in a durable run, and their answers, as the run's row keeps them.
 
-A question is known by the position of the reply that asked it and by the id of its call: ids recur, and a page that
-was left open must not answer a later question. Answers stay in the row; the first for a question counts.
+A question is identified by the position of its reply and the id of its call: ids recur, and a page that was left open
+must not answer a later question. Answers stay in the row; the first for a question counts.
 
-Owns both forms as JSON. `core.pending` says which answers fit a call.
+Owns the JSON of both. `core.pending` checks which answers fit a call.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class Question(Value, frozen=True):
 
 
 class GivenAnswer(Value, frozen=True, kw_only=True, omit_defaults=True):
-    """An answer, who gave it, when (by the store's clock, in milliseconds), and which attempt to give it that was."""
+    """An answer, who gave it, and when (by the store's clock, in milliseconds). `token` identifies the request that
+    gave it: if the request is repeated, it finds its own answer."""
 
     kind: str
     arguments: dict[str, Any] | None = None
@@ -77,7 +78,7 @@ def given_answer(answer: Answer, *, by: str, token: str) -> GivenAnswer:
 
 
 def questions_in(fold: Fold) -> list[Question]:
-    """The calls that wait, by what is on record."""
+    """The waiting calls, from the records."""
     messages = fold.messages
     reply, waiting = waiting_calls(messages)
     if reply is None:
@@ -121,12 +122,12 @@ def answer_to(question: Question, answers: Answers) -> GivenAnswer | None:
 
 
 def note_of(question: Question, given: GivenAnswer) -> dict[str, Any]:
-    """What is put on record of an answer."""
+    """The data that is recorded of an answer."""
     data: Mapping[str, Any] = msgspec.to_builtins(given)
     fields = {name: value for name, value in data.items() if name != "token"}
     return {"call_id": question.call.call_id, "name": question.call.name, "position": question.reply, **fields}
 
 
 def still_open(questions: Iterable[Question], answers: Answers) -> tuple[PendingCall, ...]:
-    """The calls that nobody has answered."""
+    """The calls without an answer."""
     return tuple([question.call for question in questions if answer_to(question, answers) is None])

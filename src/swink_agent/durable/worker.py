@@ -1,11 +1,11 @@
-"""A worker: takes queued runs of the agents that it has, and runs them in its event loop.
+"""A worker: takes queued runs of its agents, and executes them in its event loop.
 
     takes       whenever a ticket comes, a slot becomes free, or `poll` seconds have passed
-    counts up   while its event loop runs; others take over who stops counting for `lease` seconds, by their own clocks
-    looks       which workers are dead, and hands on their runs; which of its own runs were cancelled, or stand still
+    counts up   while its event loop runs; if it stops for `lease` seconds, by the clocks of others, they take over
+    looks       for dead workers, and hands on their runs; for its own runs that were cancelled or record nothing
     drains      takes nothing more; each run ends its turn and goes back to the queue
 
-A worker is alive while it holds a lock that dies with its process. No two clocks are compared.
+A worker is alive while it holds a lock that ends with its process. The clocks of two machines are never compared.
 
 Owns the slots and the loops. `attempt` runs one run, and `store` decides which runs may be taken.
 """
@@ -40,19 +40,19 @@ log = logging.getLogger("swink_agent")
 T = TypeVar("T")
 
 _LOOK = 0.5
-"""Seconds between two looks at the other workers: one that died is taken over within two seconds."""
+"""Seconds between two checks of the other workers: a dead worker is taken over within two seconds."""
 _PRUNE, _FIRST_PRUNE = 3600.0, 5.0
-"""Seconds between two times that runs are deleted, at most, and before the first."""
+"""The most seconds between two deletions of old runs, and the seconds before the first."""
 _MEASURE = 10.0
 _PATIENCE = 30.0
 _GRACE = 3.0
-"""Seconds in which nobody is taken for dead after the store was away."""
+"""Seconds after an outage of the store in which no worker is taken for dead."""
 _CLOCK_SET_BACK = 5_000
-"""Milliseconds by which the store's clock must be behind for that not to be the time that reading it took."""
+"""If the store's clock is behind by more milliseconds, it was set back. Less may be the time that reading it took."""
 
 
 class Worker:
-    """Runs runs, inside `async with`. A process has one worker at a time.
+    """Executes runs inside `async with`. A process has one worker at a time.
 
     `drain` may be called from a signal handler of the event loop; `abandon` too, to leave at once.
     """
@@ -70,7 +70,7 @@ class Worker:
         keep_days: float | None = None,
     ) -> None:
         if slots < 1:
-            raise ValueError(f"a worker has at least one slot, not {slots}")
+            raise ValueError(f"slots must be at least 1, not {slots}")
         for name, value in (("poll", poll), ("lease", lease)):
             if not value > 0:
                 raise ValueError(f"{name} must be a positive number of seconds, not {value!r}")
@@ -92,7 +92,7 @@ class Worker:
         self._unreleased: dict[str, int] = {}
         """Runs that could not be handed on yet, with their epochs."""
         self._taken: list[Claim] = []
-        """What was taken since tickets were last deleted."""
+        """The runs that were taken since tickets were last deleted."""
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -103,7 +103,7 @@ class Worker:
         """The number of the lock."""
         self._spares_until = 0.0
         self._leaves_by = float("inf")
-        """When the worker abandons what has not ended, once it was told to stop."""
+        """When the worker abandons its remaining runs, once it was told to stop."""
         self._listener: Listener | None = None
         self._beats: dict[str, tuple[int, float]] = {}
         self._strays: dict[str, int] = {}
@@ -163,8 +163,8 @@ class Worker:
         self._is_abandoned.set()
 
     async def wait(self) -> None:
-        """Returns when the worker was told to stop, and has no runs left or is to abandon them, after `drain` seconds
-        at the latest."""
+        """Waits until the worker is told to stop. Then returns when it has no runs left or `abandon` is called, after
+        `drain` seconds at the latest."""
         await self._is_told.wait()
         waits = [asyncio.ensure_future(self._idle.wait()), asyncio.ensure_future(self._is_abandoned.wait())]
         try:
@@ -175,7 +175,7 @@ class Worker:
                 one.cancel()
 
     async def _stop(self) -> None:
-        """Hands on what is left, before the worker leaves the list of workers."""
+        """Hands on the remaining runs, before the worker leaves the list of workers."""
         self._store.on_queued = None
         for task in self._loops:
             task.cancel()
@@ -234,13 +234,14 @@ class Worker:
         return await asyncio.get_running_loop().run_in_executor(self._store.threads, work)
 
     def _set_clock(self, now: int) -> None:
-        """Takes the store's time. It was true when it was read, a little earlier: the latest is the most exact."""
+        """Sets `_clock` by the store's time, which was read a moment ago. The reading with the least delay, which gives
+        the largest offset, is the most exact."""
         offset = now - int(time.monotonic() * 1000)
         if offset > self._offset or self._offset - offset > _CLOCK_SET_BACK:
             self._offset = offset
 
     def _clock(self) -> int:
-        """The store's time in milliseconds. It goes on evenly whatever happens to the clock of this machine."""
+        """The store's time in milliseconds. Changes of this machine's clock do not affect it."""
         return int(time.monotonic() * 1000) + self._offset
 
     # -- taking runs -------------------------------------------------------------------------------------------
@@ -298,7 +299,7 @@ class Worker:
             self._wake.set()
 
     async def _forget_tickets(self) -> None:
-        """Deletes the tickets of the runs that were taken since, all at once. If that fails, they do no harm."""
+        """Deletes the tickets of the runs that were taken, all at once. If that fails, they do no harm."""
         claims, self._taken = self._taken, []
         if claims:
             await self._call(lambda: self._store.forget_tickets(claims))
@@ -343,7 +344,7 @@ class Worker:
         await self._join()
 
     async def _keep_lock(self) -> bool:
-        """Takes the worker's lock again if its connection broke. Whether it had been kept."""
+        """Takes the worker's lock again if its connection broke. Returns whether the lock was kept."""
         if await self._call(self._store.database.is_held):
             return True
         self._spare_others()
@@ -353,12 +354,12 @@ class Worker:
         return False
 
     def _spare_others(self) -> None:
-        """Takes nobody for dead for a while: what kept this worker from the store may have kept the others too."""
+        """Takes no worker for dead for a while: the outage may have affected the others too."""
         self._beats.clear()
         self._spares_until = time.monotonic() + _GRACE
 
     async def _look(self) -> None:
-        looked = time.monotonic()  # before it is read: this process may be stopped at any moment
+        looked = time.monotonic()  # taken before the read: this process may be stopped at any moment
         fleet = await self._call(lambda: self._store.fleet(self.id))
         self._set_clock(fleet.now)
         for run_id in fleet.cancelled:
@@ -380,7 +381,7 @@ class Worker:
             self._wake.set()
 
     def _find_strays(self, fleet: Fleet) -> None:
-        """Hands on runs that this worker took without knowing it: the connection broke when it was told so."""
+        """Hands on runs that this worker took without knowing it, because the connection broke after the commit."""
         strays = {run_id: epoch for run_id, epoch in fleet.own.items() if run_id not in self._attempts}
         for run_id, epoch in strays.items():
             if self._strays.get(run_id) == epoch:  # not one that is just being started
@@ -388,7 +389,8 @@ class Worker:
         self._strays = strays
 
     async def _dead(self, fleet: Fleet, now: float) -> list[str]:
-        """The workers that hold no lock, or whose counter stands still by our clock, or that are not listed at all."""
+        """The workers that hold no lock, whose counter stands still by our clock, or that have runs but are not
+        listed."""
         others = [member for member in fleet.members if member.id != self.id]
         locks = [(member.id, member.lock) for member in others]
         alive = await self._call(lambda: self._store.database.alive(locks)) if locks else set[str]()
@@ -403,7 +405,7 @@ class Worker:
                 dead.append(member.id)
         self._beats = known
         if dead and not await self._keep_lock():
-            return []  # the store itself was away
+            return []  # the store itself was unavailable
         return dead if now > self._spares_until else []
 
     # -- handing on --------------------------------------------------------------------------------------------
@@ -419,7 +421,7 @@ class Worker:
             self._idle.set()
 
     async def _release_all(self) -> None:
-        """Hands on the runs that this worker has given up. What cannot be written is tried again."""
+        """Hands on the runs that this worker has given up. If a write fails, it is tried again later."""
         for run_id, epoch in list(self._unreleased.items()):
             try:
                 await self._call(lambda run_id=run_id, epoch=epoch: self._store.release(run_id, epoch))

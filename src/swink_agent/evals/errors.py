@@ -48,7 +48,7 @@ class EvalStoreError(EvalError):
 
 @contextmanager
 def told(path: str | os.PathLike[str], what: str) -> Generator[None]:
-    """Errors of the disk as `EvalStoreError`s."""
+    """Raises errors of the disk as `EvalStoreError`s."""
     try:
         yield
     except OSError as error:

@@ -1,6 +1,6 @@
 """The results of running cases: calls, invocations, scores, attempts, results, runs.
 
-Owns the values and the figures that are computed from them. `cases` has what was asked, `runs/runner` runs a set,
+Owns the values and the figures that are computed from them. `cases` has the tasks, `runs/runner` runs a set,
 `runs/store` keeps the results.
 """
 
@@ -22,7 +22,7 @@ from swink_agent.core.values.value import Value, frozen_json
 
 from .cases.cases import EvalCase, Verdict
 
-_Z = 1.959963984540054  # 95 % of a normal distribution are within so many standard deviations
+_Z = 1.959963984540054  # 95 % of a normal distribution are within this many standard deviations
 
 
 class Score(Value, frozen=True):
@@ -34,7 +34,7 @@ class Score(Value, frozen=True):
     value: float
     threshold: float = 1.0
     reason: str = ""
-    """For people: what was missing, what was found, what a judge thought."""
+    """The explanation for people: what was missing or found, or the reasoning of a judge."""
     cost: float = 0.0
     """US dollars for the scoring itself, by a judge."""
     tokens: int = 0
@@ -223,7 +223,7 @@ class Attempt(Value, frozen=True, omit_defaults=True):
 
 
 class CaseResult(Value, frozen=True):
-    """All attempts at one case. `verdict` says how many of them must pass.
+    """All attempts at one case. `verdict` is how they become one verdict.
 
     Attempts that were not measured count neither for nor against it.
     """
@@ -431,7 +431,7 @@ class EvalRun(Value, frozen=True):
     path: str = ""
     """The file of the run, if it is stored."""
     verdict: Verdict = Verdict.ALL
-    """How repeats become a verdict, unless the case says it."""
+    """How repeats become a verdict, unless the case has its own."""
     variant: str = ""
     """The name of the model or agent in a grid."""
     grid: str = ""

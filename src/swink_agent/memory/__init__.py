@@ -1,10 +1,10 @@
-"""Memory: sessions that survive a crash, and what of a conversation is still sent when it outgrows the model.
+"""Memory: sessions that survive a crash, and compaction of conversations that exceed the model's context window.
 
 `JsonlSessionStore` keeps one file for each session, `SqlSessionStore` all sessions in one database; a `Session` is
-attached to an agent and records what it does, a `LoadedSession` is one to look at; `export_markdown`, `export_html` and
-`export_json` make a document of it, and `replay` runs it again, offline, and reports the first difference.
-`SessionIndex` finds what was said in any.
-`SlidingWindow` (the core's own) leaves the oldest messages out, `SummarizingCompactor` has a model sum them up;
+attached to an agent and records what it does, a `LoadedSession` is a session to read; `export_markdown`, `export_html`
+and `export_json` make a document of it, and `replay` runs it again, offline, and reports the first difference.
+`SessionIndex` searches the messages of all sessions.
+`SlidingWindow` (from the core) leaves out the oldest messages, `SummarizingCompactor` has a model summarize them;
 `tiktoken_counter` counts tokens as OpenAI's models do. Importing this module loads none of them.
 """
 

@@ -1,13 +1,13 @@
-"""What can be wrong with a session, as errors that a caller can act on.
+"""The errors of sessions.
 
-    SessionError(message, path)     of the library's `AgentError`s
-    ├── SessionNotFound             no session of that id
-    ├── SessionAmbiguous            several ids begin like that
+    SessionError(message, path)     an `AgentError`
+    ├── SessionNotFound             no session has that id
+    ├── SessionAmbiguous            several ids begin with that text
     ├── SessionExists               a session has that id already
     ├── SessionInUse                another writer has it open
-    └── SessionDamaged              nothing at all can be read of it
+    └── SessionDamaged              no part of it can be read
 
-Owns the tree. Each message is one line that names the session or its file, and says what to do.
+Owns the tree. Each message is one line that names the session or its file, and what to do.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from swink_agent.core.errors import AgentError
 
 
 class SessionError(AgentError):
-    """A session cannot be read or written; `path` is its file, where there is one."""
+    """A session cannot be read or written; `path` is its file, if it has one."""
 
     def __init__(self, message: str, *, path: str = "") -> None:
         super().__init__(message)
@@ -26,15 +26,15 @@ class SessionError(AgentError):
 
 
 class SessionNotFound(SessionError):
-    """No session has this id, or one that begins like this."""
+    """No session has this id, or an id that begins with it."""
 
 
 class SessionAmbiguous(SessionError):
-    """Several sessions have ids that begin like this."""
+    """Several sessions have ids that begin with this text."""
 
 
 class SessionExists(SessionError):
-    """The id that was given for a new session is one that a session has already."""
+    """A session with the id that was given for a new session exists already."""
 
 
 class SessionInUse(SessionError):
@@ -42,11 +42,11 @@ class SessionInUse(SessionError):
 
 
 class SessionDamaged(SessionError):
-    """Nothing at all can be read of the file."""
+    """No part of the file can be read."""
 
 
 def reason_of(error: BaseException) -> str:
-    """What an error says, without the file's name, which is said by who raises it again."""
+    """The text of an error without the file's name, which the caller adds."""
     if isinstance(error, OSError) and error.errno is not None:
         return os.strerror(error.errno)
     words = str(error) or type(error).__name__
@@ -59,11 +59,11 @@ def remedy_of(error: BaseException) -> str:
 
 
 def _is_locked(error: BaseException) -> bool:
-    """Whether SQLite gave up waiting for its lock, also if this was raised as another error since."""
+    """Whether SQLite gave up waiting for its lock, also if the error was raised again as another one."""
     return is_named(error.__cause__ or error, "BUSY", "LOCKED")
 
 
 def is_named(error: BaseException, *names: str) -> bool:
-    """Whether SQLite gives the error a name that begins so."""
+    """Whether SQLite's name for the error begins with one of these names."""
     name: str = getattr(error, "sqlite_errorname", None) or ""
     return name.removeprefix("SQLITE_").startswith(names)

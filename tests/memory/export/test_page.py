@@ -134,7 +134,7 @@ def test_the_policy_of_the_page_allows_its_style_and_nothing_else() -> None:
 
 def test_an_empty_session_is_a_page_too() -> None:
     page = Page(export_html(INFO, []))
-    assert "Nothing has been said" in page.text()
+    assert "This session has no messages" in page.text()
     assert page.text("title") == "Session s1"
 
 

@@ -178,7 +178,7 @@ def _deep(levels: int) -> str:
         ("", "not an ATIF"),
         ("[]", "not an ATIF"),
         ('{"schema_version": "ATIF-v1.7"}', "not an ATIF"),
-        ('{"schema_version": "ATIF-v2.0", "agent": {}, "steps": []}', "is not known"),
+        ('{"schema_version": "ATIF-v2.0", "agent": {}, "steps": []}', "is not supported"),
         ('{"schema_version": "ATIF-v1.7", "agent": {}, "steps": [{"source": "cat"}]}', "must be system, user or agent"),
         ('{"schema_version": "ATIF-v1.7", "agent": {}, "steps": [{"source": "agent", "tool_calls": 1}]}', "steps"),
         (_deep(102), "the arguments of a call of f are nested more than 100 deep"),

@@ -1,1 +1,1 @@
-"""The store of durable runs: its tables, and all that is read from them and written to them."""
+"""The store of durable runs: its tables, and the code that reads and writes them."""

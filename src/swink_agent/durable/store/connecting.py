@@ -1,9 +1,9 @@
-"""Connections to the two kinds of stores, and what differs between them.
+"""Connections to the two kinds of stores, and the differences between them.
 
     SQLite        one file with mode 0600, in WAL mode; locks are files in a folder beside it
     PostgreSQL    a pool of a few connections; locks are advisory
 
-Owns connecting, transactions, locks that die with their owner, and which errors mean that the store cannot be reached.
+Owns connecting, transactions, locks that end with their process, and which errors mean that the store is unavailable.
 `store` has the statements, which are the same for both.
 """
 
@@ -28,18 +28,18 @@ from ..errors import DurableError, StoreUnavailable
 from ..urls import StoreAddress
 
 _POOL = 4
-"""Connections of one process to PostgreSQL at most, the engine's and the lock's not counted."""
+"""The most connections of one process, the engine's and the lock's not counted."""
 _MAGIC = b"SQLite format 3\0"
 _BUSY = 10_000
 """Milliseconds that a statement waits for the lock of SQLite."""
 _MIGRATION_LOCK = 7_495_821_306_412
-"""The advisory lock of whoever makes or migrates the tables."""
+"""The advisory lock for creating and migrating the tables."""
 _WORKERS = 1_398_228_558
 """The class of the advisory locks of workers."""
 _KEEPALIVE = "-c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3"
-"""So that the server notices soon when the machine of a worker is gone."""
+"""So that the server soon notices when the machine of a worker disappears."""
 _IMPATIENCE = "-c idle_in_transaction_session_timeout=10000"
-"""So that a process that is stopped in the middle of a transaction does not keep others from its rows."""
+"""So that a process that is stopped in the middle of a transaction does not block its rows for others."""
 
 _OF_CLIENT = {
     "connect_timeout": 5,
@@ -64,8 +64,8 @@ class _AnyDatabase:
     """The store's time in milliseconds, as an expression that a statement computes once and not for each row."""
     for_update: str
     queued: str
-    """The table of runs, for statements about queued ones alone: SQLite does not find their index by itself, and looks
-    at all runs of an agent that ever were."""
+    """The table of runs in statements about queued runs only. SQLite does not choose their index by itself, and would
+    scan all runs of an agent."""
     engine_url: str
     engine: sa.Engine
 
@@ -85,14 +85,14 @@ class _AnyDatabase:
         self.engine.dispose()
 
     def create(self) -> None:
-        """Makes an empty store, if there is none, that nobody else can read."""
+        """Creates an empty store that only this user can read, if there is none."""
 
     def check_file(self) -> None:
-        """Raises `DurableError` if what is there is not a database, `StoreUnavailable` if it cannot be read. Changes
+        """Raises `DurableError` if the file is not a database, `StoreUnavailable` if it cannot be read. Changes
         nothing."""
 
     def forget(self, worker: str) -> None:
-        """Removes what is left of the lock of a worker that is dead."""
+        """Removes the remains of a dead worker's lock."""
 
     def gate(self, connection: sa.Connection) -> None:
         """Lets one transaction at a time choose runs."""
@@ -142,7 +142,7 @@ class SqliteDatabase(_AnyDatabase):
         # SQLite gives the files beside it the same mode.
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            if not os.fstat(descriptor).st_size:  # an empty file may have been there
+            if not os.fstat(descriptor).st_size:  # it may have existed, and be empty
                 os.fchmod(descriptor, 0o600)
         finally:
             os.close(descriptor)
@@ -160,7 +160,7 @@ class SqliteDatabase(_AnyDatabase):
 
     @contextmanager
     def looking(self) -> Generator[sa.Connection | None]:
-        """A connection that changes nothing; `None` if there is no store yet."""
+        """A connection for looking at the tables; `None` if there is no store yet."""
         if not self._path.exists() or not self._path.stat().st_size:
             yield None
             return
@@ -177,7 +177,7 @@ class SqliteDatabase(_AnyDatabase):
 
     def try_migration_lock(self) -> Lock | None:
         """The lock that a process needs to make the tables; `None` if another process has it."""
-        # Not a record lock: two threads of this process may come at once.
+        # Not a record lock: two threads of this process may try at once.
         descriptor = self._open_lock("tables")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -187,10 +187,10 @@ class SqliteDatabase(_AnyDatabase):
         return lambda: os.close(descriptor)
 
     def hold(self, worker: str, number: int) -> Lock:
-        """Takes the lock of a worker, which dies with this process. Raises `DurableError` if it is taken."""
+        """Takes the lock of a worker, which ends with this process. Raises `DurableError` if it is taken."""
         descriptor = self._open_lock(worker)
         try:
-            # A record lock belongs to the process: a child that is forked does not keep it.
+            # A record lock belongs to the process: a forked child does not inherit it.
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(descriptor)
@@ -209,7 +209,7 @@ class SqliteDatabase(_AnyDatabase):
         return self._held is not None
 
     def alive(self, workers: Iterable[tuple[str, int]]) -> set[str]:
-        """Those of these workers, given with the numbers of their locks, whose locks are held."""
+        """The ids of the workers whose locks are held. Each worker is given as its id and the number of its lock."""
         return {worker for worker, _ in workers if self._is_alive(worker)}
 
     def _is_alive(self, worker: str) -> bool:
@@ -237,7 +237,7 @@ class SqliteDatabase(_AnyDatabase):
 
 
 def _begin(connection: sa.Connection) -> None:
-    """Takes the lock for writing at once: one that is taken in the middle of a transaction cannot be waited for."""
+    """Takes the write lock at the start of a transaction: SQLite cannot wait for it in the middle of one."""
     is_reading = connection.get_execution_options().get("reads", False)
     connection.exec_driver_sql("BEGIN" if is_reading else "BEGIN IMMEDIATE")
 
@@ -279,7 +279,7 @@ class PostgresDatabase(_AnyDatabase):
         return connection.execute(sa.text("SELECT to_regclass(:name)"), {"name": name}).scalar() is not None
 
     def _locked(self, key: str, /, **numbers: int) -> sa.Connection | None:
-        """A connection of its own that holds this advisory lock; `None` if the lock is taken."""
+        """A separate connection that holds this advisory lock; `None` if the lock is taken."""
         engine = sa.create_engine(
             self._url,
             poolclass=sa.NullPool,
@@ -339,7 +339,7 @@ Database: TypeAlias = SqliteDatabase | PostgresDatabase
 
 
 def open_database(address: StoreAddress) -> Database:
-    """The store at an address. Nothing is read or made yet."""
+    """The store at an address. It is not read or created yet."""
     return SqliteDatabase(address.path, address.shown) if address.path is not None else PostgresDatabase(address)
 
 
@@ -354,6 +354,6 @@ def is_outage(error: BaseException) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """What an error says, on one line, without the statement and its values."""
+    """The text of an error on one line, without the statement and its values."""
     words = str(error.orig if isinstance(error, DBAPIError) and error.orig is not None else error)
     return " ".join(words.split())[:300] or type(error).__name__

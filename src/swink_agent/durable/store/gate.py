@@ -1,7 +1,7 @@
 """The gate: which queued runs a worker may take, and taking them.
 
-One transaction at a time passes. It counts what runs, leaves out agents, keys and rates that are at their limits, picks
-by priority and age, and takes each run by raising its epoch.
+One transaction at a time passes. It counts the running runs, leaves out agents, keys and rates that are at their
+limits, picks by priority and age, and takes each run by raising its epoch.
 
 Owns the limits and the claim. `store` has all other statements.
 """
@@ -21,7 +21,7 @@ from .connecting import Database
 from .writing import RunLost
 
 _LONGEST_WAIT = 3_600_000
-"""Milliseconds that a run may be kept back. One that seems to wait longer waits because a clock was set back."""
+"""The most milliseconds for which a run is held back. If it seems to be longer, a clock was set back."""
 
 
 class Claim(Struct, frozen=True, kw_only=True):
@@ -79,7 +79,7 @@ class Gate:
 
     def chosen(self, connection: sa.Connection, entries: Mapping[str, AgentEntry], free: int) -> list[int]:
         """Up to `free` queued runs, by priority and age, within the limits of the fleet. Only reads, so other processes
-        can write meanwhile: most looks find none."""
+        can write meanwhile: most polls find no run."""
         room = _Room(entries, self._running(connection, entries), self._started(connection, entries))
         chosen: list[int] = []
         while len(chosen) < free:
@@ -126,8 +126,8 @@ class Gate:
         chosen: Sequence[int],
         limit: int,
     ) -> list[tuple[int, str, str]]:
-        """The next runs of these agents, each looked for by itself: so the index has them in order, and runs of other
-        agents are not looked at."""
+        """The next runs of these agents. Each agent has its own subquery, so that the index gives the runs in order and
+        runs of other agents are not read."""
         values: dict[str, Any] = {"chosen": [*chosen, -1], "limit": limit}
         names, parts = ["chosen"], list[str]()
         for index, agent in enumerate(agents):
@@ -156,7 +156,7 @@ class Gate:
 
 
 class _Room:
-    """What the limits of the fleet still allow."""
+    """The runs that the limits of the fleet still allow."""
 
     def __init__(
         self, entries: Mapping[str, AgentEntry], running: Counter[tuple[str, str]], started: Counter[str]
@@ -198,7 +198,7 @@ class _Room:
 
 @lru_cache(512)
 def sql(statement: str) -> sa.TextClause:
-    """A statement, read once: reading it takes as long as executing it."""
+    """Parses a statement once: parsing it takes as long as executing it."""
     return sa.text(statement)
 
 

@@ -1,10 +1,10 @@
 """The store of durable runs: every statement that reads or writes its tables.
 
-A run is taken by raising its epoch, and each write of an attempt checks the epoch in its own transaction. Whatever
-makes a run queued also queues a ticket, in the same transaction.
+A run is taken by raising its epoch, and each write of an attempt checks the epoch in its own transaction. A transaction
+that queues a run also queues a ticket.
 
-Owns the statements and what a run's row means. All of it blocks: `durable` and `worker` call it in threads. `writing`
-decides when records are written, and `connecting` has what differs between the two kinds of stores.
+Owns the statements and the meaning of a run's row. All methods block: `durable` and `worker` call them in threads.
+`writing` decides when records are written, and `connecting` has the differences between the two kinds of stores.
 """
 
 from __future__ import annotations
@@ -66,20 +66,20 @@ class Member(Struct, frozen=True):
 
 
 class Fleet(Struct, frozen=True):
-    """What a worker looks at again and again."""
+    """The state of the store that a worker reads regularly."""
 
     members: tuple[Member, ...]
     owners: frozenset[str]
-    """The workers that runs are running on, by the runs."""
+    """The workers in the rows of running runs."""
     own: dict[str, int]
     """The worker's own runs, with their epochs."""
     cancelled: frozenset[str]
-    """Those of them that are to end."""
+    """The worker's own runs that were cancelled."""
     now: int
 
 
 class Store:
-    """One store. Its methods block and are safe from any thread; `call` runs one in a thread."""
+    """One store. Its methods block and are safe from any thread; `Durable.call` runs one in a thread."""
 
     def __init__(self, address: StoreAddress) -> None:
         self.shown = address.shown
@@ -118,7 +118,7 @@ class Store:
     # -- transactions ------------------------------------------------------------------------------------------
 
     def write(self, work: Callable[[sa.Connection], T]) -> T:
-        """Does some work in a transaction. Raises `StoreUnavailable`."""
+        """Calls `work` in a transaction. Raises `StoreUnavailable`."""
         return self._attempt(lambda: self._in_transaction(self.database.writing, work))
 
     def read(self, work: Callable[[sa.Connection], T]) -> T:
@@ -141,7 +141,7 @@ class Store:
                     if isinstance(error, SQLAlchemyError):
                         raise DurableError(words) from error
                     raise
-                # A connection of the pool that broke meanwhile says so at its next use: others may be sound.
+                # A broken connection of the pool is noticed only at its next use: another one may work.
                 if is_last or not getattr(error, "connection_invalidated", False):
                     raise StoreUnavailable(words) from error
         raise AssertionError
@@ -207,7 +207,7 @@ class Store:
         wanted = {"status": status, "agent": agent, "key": key}
         given = {name: value for name, value in wanted.items() if value is not None}
         where = " AND ".join(f"{name} = :{name}" for name in given)
-        if key is not None:  # its index serves best, and the two kinds of stores are not sure of that
+        if key is not None:  # its index is best, and the databases may choose another
             where = where.replace("status = :status", "status || '' = :status").replace("agent = ", "agent || '' = ")
         statement = sql(
             f"SELECT {_ROW} FROM swink_runs {'WHERE ' + where if where else ''} ORDER BY seq DESC LIMIT :limit"
@@ -216,11 +216,11 @@ class Store:
         return tuple([_info(row) for row in cast("Sequence[Mapping[str, Any]]", rows)])
 
     def lines(self, run_id: str, after: int = 0, limit: int = 1_000_000_000) -> list[bytes]:
-        """The records behind a position, as lines without newlines."""
+        """The records after a position, as lines without newlines."""
         return self.read(lambda connection: _lines(connection, run_id, after, limit))
 
     def news(self, run_id: str, after: int, limit: int) -> tuple[list[bytes], RunInfo]:
-        """The records behind a position, and the run as it was before they were read."""
+        """The records after a position, and the run as it was before they were read."""
 
         def work(connection: sa.Connection) -> tuple[list[bytes], RunInfo]:
             info = _info(self._one(connection, _ROW, run_id))
@@ -231,7 +231,7 @@ class Store:
     # -- what people do ----------------------------------------------------------------------------------------
 
     def answer(self, run_id: str, call: PendingCall | str, answer: Answer | Any, *, by: str, token: str) -> bool:
-        """Whether the answer counts. Raises `NotPending` and `TypeError`."""
+        """Stores an answer, and returns whether it counts. Raises `NotPending` and `TypeError`."""
 
         def work(connection: sa.Connection) -> bool:
             row = self._one(connection, "status, pending, answers, cancelled, priority, ticket", run_id, to_change=True)
@@ -239,7 +239,7 @@ class Store:
             call_id = call if isinstance(call, str) else call.call_id
             if row["status"] in OVER or row["cancelled"] is not None or not questions:
                 raise NotPending(call_id, f"run {run_id!r} is {row['status']}: no call {call_id!r} waits in it")
-            reply = questions[0].reply  # all that wait are of one reply
+            reply = questions[0].reply  # all waiting calls are of one reply
             if isinstance(call, PendingCall) and call.position is not None and call.position != reply:
                 raise NotPending(call_id, f"the call {call_id!r} at position {call.position} no longer waits")
             asked = [question for question in questions if question.call.call_id == call_id]
@@ -264,7 +264,7 @@ class Store:
         return counts
 
     def cancel(self, run_id: str, reason: str) -> bool:
-        """Whether the run is cancelled now, or will be as soon as its worker notices."""
+        """Cancels a run. Returns whether it is cancelled now, or will be as soon as its worker notices."""
 
         def work(connection: sa.Connection) -> bool:
             row = self._one(connection, "status, cancelled", run_id, to_change=True)
@@ -355,7 +355,7 @@ class Store:
         return row["cancelled"]
 
     def _already_written(self, connection: sa.Connection, append: Append) -> str | None:
-        """An append whose commit was answered by a broken connection may be there."""
+        """Checks that an append is in the store already: a connection may break after the commit. Raises `RunLost`."""
         row = self._row(connection, "epoch, status, position, cancelled", append.run_id)
         is_ours = row is not None and (row["epoch"], row["position"]) == (append.epoch, append.position)
         if row is None or not is_ours or (row["status"] == "running") != (append.ending is None):
@@ -412,7 +412,7 @@ class Store:
         self.write(lambda connection: connection.execute(statement, values))
 
     def beat(self, worker: str, running: int) -> bool:
-        """Counts up for a worker. Whether it is still on the list."""
+        """Counts up for a worker. Returns whether it is still on the list."""
         statement = sql(
             f"UPDATE swink_workers SET beat = beat + 1, seen = {self._now}, running = :running WHERE id = :id "
             "RETURNING id"
@@ -441,7 +441,7 @@ class Store:
         return self.read(work)
 
     def take_over(self, worker: str) -> int:
-        """Hands on the runs of a worker, and takes it off the list; returns how many runs."""
+        """Hands on the runs of a worker, and removes it from the list; returns how many runs."""
 
         def work(connection: sa.Connection) -> int:
             count = self._hand_on(connection, "worker = :worker", worker=worker)
@@ -476,7 +476,7 @@ class Store:
         return self.read(work)
 
     def prune(self, days: float) -> int:
-        """Deletes the runs that have been over for so many days, a few at a time; returns how many."""
+        """Deletes the runs that have been over for `days` days, some at a time; returns how many."""
         deleted = 0
         # The search only reads, so other processes can write meanwhile.
         while self.read(lambda connection: self._old(connection, days, 1)):
@@ -487,7 +487,7 @@ class Store:
         return deleted
 
     def _old(self, connection: sa.Connection, days: float, limit: int) -> list[tuple[str, int]]:
-        """Some runs that have been over for so many days, with their last tickets."""
+        """Some runs that have been over for `days` days, with their last tickets."""
         statement = sql(
             "SELECT id, ticket FROM swink_runs WHERE status IN ('done', 'failed', 'cancelled') "
             f"AND updated <= {self._now} - :age AND NOT EXISTS (SELECT 1 FROM swink_runs AS later WHERE "

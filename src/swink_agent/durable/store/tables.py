@@ -1,8 +1,7 @@
-"""The tables of the store, and how they are made and migrated.
+"""The tables of the store, and how they are created and migrated.
 
-Who comes first makes them, one process at a time: others wait for its lock by trying again and again, because the
-engine makes indexes in a way that waits for every transaction, also one that waits for a lock. A store of a later
-version is refused and not touched.
+The first process creates them. Others poll for its lock: they must not wait for it in a transaction, because the engine
+creates indexes in a way that waits for every transaction. A store of a later version is refused and not changed.
 
 Owns the definitions and the migrations. `connecting` opens connections, and `store` has the statements.
 """
@@ -55,7 +54,7 @@ CREATE TABLE swink_runs (
   ticket INTEGER NOT NULL DEFAULT 0
 )"""
 
-# The search for a run to take needs the first index alone, however many runs of full keys come before it (SQLite reads
+# The search for a run to take needs only the first index, even if many runs of full keys come before it (SQLite reads
 # the status too). No index has a column that changes with each record: PostgreSQL would write all of them again.
 _FIRST = (
     _RUNS,
@@ -78,7 +77,7 @@ _MIGRATIONS: dict[int, tuple[str, ...]] = {1: _FIRST}
 
 
 def prepare(database: Database) -> int:
-    """Makes or migrates the tables if that is needed; returns their version.
+    """Creates or migrates the tables if needed; returns their version.
 
     Raises `DurableError` for a store of a later version, or a file that is not a database.
     """
@@ -100,7 +99,7 @@ def prepare(database: Database) -> int:
 
 
 def _look(database: Database) -> tuple[int, str]:
-    """The versions of the tables and of the engine's; 0 where there are none. Changes nothing."""
+    """The versions of the tables and of the engine; 0 and an empty text if there are none. Changes nothing."""
     database.check_file()
     with database.looking() as connection:
         if connection is None or not database.has_table(connection, "swink_schema"):
@@ -116,9 +115,9 @@ def _look(database: Database) -> tuple[int, str]:
 
 @contextmanager
 def _alone(database: Database) -> Generator[None]:
-    """Holds the lock that a process needs to make the tables.
+    """Holds the lock that a process needs to create the tables.
 
-    It is tried again and again: waiting in the database would block the engine's own migrations.
+    It polls for the lock: waiting in the database would block the engine's own migrations.
     """
     deadline = time.monotonic() + _WAIT
     release: Callable[[], None] | None

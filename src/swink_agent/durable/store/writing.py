@@ -1,10 +1,10 @@
 """Appends records to the logs of runs: many runs, few transactions.
 
-One thread writes. It takes everything that waits and writes it in one transaction, in which each append checks the
-epoch of its run: who lost a run cannot write. If the store cannot be written, it tries again for a while and then
-refuses what has waited so long.
+One thread writes. It takes a batch of waiting appends and writes it in one transaction, in which each append checks the
+epoch of its run: an attempt that lost its run cannot write. If the store cannot be written, the thread retries for a
+while, and then refuses the appends that have waited too long.
 
-Owns the thread, the batches and the retries. `store` has the statements; what a run records is in `journal`.
+Owns the thread, the batches and the retries. `store` has the statements; `journal` collects the records of a run.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from ..errors import DurableError, StoreUnavailable
 from .connecting import Database, is_outage, reason_of
 
 PATIENCE = 30.0
-"""Seconds for which a store that cannot be written is waited for."""
+"""Seconds to wait for a store that is unavailable."""
 MOST_BYTES = 32 * 1024 * 1024
-"""The longest record."""
+"""The most bytes of one record."""
 _MOST_AT_ONCE = 64
 _IDLE = 1.0
 _PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 
 class RunLost(DurableError):
-    """Another attempt has the run, or nobody: what this one would write is refused."""
+    """This attempt no longer has the run: its writes are refused."""
 
 
 class RecordTooLarge(DurableError):
-    """A record is longer than a store takes."""
+    """A record is longer than a store accepts."""
 
 
 class Ending(Struct, frozen=True, kw_only=True):
@@ -55,7 +55,7 @@ class Ending(Struct, frozen=True, kw_only=True):
 
 
 class Append(Struct, kw_only=True):
-    """Records of one run that are to be written together, and perhaps the end of the attempt."""
+    """Records of one run to write together, and perhaps the end of the attempt."""
 
     run_id: str
     epoch: int
@@ -105,7 +105,7 @@ class Writer:
         append.done(StoreUnavailable(f"{self._database.shown} was closed"))
 
     def close(self) -> None:
-        """Writes what is left, and ends the thread."""
+        """Writes the remaining appends, and ends the thread."""
         with self._wake:
             self._is_closed = True
             self._wake.notify()
@@ -126,7 +126,7 @@ class Writer:
 
     def _write(self, batch: list[Append]) -> None:
         ready = [append for append in batch if _encode(append)]
-        ready.sort(key=lambda append: append.run_id)  # one order in all processes, so that none waits for another
+        ready.sort(key=lambda append: append.run_id)  # the same order in all processes prevents deadlocks
         tries = 0
         while ready:
             try:
@@ -155,7 +155,7 @@ class Writer:
             append.done(outcome)
 
     def _write_one_by_one(self, batch: list[Append]) -> None:
-        """One of them holds something that the store does not take: the others are not to suffer for it."""
+        """Writes each append alone, so that one that the store does not accept does not affect the others."""
         for append in batch:
             try:
                 self._write_together([append])
@@ -177,7 +177,7 @@ class Writer:
 
 
 def _encode(append: Append) -> bool:
-    """Whether the append can be written."""
+    """Encodes the records. Returns whether the append can be written."""
     try:
         append.encoded = append.lines()
         for number, line in append.encoded:

@@ -1,1 +1,1 @@
-"""Cases: what is asked of an agent, and the files that say it."""
+"""Cases: the tasks of an agent, and the files that contain them."""

@@ -133,7 +133,7 @@ class ResponseCriteria(Value, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         given = [name for name in self.kinds if getattr(self, name) is not None]
         if len(given) != 1:
-            said = f"has {', '.join(given)}" if given else "says nothing"
+            said = f"has {', '.join(given)}" if given else "is empty"
             raise BadValue(f"a response criterion {said}; give one of {', '.join(self.kinds)}", *given[1:2])
         for name, kind in (("tolerance", "number"), ("threshold", "similar"), ("measure", "similar")):
             if getattr(self, name) is not None and kind != given[0]:
@@ -214,7 +214,7 @@ class NamedRubric(Value, frozen=True, forbid_unknown_fields=True):
 
 
 class JudgeRubric(Value, frozen=True, forbid_unknown_fields=True):
-    """By what a model judges the agent's work: one rubric, or several with names and weights."""
+    """The rubric by which a model judges the agent's work, or several rubrics with names and weights."""
 
     later_fields: ClassVar = ("rubrics",)
 
@@ -401,7 +401,7 @@ class EvalSet(Value, frozen=True, forbid_unknown_fields=True):
         cases = [case for case in self.cases if not wanted or not wanted.isdisjoint(case.tags)]
         cases = [case for case in cases if unwanted.isdisjoint(case.tags)]
         if not cases:
-            raise ValueError(f"no case of {self.id!r} has these tags and none of those that are left out")
+            raise ValueError(f"no case of {self.id!r} has one of the chosen tags and none of the excluded ones")
         return replace(self, cases=tuple(cases))
 
 
@@ -412,7 +412,7 @@ def checked_path(path: str, *at: str | int) -> str:
     """A path inside a folder, with single forward slashes. Raises `BadValue` for one that leads out of it."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if path.startswith(("/", "~")) or "\\" in path or "\0" in path or re.match(r"[A-Za-z]:", path):
-        raise BadValue(f"{path!r} does not lie in the case's folder: give a relative path with forward slashes", *at)
+        raise BadValue(f"{path!r} is not in the case's folder: give a relative path with forward slashes", *at)
     if ".." in parts:
         raise BadValue(f"{path!r} leads out of the case's folder", *at)
     if not parts or path.endswith("/"):

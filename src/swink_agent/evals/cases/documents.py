@@ -47,7 +47,7 @@ class Document:
         self._lines = lines
 
     def line(self, place: Place) -> int | None:
-        """The line of a value; if it is missing, that of the collection that it would be in."""
+        """The line of a value; if it is missing, the line of the collection that would contain it."""
         while place and place not in self._lines:
             place = place[:-1]
         return self._lines.get(place)
@@ -245,9 +245,9 @@ def _json_lines(text: str) -> dict[Place, int]:
     lines: dict[Place, int] = {}
     line = 1
     stack: list[str | int] = []
-    """The way to the current value: names and positions."""
+    """The path to the current value: names and positions."""
     names: list[set[str]] = []
-    """The names so far, in each collection on that way."""
+    """The names so far, in each collection on that path."""
     expects_key = False
     for match in _TOKEN.finditer(text):
         token = match.group()

@@ -223,7 +223,7 @@ def _place(path: str, value: Any) -> Place:
             key: str | int = int(index)
         elif name is not None:
             key = name
-        else:  # a value of a mapping, without its key: the first that is not a text, as all of ours must be
+        else:  # a value of a mapping, without its key: the first value that is not a text is the wrong one
             items = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
             key = next((key for key, item in items.items() if not isinstance(item, str)), "")
         place += (key,)

@@ -36,7 +36,7 @@ class ScriptedCall(Value, frozen=True, forbid_unknown_fields=True):
 
 
 class ScriptedReply(Value, frozen=True, forbid_unknown_fields=True):
-    """One reply of the model: what it thinks, says and calls, or an error instead."""
+    """One reply of the model: thinking, text and calls, or an error instead."""
 
     text: str = ""
     thinking: str = ""

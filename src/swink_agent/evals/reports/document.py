@@ -64,7 +64,7 @@ def _fields(value: Value, *names: str) -> dict[str, Any]:
 def _text(document: dict[str, Any]) -> str:
     try:
         return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
-    except UnicodeEncodeError:  # half a character in a text of a model: ASCII JSON can represent it
+    except UnicodeEncodeError:  # a lone surrogate in a text of a model: ASCII JSON can represent it
         plain = json.dumps(document, default=pretty_json)
         # A number that JSON does not have becomes null.
         return json.dumps(json.loads(plain, parse_constant=lambda _: None), indent=2) + "\n"

@@ -25,7 +25,7 @@ _EMPTY = Invocation()
 
 
 class AttemptLine(Value, frozen=True):
-    """One attempt in a stored run. What the agent did follows it in the same line."""
+    """One attempt in a stored run. Its trajectory follows in the same line."""
 
     case_id: str
     name: str
@@ -50,7 +50,7 @@ def decode_task(data: bytes | str) -> EvalTask:
 
 
 def encode_attempt(attempt: Attempt) -> bytes:
-    """Encodes an attempt as JSON, with all that the agent did."""
+    """Encodes an attempt as JSON, with its whole trajectory."""
     return _encoded(replace(attempt, trajectory=attempt.invocation))
 
 
@@ -69,7 +69,7 @@ def encode_line(line: AttemptLine) -> bytes:
 
 
 def decode_line(data: bytes | str, *, whole: bool = False) -> AttemptLine:
-    """Decodes a line; what the agent did only if `whole`. Raises `ValueError`."""
+    """Decodes a line; its trajectory only if `whole`. Raises `ValueError`."""
     line: AttemptLine = _decoded(data, AttemptLine)
     if not whole:
         return line
@@ -78,14 +78,14 @@ def decode_line(data: bytes | str, *, whole: bool = False) -> AttemptLine:
 
 
 def load_trajectory(stored: StoredTrajectory) -> Invocation:
-    """Reads what the agent did from its file. Raises `EvalStoreError`."""
-    with told(stored.path, "what the agent did cannot be read"), open(stored.path, "rb") as file:
+    """Reads a trajectory from its file. Raises `EvalStoreError`."""
+    with told(stored.path, "the trajectory cannot be read"), open(stored.path, "rb") as file:
         file.seek(stored.offset)
         data = file.read(stored.length)
     try:
         return _decoded(data, _WholeLine).trajectory
     except ValueError as error:
-        raise EvalStoreError(f"what the agent did is damaged: {error}", path=stored.path) from error
+        raise EvalStoreError(f"the trajectory is damaged: {error}", path=stored.path) from error
 
 
 # -- JSON ------------------------------------------------------------------------------------------------------------
@@ -113,13 +113,13 @@ def _hook(value: Any) -> Any:
 def _encoded(value: Any, order: Literal["deterministic"] | None = None) -> bytes:
     try:
         return msgspec.json.encode(value, enc_hook=_hook, order=order)
-    except (UnicodeEncodeError, TypeError):  # half a character; a key that is not a text
+    except (UnicodeEncodeError, TypeError):  # a lone surrogate, or a key that is not a text
         data = msgspec.to_builtins(value, str_keys=True, enc_hook=_hook)
         return msgspec.json.encode(_whole_characters(data), order=order)
 
 
 def _whole_characters(data: Any) -> Any:
-    """The data with half characters replaced, which JSON cannot represent."""
+    """The data with lone surrogates replaced, which UTF-8 cannot encode."""
     if isinstance(data, str):
         return data.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(data, dict):

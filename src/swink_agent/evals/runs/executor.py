@@ -42,7 +42,7 @@ NOTHING_APPLIES = "no evaluator applies: the case expects nothing, or names only
 
 
 class Subject(Protocol):
-    """What a factory may return instead of an agent, if something must be closed, or the agent is asked in another way.
+    """A factory may return this instead of an agent, if something must be closed or messages are sent in another way.
 
     `close()`, sync or async, is called after the attempt. `ask(message)`, a coroutine, is called for each message of
     the case instead of `agent.prompt`; the events of `agent` are collected in both cases.

@@ -73,7 +73,7 @@ class Gate(Value, frozen=True):
             were = "was" if missing == 1 else "were"
             cases = "case" if summary.total == 1 else "cases"
             told = f"{missing} of {summary.total} {cases} {were} not measured, because the provider failed"
-            violations.append(f"{told}; {self.max_not_measured} may be")
+            violations.append(f"{told}; at most {self.max_not_measured} are allowed")
         violations += self._rates(summary)
         if self.max_cost is not None and not summary.cost <= self.max_cost:
             violations.append(f"cost ${summary.cost:.4f} is above ${self.max_cost:.4f}")

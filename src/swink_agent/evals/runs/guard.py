@@ -1,7 +1,7 @@
 """`BudgetGuard`: ends a case that uses more than its budget while it runs.
 
 Adds up the replies in the runs of one case, those of delegates included. Unlike `policies.Budget`, the guard reserves
-nothing and knows no prices: it looks at what was used, as `BudgetEvaluator` does afterwards.
+nothing and knows no prices: it counts the actual use, as `BudgetEvaluator` does afterwards.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ class BudgetGuard:
     """A policy that stops a run when it exceeds `cost` (US dollars), `tokens` or `turns`.
 
     It checks before each request and before each tool call, so that no tool runs because of a reply that exceeded the
-    budget. Several runs of one agent are counted together: give each case its own guard. What delegates use counts, and
-    they are stopped too; their turns do not count.
+    budget. Several runs of one agent are counted together: give each case its own guard. The cost and tokens of
+    delegates count, and they are stopped too; their turns do not count.
     """
 
     name = "budget_guard"
@@ -33,7 +33,7 @@ class BudgetGuard:
         self.turns = turns
         self._spent, self._tokens = 0.0, 0
         self._asking = set[str]()  # runs that made a request and have no counted reply yet
-        self._run = ""  # the run inside which all others are now: its turns count
+        self._run = ""  # the outermost run at the moment: its turns count
         self._earlier = self._turns = 0  # turns of the runs before this one, and of all
 
     @classmethod
@@ -45,7 +45,7 @@ class BudgetGuard:
         return f"BudgetGuard(cost={self.cost}, tokens={self.tokens}, turns={self.turns})"
 
     def pre_turn(self, ctx: PolicyContext) -> Stop | None:
-        if ctx.message is not None:  # an attempt that failed and is to be repeated
+        if ctx.message is not None:  # a request that failed and will be repeated
             self._count(ctx.run_id, ctx.message)
         counts = self._count_turns(ctx.run_id, ctx.turn_index)
         if counts and self.turns is not None and self._turns >= self.turns:
@@ -68,7 +68,7 @@ class BudgetGuard:
         return self._exceeded()
 
     def run_over(self, run_id: str) -> None:
-        """Forgets the run, but not what it used."""
+        """Forgets the run, but not its usage."""
         self._asking.discard(run_id)
         if run_id == self._run:
             self._run, self._earlier = "", self._turns

@@ -36,15 +36,15 @@ async def rescore(
     parallel: int = 4,
     redactor: Redactor | None = None,
 ) -> EvalRun:
-    """Scores what the agents of a run did again; returns a new run, whose `origin` is the id of the old one.
+    """Scores the attempts of a run again; returns a new run, whose `origin` is the id of the old one.
 
     `evaluators` are as for `EvalRunner`. `eval_set` has the cases with the new expectations; by default the cases are
     as they were run. An evaluator that cannot score again keeps its score if the case expects the same: `files` if the
     folder was deleted, `judge` if there is no model. Cost and time of the agents stay in the figures. With a `store`,
     the new run is saved there.
 
-    Raises `EvalStoreError` if what an agent did cannot be read, or is not as it was recorded, and `ValueError` for an
-    `eval_set` that lacks a case of the run, or has other messages in it.
+    Raises `EvalStoreError` if a trajectory cannot be read or the run was changed after it was recorded, and
+    `ValueError` for an `eval_set` that lacks a case of the run, or has other messages in it.
     """
     problems = AuditTrail.verify(run)
     if problems:

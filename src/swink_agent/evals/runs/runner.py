@@ -53,7 +53,7 @@ class EvalRunner:
     `executor` makes the attempts instead of this process, and then `make_agent`, `evaluators`, `folder`, `timeout` and
     `redactor` are not used.
 
-    `verdict` says how several attempts become one verdict (`None`: as the set says, else all must pass); a case may
+    `verdict` is how several attempts become one verdict (`None`: that of the set, else all must pass); a case may
     have its own. If the provider fails (throttled, overloaded, out of reach), the attempt is repeated at most `retries`
     times, after a wait that doubles (`sleep`); then it is not measured.
 
@@ -164,7 +164,7 @@ class EvalRunner:
             of_grid = [info for info in infos if info.grid == grid]
             if not {info.variant for info in of_grid} <= set(self._executors):
                 continue
-            # Those that are complete, and of the set as it is now.
+            # The complete runs of the set as it is now.
             whole = [info for info in of_grid if info.is_complete and info.repeat == self._repeat]
             done = {info.variant: info for info in whole if store.load(info).set_digest == eval_set.digest}
             if len(done) < len(self._executors):
@@ -306,7 +306,7 @@ class _Run:
         digests = {case.id: case.digest for case in self._set.cases}
         for line in read_attempts(self._log.path):
             self._before = max(self._before, line.elapsed)
-            # A case that was changed is run again, and an attempt that the provider failed; a deleted case is dropped.
+            # Changed cases are run again, and so are attempts that were not measured. Deleted cases are dropped.
             is_same = digests.get(line.case_id) == line.case_digest and line.attempt.number <= self._repeat
             if is_same and line.attempt.is_measured:
                 self._attempts[line.case_id][line.attempt.number] = line.attempt
@@ -320,7 +320,7 @@ class _Run:
             try:
                 await asyncio.to_thread(self._log.close)
             except OSError as error:  # the caller has seen the error of the attempt that was not kept
-                log.error("%s: what was left could not be written: %s", self._log.path, error)
+                log.error("%s: the last attempts could not be written: %s", self._log.path, error)
         await self._executor.drain()
 
     def finish(self) -> EvalRun:
@@ -356,7 +356,7 @@ class _Run:
             except (Exception, asyncio.CancelledError) as error:
                 if is_ending():
                     raise
-                # If another machine fails, that costs the attempt, not the run.
+                # If another machine fails, only the attempt fails, not the run.
                 failure = f"the attempt could not be made: {type(error).__name__}: {error}"
                 attempt = Attempt(task.number, error=failure, case=task.case)
             if not attempt.chain:
@@ -373,7 +373,7 @@ class _Run:
         line = AttemptLine(case.id, case.name, case.digest, self._elapsed(), attempt)
         stored, mark = log.append(line)
         while self._synced < mark:
-            # One sync at a time serves all waiting attempts; one that came after it began waits for the next.
+            # One sync serves all waiting attempts. An attempt that comes after its start waits for the next sync.
             if self._syncing is None or self._syncing.done():
                 self._syncing = asyncio.create_task(asyncio.to_thread(log.sync))
             syncing = self._syncing

@@ -47,7 +47,7 @@ class EvalStore:
         return f"EvalStore({str(self.folder)!r})"
 
     def save(self, run: EvalRun) -> Path:
-        """Saves a run, with all that its agents did. Raises `EvalStoreError`."""
+        """Saves a run with its trajectories. Raises `EvalStoreError`."""
         path = self._path(run.set_id, run.id, WHOLE if run.is_complete else PARTIAL)
         if run.path and path.exists() and os.path.samefile(run.path, path):
             return path
@@ -87,7 +87,7 @@ class EvalStore:
         found: list[tuple[tuple[int, int, str], RunInfo]] = []
         for path in _files(folders):
             if path.suffix == PARTIAL and path.with_suffix(WHOLE).exists():
-                continue  # the program ended after it wrote the one and before it removed the other
+                continue  # the program ended after it wrote the complete file and before it removed this one
             try:
                 header = read_header(path)
                 written = path.stat().st_mtime_ns
@@ -217,7 +217,7 @@ def _results(lines: Iterable[AttemptLine], verdict: Verdict) -> tuple[CaseResult
     for line in lines:
         names.setdefault(line.case_id, line.name)
         made = attempts.setdefault(line.case_id, [])
-        # A resumed run repeats attempts that the provider failed; the repetition comes later in the file.
+        # A resumed run repeats attempts that were not measured; the repetition comes later in the file.
         made[:] = [one for one in made if one.is_measured or one.number != line.attempt.number]
         made.append(line.attempt)
     for made in attempts.values():

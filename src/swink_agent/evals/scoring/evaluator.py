@@ -1,6 +1,6 @@
 """The `Evaluator` protocol, and the registry that asks all evaluators that apply to a case.
 
-An evaluator that raises gives a score of 0 and stops nothing. The built-in evaluators are in `scorers` and `judge`.
+An evaluator that raises gives a score of 0; the others still run. The built-in evaluators are in `scorers` and `judge`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger("swink_agent")
 class Evaluator(Protocol):
     """Scores one aspect of what an agent did. `evaluate` may be async; else it runs in a thread.
 
-    A quick sync evaluator may have `may_block(case, invocation)`, which says whether it needs that thread.
+    A quick sync evaluator may have `may_block(case, invocation)`, which returns whether it needs that thread.
     """
 
     @property

@@ -68,7 +68,7 @@ def new_marker() -> str:
 class JudgeEvaluator:
     """Scores a case that has a rubric: asks a model several times and takes the median.
 
-    `votes` is how often, unless the case says otherwise. `stream_fn` defaults to that of the model's provider. For each
+    `votes` is how often, unless the case sets it. `stream_fn` defaults to that of the model's provider. For each
     case, `new_marker` makes a new line to put around the record, which the record cannot guess. The score's `cost` and
     `tokens` are those of the judge. A case with a rubric fails if there is no `model`, or if fewer than half of the
     votes are readable.
@@ -146,7 +146,7 @@ async def asked(
 
 
 async def together(questions: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Asks all of them at once. If one raises, the others are cancelled and have ended before the error leaves."""
+    """Asks all of them at once. If one raises, cancels the others, and waits for their end before it raises."""
     tasks = [asyncio.create_task(question) for question in questions]
     try:
         return await asyncio.gather(*tasks)

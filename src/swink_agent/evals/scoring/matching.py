@@ -22,7 +22,7 @@ from ..cases.cases import ExpectedCall, ExpectedTrajectory, TrajectoryMatch
 
 _SECONDS = 1  # CPU time, so that other load on the machine does not matter
 _PATIENCE = 10  # additional seconds by the clock, for starting the process and waiting for it
-_STEPS = 10_000_000  # a search of at most so many steps, about a tenth of a second, runs here
+_STEPS = 10_000_000  # a search of at most this many steps, about a tenth of a second, runs in this process
 _REPEATS = re.compile(r"[*+{]")
 _OPTIONS = re.compile(r"[?|]")
 _INVOLVED = re.compile(r"\)\s*[*+?{]|\\[1-9]|\(\?P=|\(\?[(=!<]")

@@ -85,7 +85,7 @@ class Preference(Value, frozen=True):
 class PairwiseJudge:
     """Asks a model which of two answers is better, in both orders; if the two verdicts differ, it is a tie.
 
-    The case's rubric says what is good, else a general one. `parallel` pairs are judged at once.
+    It judges by the case's rubric, else by a general one. `parallel` pairs are judged at once.
     """
 
     def __init__(
@@ -104,7 +104,8 @@ class PairwiseJudge:
     async def compare(self, before: EvalRun, after: EvalRun) -> Preference:
         """Judges pairs of attempts of two runs with the same case and number.
 
-        Raises `NotMeasured` if the judge cannot be asked at all, `EvalStoreError` if what an agent did cannot be read.
+        Raises `NotMeasured` if the judge fails and no pair can be judged, `EvalStoreError` if a trajectory cannot be
+        read.
         """
         earlier = {result.case_id: result for result in before.results}
         limit = asyncio.Semaphore(self._parallel)

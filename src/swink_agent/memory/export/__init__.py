@@ -1,7 +1,7 @@
-"""A session as a document for people and programs: Markdown, one HTML page, or JSON.
+"""A session as a document for people and programs: Markdown, one HTML page, JSON, or an ATIF trajectory.
 
-Each is a function from plain values to a string; nothing is read, fetched or written. The pieces that they are made of
-are in `swink_agent.rendering`. Importing this module loads none of them.
+Each is a function from plain values to a string; nothing is read, fetched or written. Their building blocks are in
+`swink_agent.rendering`. Importing this module loads none of them.
 """
 
 from typing import TYPE_CHECKING

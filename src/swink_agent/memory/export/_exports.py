@@ -1,4 +1,4 @@
-"""The public names of the exporters, one line each, and where they live: the one list, which `core/lazy.py` reads."""
+"""The public names of the exporters and their modules, one line each. `core/lazy.py` reads this list."""
 
 from .document import export_json as export_json
 from .markdown import export_markdown as export_markdown

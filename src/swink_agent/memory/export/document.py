@@ -1,7 +1,7 @@
 """The JSON export: one document with everything that the other exports show, for programs.
 
-Owns its layout, which `docs/export.md` describes. Messages are what `encode_message` makes of them, so
-`decode_message` reads them back.
+Owns its layout, which `docs/export.md` describes. `encode_message` writes the messages, so `decode_message` reads them
+back.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def export_json(
     }
     try:
         return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
-    except UnicodeEncodeError:  # half a character, somewhere in the info: JSON can say that in ASCII
+    except UnicodeEncodeError:  # the info holds a lone surrogate, which JSON can escape in ASCII
         return json.dumps(document, default=_plain, indent=2) + "\n"
 
 
 def _message(message: AgentMessage) -> msgspec.Raw:
-    if isinstance(message, UnknownMessage):  # as the program wrote it that knows its type
+    if isinstance(message, UnknownMessage):  # as the program that knows its type wrote it
         return _data(message.data)
     try:
         return msgspec.Raw(encode_message(message))

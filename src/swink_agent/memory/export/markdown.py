@@ -1,7 +1,7 @@
 """The Markdown export: a session to read, quote and put under version control.
 
-Owns the layout: a title, who spoke as second-level headings, tool calls as third-level ones. What was said stays
-Markdown, in a form that cannot pass for our headings (`tame`); arguments and results are in fences.
+Owns the layout: a title, speakers as second-level headings, tool calls as third-level ones. The texts of messages stay
+Markdown, in a form that cannot pass for these headings (`tame`); arguments and results are in fences.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _content(blocks: Sequence[types.ContentBlock]) -> list[str]:
 
 
 def _attached(what: str, source: types.Source) -> str:
-    """A picture or document is named and not shown: a page of text has no place for its data."""
+    """Names a picture or document. Its data is left out."""
     if isinstance(source, types.Base64Source):
         return f"[{what}, {escaped(one_line(source.media_type, 60))}, {size_of(source)}]"
     if isinstance(source, types.UrlSource):

@@ -1,7 +1,7 @@
-"""The HTML export: one page that needs nothing from anywhere and can do nothing to its reader.
+"""The HTML export: one page that loads nothing and runs no scripts.
 
-Owns the contents, the header with its totals, and the order of things; `rendering.frame` has the head with the page's
-policy, `rendering.blocks` the messages.
+Owns the table of contents, the header with its totals, and the order of the parts; `rendering.frame` has the head with
+the page's policy, `rendering.blocks` the messages.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def export_html(
     out.append(_header(info))
     conversation_html(shown, out, model=str(info.model or ""))
     if not shown:
-        out.append('<p class="empty">Nothing has been said in this session.</p>\n')
+        out.append('<p class="empty">This session has no messages.</p>\n')
     out.append("</main>\n</div>\n</body>\n</html>\n")
     return "".join(out)
 

@@ -1,9 +1,9 @@
 """Sessions as trajectories, and trajectories as messages: the Agent Trajectory Interchange Format, ATIF v1.7.
 
-Public benchmarks and viewers of agents read this JSON. Owns both directions. What ATIF has no field for is in `extra`,
-so that a session that was exported and imported again has the same messages. Several texts of one message become one;
-thinking signatures and image data are left out. A file that is imported may be hostile: no call of it waits for an
-answer, and reading takes time in proportion to its length.
+Public benchmarks and viewers of agents read this JSON. Owns both directions. Data for which ATIF has no field is in
+`extra`, so that a session that is exported and imported again has the same messages, with two exceptions: several texts
+of one message become one, and thinking signatures and image data are left out. An imported file may be hostile: none of
+its calls waits for an answer, and reading takes time in proportion to its length.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KNOWN = "ATIF-v1."
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST_NAME = 64
 _DEEPEST = 100
-"""Levels of a call's arguments. Whatever reads the session later needs a part of the stack for each."""
+"""The most levels of a call's arguments. Later readers of the session need stack space for each level."""
 _NOTHING_SAID = "(the session has no messages)"  # a trajectory has at least one step
 _NO_RESULT = "(the trajectory has no result of this call)"
 
@@ -61,7 +61,7 @@ def export_atif(
     }
     try:
         encoded = msgspec.json.encode(document)
-    except UnicodeEncodeError:  # it has halves of characters, which JSON cannot hold
+    except UnicodeEncodeError:  # it has lone surrogates, which UTF-8 cannot encode
         encoded = msgspec.json.encode(copied(document, lambda value, key: _whole(value), _whole))
     return msgspec.json.format(encoded, indent=2).decode() + "\n"
 
@@ -84,7 +84,7 @@ def _steps(messages: Sequence[types.AgentMessage]) -> list[dict[str, Any]]:
             open_calls.remove(message.tool_call_id)
             observation = reply.setdefault("observation", {"results": []})
             observation["results"].append(_result(message))
-        elif isinstance(message, types.ToolResultMessage):  # without its call: what was left when a history was cut
+        elif isinstance(message, types.ToolResultMessage):  # its call was cut from the history
             steps.append({**_when(message.timestamp), "source": "system", "message": _words(message.content)})
         else:
             steps.append({"source": "system", "message": _described(message)})
@@ -131,7 +131,7 @@ def _result(message: types.ToolResultMessage) -> dict[str, Any]:
 
 
 def _words(content: Sequence[types.ContentBlock]) -> str:
-    """The text. Pictures and documents are named: their data has no place here."""
+    """The text. Pictures and documents are only named."""
     said: list[str] = []
     for block in content:
         if isinstance(block, types.Text):
@@ -152,7 +152,8 @@ def _described(message: types.AgentMessage) -> str:
 
 
 def _totals(info: SessionInfo, messages: Sequence[types.AgentMessage]) -> dict[str, Any]:
-    """The sums of the session, or those of its replies: what was imported is in these alone, repeats in those."""
+    """The totals of the session or the sums of its replies, whichever are larger: imported replies are only in the
+    sums, retried requests only in the totals."""
     replies = [message for message in messages if isinstance(message, types.AssistantMessage)]
     kinds = (info.usage, sum((reply.usage for reply in replies), types.Usage()))
     totals: dict[str, Any] = {
@@ -180,19 +181,19 @@ def _model_name(provider: str, model_id: str) -> str:
 
 
 class TrajectoryError(ValueError):
-    """A text is not a trajectory that can be read. The message names the step."""
+    """A text is not a trajectory that can be read."""
 
 
 class Trajectory(NamedTuple):
-    """What a trajectory holds: messages for a session, and what it says about itself."""
+    """The contents of a trajectory: messages for a session, and metadata."""
 
     messages: tuple[types.AgentMessage, ...]
     model: types.ModelSpec
     title: str
     agent: str
-    """The name and the version of the agent that did it."""
+    """The name and the version of the agent that the trajectory records."""
     left_out: tuple[str, ...]
-    """What of it is not among the messages, in words."""
+    """Descriptions of the parts that are not among the messages."""
 
 
 class _Content(msgspec.Struct):
@@ -260,7 +261,7 @@ def read_atif(text: str | bytes) -> Trajectory:
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise TrajectoryError(f"this is not an ATIF trajectory: {error}") from error
     if not document.schema_version.startswith(_KNOWN):
-        raise TrajectoryError(f"the version {document.schema_version[:40]!r} is not known: {_KNOWN}x is read")
+        raise TrajectoryError(f"the version {document.schema_version[:40]!r} is not supported: it must be {_KNOWN}x")
     messages: list[types.AgentMessage] = []
     system = 0
     for step in document.steps:
@@ -287,7 +288,7 @@ def read_atif(text: str | bytes) -> Trajectory:
 
 
 def _messages_of(step: _Step, usual_model: str | None) -> list[types.AgentMessage]:
-    """The reply, the results of its calls, and what else was observed after it."""
+    """The reply, the results of its calls, and the other observations of the step."""
     calls = step.tool_calls or []
     ids = _unique_ids(calls)
     name = step.model_name or usual_model
@@ -328,14 +329,14 @@ def _observed(step: _Step) -> Sequence[_ObservedResult]:
 
 
 def _remarks(observed: Iterable[_ObservedResult], step: _Step) -> list[types.UserMessage]:
-    """What was observed without a call, as messages."""
+    """Observations without a call, as messages."""
     return [
         types.UserMessage(said, **_moment(step.timestamp)) for result in observed if (said := _text(result.content))
     ]
 
 
 def _unique_ids(calls: Sequence[_Call]) -> list[str]:
-    """The ids of the calls of a reply. Providers take no two that are the same, and no empty one."""
+    """Ids for the calls of a reply, unique and not empty, as providers require."""
     seen: dict[str, int] = {}
     ids: list[str] = []
     for call in calls:
@@ -349,7 +350,7 @@ def _unique_ids(calls: Sequence[_Call]) -> list[str]:
 
 
 def _tool_name(call: _Call) -> str:
-    """A name that every provider takes, so that the session can be continued."""
+    """A name that every provider accepts, so that the session can be continued."""
     return _NOT_IN_NAMES.sub("_", call.function_name)[:_LONGEST_NAME] or "tool"
 
 
@@ -359,7 +360,7 @@ def _tool_result(call: _Call, id_: str, result: _ObservedResult | None, step: _S
     if extra.get("outcome") in tuple(types.ToolOutcome):
         outcome = types.ToolOutcome(extra["outcome"])
     if outcome is types.ToolOutcome.PENDING:
-        outcome = types.ToolOutcome.NEVER_RAN  # else going on with the session would run a call that a file asks for
+        outcome = types.ToolOutcome.NEVER_RAN  # else a continued session would run a call from the file
     return types.ToolResultMessage(
         id_,
         (types.Text(_NO_RESULT if result is None else _text(result.content)),),
@@ -410,7 +411,7 @@ def _text(content: str | Iterable[_Content] | None) -> str:
 
 
 def _moment(text: object) -> dict[str, Any]:
-    """The time as the field of a message; none if the text is not a time."""
+    """The time as a keyword argument of a message; empty if the text is not a time."""
     if not isinstance(text, str):
         return {}
     try:

@@ -31,7 +31,7 @@ class OpenCalls:
             if (
                 0 <= index < len(self.calls)
                 and self.calls[index].id == message.tool_call_id
-                # No other result than one that waits for an answer is ever replaced.
+                # Only a pending result is ever replaced.
                 and ((result := self.results[index]) is None or result[1].outcome is _PENDING)
             ):
                 return index
@@ -78,7 +78,7 @@ class AnsweredHistory:
             batch.results[index] = (number, message)
             return True
         if type(message) is UnknownMessage and message.data.get("role") == "tool_result":
-            return False  # of another version: its place is not known, and others of its reply may still come
+            return False  # another version wrote it: its place is unknown, and other results may still come
         if batch is not None:
             self.batch = None
             self._late = None if batch.is_complete else (batch, len(self.messages))
@@ -94,8 +94,8 @@ class AnsweredHistory:
         return True
 
     def _add_late(self, number: int, message: ToolResultMessage, call: int | None) -> bool:
-        """Moves a result that comes after another message to its reply, as it would be sent: an application may give
-        such a history, and a run closes calls that wait."""
+        """Puts a result that arrives after another message directly after its reply. Such results are in histories that
+        an application gives, and in runs that close waiting calls."""
         if self._late is None:
             return False
         batch, start = self._late
@@ -121,10 +121,10 @@ class AnsweredHistory:
         return messages, numbers
 
     def end(self) -> list[AgentMessage]:
-        """The end of the messages, with the last reply and its results. For any length, it takes the same time."""
+        """Messages from the end of the history: at least the last reply and its results. Takes constant time."""
         if self.batch is None:
             return self.messages
-        messages = self.messages[-1:]  # a reply whose results are not all there
+        messages = self.messages[-1:]  # the reply whose calls these are
         self._put_results(self.batch, messages, [])
         return messages
 

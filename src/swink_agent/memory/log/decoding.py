@@ -1,7 +1,7 @@
-"""From a line of a session's file to what it says, also if another version wrote it.
+"""Decodes the lines of a session's file, including lines that another version wrote.
 
-Owns the fast way, one typed decoder for all lines as this version writes them, and the slow way for all others: what is
-not understood is left out and said, never guessed.
+Lines of this version go through one typed decoder. All others are decoded field by field: fields that this version does
+not understand are left out and reported.
 """
 
 from __future__ import annotations
@@ -39,34 +39,34 @@ _STAND_IN: dict[str, Any] = {"role": "user", "content": []}
 _WHERE = re.compile(r"at `\$((?:\.\w+|\[\d+\])+)`")
 _MOST_REPAIRS = 16
 _AT_ONCE = 32
-"""Lines that are decoded by one call. They are decoded again, one by one, where that does not understand them all."""
+"""How many lines one call decodes. If it fails for any of them, they are decoded one by one."""
 
 
 class EntryDecoder:
-    """Decodes lines; `types` are the application's own messages that may be in them."""
+    """Decodes lines. `types` are the application's message types that may occur in them."""
 
     __slots__ = ("_decode_lines", "_decode_quickly", "_types", "unknown")
 
     def __init__(self, types: Sequence[type[CustomMessage]] = ()) -> None:
         self._types = tuple(types)
         quick: msgspec.json.Decoder[RecordEntry] = json_decoder(_ANY)
-        # Of what this version wrote. They raise one of `_UNDECODED` for anything else.
+        # For lines of this version. They raise one of `_UNDECODED` for lines that they do not understand.
         self._decode_quickly, self._decode_lines = quick.decode, quick.decode_lines
         self.unknown: list[Problem] = []
-        """What was not understood so far."""
+        """The problems found so far."""
 
     def _miss(self, words: str, *, is_damage: bool = True) -> None:
         self.unknown.append(Problem(words, is_damage))
 
     def decode(self, line: bytes, number: int) -> RecordEntry:
-        """What the line says; an `UnknownRecord` for what this version does not know."""
+        """Returns the line's entry, or an `UnknownRecord` if this version cannot decode it."""
         try:
             return with_origin(self._decode_quickly(line))
         except _UNDECODED:
             return with_origin(self._decode_slowly(line, number))
 
     def decode_all(self, bodies: Sequence[bytes], numbers: Sequence[int]) -> list[RecordEntry]:
-        """What many lines say. Each was cut off before its checksum."""
+        """Returns the entries of many lines. Each line must be cut off before its checksum."""
         entries: list[RecordEntry] = []
         for start in range(0, len(bodies), _AT_ONCE):
             some = bodies[start : start + _AT_ONCE]
@@ -74,7 +74,7 @@ class EntryDecoder:
                 decoded = list(map(with_origin, self._decode_lines(b"}\n".join(some) + b"}")))
             except _UNDECODED:
                 decoded = ()
-            # As many values as lines are one in each: none goes on behind its line, where another begins with a brace.
+            # Equal counts mean one value per line: `}` newline `{` is not valid JSON inside one value.
             if len(decoded) != len(some):
                 theirs = numbers[start : start + _AT_ONCE]
                 decoded = [self.decode(body + b"}", number) for body, number in zip(some, theirs, strict=True)]
@@ -82,7 +82,7 @@ class EntryDecoder:
         return entries
 
     def _decode_slowly(self, line: bytes, number: int) -> RecordEntry:
-        """The same, of a line that was written by another version or with messages of unknown types."""
+        """Decodes a line that another version wrote, or that holds messages of unknown types."""
         try:
             document = msgspec.json.decode(line)
         except _UNDECODED:
@@ -113,7 +113,7 @@ class EntryDecoder:
         return entry
 
     def _take_messages(self, fields: dict[str, Any], number: int) -> list[AgentMessage]:
-        """The messages in a record, in whose places stand-ins are left."""
+        """Returns the messages in a record, and leaves stand-ins in their places."""
         taken: list[AgentMessage] = []
         if isinstance(fields.get("message"), dict):
             taken.append(self._message(fields["message"], number))
@@ -130,7 +130,7 @@ class EntryDecoder:
     def _message(self, fields: dict[str, Any], number: int) -> AgentMessage:
         original = fields
         if fields.get("role") == "unknown" and isinstance(fields.get("data"), dict):
-            fields = original = fields["data"]  # kept by a program that did not know its type
+            fields = original = fields["data"]  # written by a program that did not know its type
         said: list[str] = []
         for _ in range(_MOST_REPAIRS):
             try:
@@ -146,7 +146,7 @@ class EntryDecoder:
                     self._miss(words)
                 return message
         role = original.get("role")
-        words = f"record {number} holds a message of a type that was not given, {role!r}"
+        words = f"record {number} holds a message whose type or content is not known, {role!r}"
         self._miss(words, is_damage=role in _OUR_ROLES)
         return UnknownMessage(original)
 
@@ -164,7 +164,7 @@ class EntryDecoder:
 
 
 _OUR_ROLES = ("user", "assistant", "tool_result")
-"""For messages that the application does not define itself."""
+"""The roles of the library's own messages."""
 _SOURCES = frozenset({"given", "prompt", "steering", "follow_up", "policy", "reply", "result"})
 
 
@@ -174,7 +174,7 @@ def _unknown(fields: dict[str, Any]) -> UnknownRecord:
 
 
 def _without(fields: dict[str, Any], error: str) -> tuple[dict[str, Any], str] | None:
-    """A copy without the field that the error is about, and where that is; `None` if it says no such place."""
+    """Returns a copy without the field that the error names, and the field's path; `None` if it names no field."""
     found = _WHERE.search(error)
     if found is None:
         return None
@@ -186,7 +186,7 @@ def _without(fields: dict[str, Any], error: str) -> tuple[dict[str, Any], str] |
         for step in steps[:-1]:
             place = place[step]
         if not isinstance(steps[-1], str):
-            return None  # an item of a list is something that was said, and not a remark about it
+            return None  # an item of a list is content, which is never left out
         del place[steps[-1]]
     except (KeyError, IndexError, TypeError):
         return None

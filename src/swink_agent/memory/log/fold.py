@@ -1,13 +1,13 @@
 """Folds entries into a session's history, context, model, state, labels, notes and totals.
 
-Pure: it knows no file. Entries are added one by one, with their numbers, in order. What they add up to can be read at
-any time. The history is always valid: a call without a result gets one that says so.
+Pure: it accesses no files. Entries are added one by one, with their numbers, in order, and the fold can be read at any
+time. The history is always valid: a call without a result gets one of these.
 
     outcome unknown     the call had started: what it did, and whether it still runs, is not known
     never ran           the call had not started
 
-A call that waits for an answer has a pending result on record, and still waits after a crash. A result on record takes
-its place. If only the start of the call is on record behind it, the outcome is unknown.
+A call that waits for an answer has a pending result on record, and still waits after a crash. A later result replaces
+the pending one. If only the start of the call is on record after the pending result, the outcome is unknown.
 
 Owns the rules of the fold and of recovery. `answering` puts results in their places, and `sessions.session` records
 recovered results when the session continues.
@@ -71,7 +71,8 @@ class RecoveredResult(NamedTuple):
 class Fold:
     """What the entries so far add up to.
 
-    A fold that begins with a `Summary` knows only what a list shows. If `needs_all` is set, not even that is right.
+    A fold that begins with a `Summary` has only the data for a list of sessions. If `needs_all` is set, even that may
+    be wrong, and all records must be folded.
     """
 
     def __init__(self, summary: Summary | None = None) -> None:
@@ -84,7 +85,7 @@ class Fold:
         self._orphans: set[int] = set()
         """Results without a place, because their call is missing."""
         self._bereft: set[int] = set()
-        """Orphans whose call was recorded and is lost. An application may give a history with others."""
+        """Orphans whose call was recorded and is lost. Other orphans come from histories that an application gave."""
         self._before = 0
         self._made = 0
         self._usage, self._cost = Usage(), Cost()
@@ -95,7 +96,7 @@ class Fold:
         self._first_number: int | None = None
         self.start: SessionStarted | None = None
         self.has_messages = False
-        """Whether there ever was one."""
+        """Whether a message was ever added."""
         self.title = ""
         self.updated = 0
         self.model: ModelSpec | None = None
@@ -120,7 +121,7 @@ class Fold:
     # -- adding ------------------------------------------------------------------------------------------------
 
     def add(self, number: int, entry: RecordEntry, at: int = 0) -> None:
-        """Takes the next entry."""
+        """Adds the next entry."""
         if at > self.updated and type(entry) not in NO_USE:
             self.updated = at
         # The most frequent kinds come first: this is done for every record of every run.
@@ -167,14 +168,14 @@ class Fold:
             case Summary() if self.start is None:
                 self.title = entry.title or self.title  # the first line, which had it, may be lost
             case _:
-                pass  # any other summary repeats what is known, and unknown records are ignored
+                pass  # any other summary adds nothing, and unknown records are ignored
 
     def _add_message(self, number: int, entry: MessageAdded) -> None:
         message, facts = entry.message, entry.facts
         self._known[number] = message
         self.has_messages = True
         if facts is not None and (facts.usage is not None or facts.cost is not None):
-            # Of a delegate: the end of the run does not count it.
+            # This is the usage of a delegate, which the end of the run does not count.
             self._usage, self._cost = self._usage + (facts.usage or Usage()), self._cost + (facts.cost or Cost())
         if not self._history.add(number, message, entry.call):
             self._orphans.add(number)
@@ -193,7 +194,7 @@ class Fold:
     def _replace(self, entry: MessageReplaced) -> None:
         if entry.number not in self._known:
             self.needs_all = self._is_partial
-            self.lost.append(f"a message was replaced that is lost (record {entry.number})")
+            self.lost.append(f"a message that was replaced is lost (record {entry.number})")
             return
         self._known[entry.number] = entry.message
         self._history.replace(entry.number, entry.message)
@@ -212,7 +213,7 @@ class Fold:
             if not isinstance(part, int):
                 self._made -= 1
                 if not lane.add(self._made, part):
-                    lane.messages.append(part)  # what the transforms made, however odd, is sent as it is
+                    lane.messages.append(part)  # a message that a transform made is always sent
                     lane.numbers.append(None)
                 continue
             message = self._known.get(part)
@@ -261,7 +262,7 @@ class Fold:
                 return
 
     def _settle_run(self) -> None:
-        """Counts what no end of a run has counted: the replies and compactions of a run that was cut off, and
+        """Counts usage that no `RunEnded` has counted: replies and compactions of a run that was cut off, and
         compactions on demand, which belong to no run."""
         self._count_replies()
         self._usage, self._cost = self._usage + self._run_usage, self._cost + self._run_cost
@@ -295,7 +296,7 @@ class Fold:
             )
         return made
 
-    # -- asking ------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------------------
 
     @property
     def count(self) -> int:
@@ -337,7 +338,7 @@ class Fold:
         return len(pending_calls(self._history.end()))
 
     def has_started(self, reply: int | None, call: int) -> bool:
-        """Whether a call had started, of the reply that the entry of this number added."""
+        """Whether a call of a reply has started. `reply` is the number of the entry that added the reply."""
         return (reply, call) in self._started
 
     @property
@@ -346,13 +347,13 @@ class Fold:
 
     @property
     def problems(self) -> list[Problem]:
-        """What the entries show to be lost."""
+        """The losses that the entries show."""
         orphans = [f"record {number} is a result whose call is lost" for number in sorted(self._bereft)]
         return [*map(Problem, self.lost), *map(Problem, orphans)]
 
     @property
     def context(self) -> tuple[AgentMessage, ...] | None:
-        """What the model is sent of the history; `None` for all."""
+        """The messages that the model is sent; `None` for the whole history."""
         return None if self._context is None else tuple(self._context.all()[0])
 
     def summary(self) -> Summary:
@@ -372,9 +373,9 @@ class Fold:
         )
 
     def past(self) -> Past:
-        """What an agent continues from. Every message must be on record: `resuming.past_of` ensures that."""
+        """What an agent continues from. Every message must be on record: `sessions.session.past_of` ensures that."""
         messages, numbers = self._history.all()
-        assert None not in numbers, "results that a crash cost are recorded first: past_of(journal) does that"
+        assert None not in numbers, "recovered results must be recorded first: past_of(journal) does that"
         return Past(
             messages=tuple(messages),
             numbers=tuple([number for number in numbers if number is not None]),
@@ -408,7 +409,7 @@ class Fold:
         return self._history.all()[1]
 
     def history_numbers(self, recorded: Mapping[int, int]) -> list[int]:
-        """The numbers of the history's entries. `recorded` has those of results recorded since, by object id."""
+        """The numbers of the history's entries. `recorded` maps object ids of results recorded since to numbers."""
         return [recorded[id(message)] if number is None else number for number, message in self._history.on_record()]
 
     def context_parts(self, recorded: Mapping[int, int]) -> list[int | AgentMessage] | None:

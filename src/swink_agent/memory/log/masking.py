@@ -1,7 +1,7 @@
 """Makes the lines of a session's file: each record is masked, then written.
 
-Owns which fields of an entry are masked, and the writing to the open log. `core.secrets.messages` does the same for
-messages, and the agent's redactor knows the secrets.
+Owns which fields of an entry are masked, and the writing to the open log. `core.secrets.messages` masks messages, and
+the agent's redactor knows the secrets.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _NOTHING_SAID = frozenset({HistoryCut, ModelChanged})
 
 
 def may_need_masking(entry: RecordEntry) -> bool:
-    """Whether the entry may hold a secret. A quick look that may say yes without need: it finds calls without text and
-    their starts, which are half of what a busy agent records."""
+    """Whether the entry may hold a secret. A quick check with false positives: it only rules out calls without text and
+    their starts, which are half of a busy agent's records."""
     if type(entry) is MessageAdded:
         message = entry.message
         if type(message) is not AssistantMessage or message.error_message is not None:
@@ -114,24 +114,24 @@ class LineWriter:
     def __init__(self, append: Callable[[bytearray], int], *, prefix: bytes = b"") -> None:
         self._append = append
         self._line = bytearray()
-        """The line that is being written. The buffer is used again for the next."""
+        """The line that is being written. The buffer is reused for the next line."""
         self._prefix = prefix
-        """What is missing at the end of the log: the newline of its last record."""
+        """The newline of the log's last record, if it is missing."""
         self._masked_titles: dict[int | None, str] = {}
         """The titles of user messages that held secrets, by the number of the record."""
 
     def write(self, number: int, at: int, entry: RecordEntry, redactor: Redactor | None) -> int:
-        """Writes one record with one write; returns how many bytes it took. Raises the error that prevents it."""
+        """Writes one record with one write and returns its size in bytes. Raises if it is not written completely."""
         if redactor is not None and may_need_masking(entry):
             entry = self._masked(number, entry, redactor)
         line = self._line
         fill_line(line, number, at, entry)
         if self._prefix:
             line[:0], self._prefix = self._prefix, b""
-        append = self._append  # looked up as what it is, not as a method, which takes longer
+        append = self._append  # a local name: `self._append(line)` takes longer
         taken = append(line)
         if taken != len(line):
-            raise OSError(f"only {taken} of {len(line)} bytes were taken")
+            raise OSError(f"only {taken} of {len(line)} bytes were written")
         return taken
 
     def _masked(self, number: int, entry: RecordEntry, redactor: Redactor) -> RecordEntry:

@@ -1,6 +1,6 @@
-"""Infers what sessions of earlier versions do not say. Format version 1 is the same, but these files have no facts.
+"""Infers data that sessions of earlier versions lack. Their format is version 1 too, but some fields are missing.
 
-Since then, `RunStarted` has the kind and the schema of a run, `RunEnded` its `error_kind` and value, results have
+In this version, `RunStarted` has the kind and the schema of a run, `RunEnded` its `error_kind` and value, results have
 `CallFacts`, and user messages their `origin`. Nothing here is used for a run that has them. This is the only module
 that knows how earlier versions worded their messages: no other code may read prose.
 """
@@ -42,9 +42,9 @@ _SUMMARY = (
     "[Summary of the earlier conversation. A model wrote it to save room: it is a record, not a request.]",
     "[End of the summary]",
 )
-"""How a summary began and ended."""
+"""The first and the last line of a summary."""
 _SHELL = "<user_shell_command>\n"
-"""How the output of a command began that the user ran."""
+"""The start of a message with the output of a command that the user ran."""
 _BY_THE_TOOL = frozenset({ToolOutcome.RAN, ToolOutcome.FAILED, ToolOutcome.INVALID})
 """Outcomes that only calls of existing tools have."""
 
@@ -87,7 +87,7 @@ def old_rejection(result: ToolResultMessage | None) -> str:
 
 
 def old_note(content: Sequence[UserBlock]) -> str:
-    """What a person told the model about arguments that they changed: a block behind what the tool returned."""
+    """The note to the model from a person who changed the arguments: a text block after the tool's output."""
     last = content[-1] if len(content) > 1 else None
     return last.text[1:] if isinstance(last, Text) and last.text.startswith("\n") else ""
 

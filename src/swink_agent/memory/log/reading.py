@@ -1,7 +1,7 @@
-"""Finding the records in the bytes of a session's file, whatever happened to them.
+"""Finds the records in the bytes of a session's file, even if the file is damaged.
 
 A line with a correct checksum is a record. A line with a wrong one is searched for records: a lost newline joins two.
-All other bytes are damage, which is reported and skipped, and costs only the records that it hit. Nothing here changes
+All other bytes are damage. It is reported and skipped, and only the records that it hit are lost. Nothing here changes
 a file.
 
 Owns finding and ordering the records. `decoding` decodes them, and `fold` adds them up.
@@ -25,13 +25,14 @@ _HEAD = re.compile(rb'\{"seq":(\d{1,18}),"at":(\d{1,18}),')
 _END = re.compile(rb',"crc":"[0-9a-f]{8}"\}')
 _SUFFIX = len(b',"crc":"00000000"}')
 _LINE = re.compile(rb'(\{"seq":(\d{1,18}),"at":(\d{1,18}),.*),"crc":"(.{8})"\}\n|.*\n')
-"""A record whose checksum is still to be looked at, or any other line: a hostile one is tried at its start alone."""
+"""A record whose checksum is not checked yet, or any other line. It matches only at the start of a line, so that a
+hostile line takes little time."""
 _PIECES = 1 + _LINE.groups
-"""How many pieces each line is when a file is split by `_LINE`: what is before it, which is nothing, and the groups."""
+"""How many pieces each line becomes when a file is split by `_LINE`: the empty text before it, and the groups."""
 _BEFORE_A_VALUE, _BEHIND_A_VALUE = frozenset({b":", b",", b"["}), frozenset({b",", b"}", b"]"})
-"""What stands around an object that is part of another."""
+"""The bytes before and after an object that is a value inside another object."""
 _MOST_LOOKS = 16
-"""How often a damaged line is looked through in all, for records that may begin anywhere: a hostile one is long."""
+"""The search for records in a damaged line reads at most this multiple of its length, even if the line is hostile."""
 
 
 class ByteRange(NamedTuple):
@@ -42,18 +43,18 @@ class ByteRange(NamedTuple):
 
 
 class ParsedFile(NamedTuple):
-    """What a file holds."""
+    """The contents of a file."""
 
     records: list[SessionRecord]
     """In the order of their numbers, each number once."""
     problems: list[Problem]
     damaged: list[ByteRange]
-    """Where no record is."""
+    """The ranges without a record."""
     ends_with_newline: bool
 
     @property
     def start(self) -> SessionStarted | None:
-        """The metadata, if they are there."""
+        """The session's metadata, if the first record has them."""
         for record in self.records[:1]:
             if isinstance(record.entry, SessionStarted):
                 return record.entry
@@ -78,9 +79,9 @@ def read_records(data: bytes, types: Sequence[type[CustomMessage]] = (), *, is_w
 
 
 def _records_of_sound(data: bytes, decoder: EntryDecoder) -> list[SessionRecord] | None:
-    """The records of whole lines, if each of them is one, as it almost always is; `None` otherwise.
+    """The records of complete lines if every line is a record, as is almost always so; `None` otherwise.
 
-    What a long file needs for each of its lines is done here by one call for many of them.
+    For speed, every step processes many lines with one call.
     """
     pieces = _LINE.split(data)
     bodies, numbers, times, sums = [pieces[at::_PIECES] for at in range(1, _PIECES)]
@@ -92,7 +93,7 @@ def _records_of_sound(data: bytes, decoder: EntryDecoder) -> list[SessionRecord]
 
 
 def _checksums(bodies: list[bytes]) -> bytes:
-    """The checksums of the lines, as they are written there."""
+    """The checksums of the lines, joined, in the form in which the lines contain them."""
     return pack(f">{len(bodies)}I", *map(zlib.crc32, bodies)).hex().encode()
 
 
@@ -126,20 +127,20 @@ def whole_lines(data: bytes) -> list[bytes]:
 
 
 def instead_of_records(data: bytes) -> str:
-    """What bytes are that contain no record."""
+    """Describes bytes that contain no record."""
     return f"nothing in its {len(data)} bytes is a record" if data else "it is empty"
 
 
 def _numbers_of(line: bytes) -> tuple[int, int]:
     match = _HEAD.match(line)
-    assert match is not None, "what was salvaged begins like a record"
+    assert match is not None, "a salvaged range begins like a record"
     return int(match[1]), int(match[2])
 
 
 def _check_start(reading: ParsedFile) -> None:
     start = reading.start
     if start is None:
-        words = "the first line, which says what the session is, is missing or damaged"
+        words = "the first line, which describes the session, is missing or damaged"
         reading.problems.insert(0, Problem(words))
     else:
         reading.problems[:0] = problems_of_version(start)
@@ -160,7 +161,7 @@ def problems_of_version(start: SessionStarted) -> list[Problem]:
 
 
 def _salvaged(line: bytes) -> list[ByteRange]:
-    """The whole records inside a line that is not one itself."""
+    """The ranges of the complete records inside a line."""
     found: list[ByteRange] = []
     at, left = 0, _MOST_LOOKS * len(line)
     while left > 0:
@@ -180,9 +181,9 @@ def _salvaged(line: bytes) -> list[ByteRange]:
 
 
 def _is_a_value(line: bytes, span: ByteRange, before: int) -> bool:
-    """Whether this only looks like a record, and is a value inside one: a model can write that as an argument.
+    """Whether the range is not a record but a value inside one: a model can write an argument that looks like a record.
 
-    `before` is where the last record in the line ends. A newline that was lost or damaged is one byte at most.
+    `before` is where the previous record in the line ends. A lost or damaged newline is at most one byte.
     """
     goes_on = line[span.end : span.end + 1] in _BEHIND_A_VALUE
     if span.start <= before + 1:
@@ -191,7 +192,7 @@ def _is_a_value(line: bytes, span: ByteRange, before: int) -> bool:
 
 
 def _end_of(line: bytes, start: int) -> int | None:
-    """Where the record ends that begins at `start`, if a whole one does."""
+    """Where the record that begins at `start` ends; `None` if no complete record begins there."""
     view = memoryview(line)
     crc, at = 0, start
     for match in _END.finditer(line, start):
@@ -203,7 +204,7 @@ def _end_of(line: bytes, start: int) -> int | None:
 
 
 def _gaps(line: bytes, start: int, spans: list[ByteRange]) -> Iterator[ByteRange]:
-    """What is between the records in a line that begins at `start`; an empty line is a newline too many."""
+    """The ranges between the records of a line that begins at `start`. An empty line is a superfluous newline."""
     at = 0
     for span in spans:
         if span.start > at:
@@ -216,7 +217,7 @@ def _gaps(line: bytes, start: int, spans: list[ByteRange]) -> Iterator[ByteRange
 
 
 def _joined(damaged: list[ByteRange]) -> list[ByteRange]:
-    """Damage that has only a newline between it is one."""
+    """Joins ranges that are separated only by a newline."""
     joined: list[ByteRange] = []
     for span in damaged:
         if joined and span.start <= joined[-1].end + 1:
@@ -232,7 +233,7 @@ def _problems_of(data: bytes, damaged: list[ByteRange]) -> list[str]:
     said = [_describe(data, span) for span in damaged if span not in returns]
     if returns:
         lines = "1 line ends" if len(returns) == 1 else f"{len(returns)} lines end"
-        said.append(f"{lines} with a carriage return, as some editors leave it: nothing is lost by that")
+        said.append(f"{lines} with a carriage return, as some editors write it: nothing is lost")
     return said
 
 
@@ -240,17 +241,17 @@ def _describe(data: bytes, span: ByteRange) -> str:
     size = span.end - span.start
     amount = "1 byte" if size == 1 else f"{size} bytes"
     if not data[span.start : span.end].strip(b"\0"):
-        return f"{amount} at {span.start} are zero, as a machine leaves them that lost its power"
+        return f"{amount} at {span.start} are zero, as after a power failure"
     if span.end >= len(data):
         return f"the last record was cut off while it was written ({amount} at {span.start})"
-    return f"{amount} at {span.start} are damaged and were passed over"
+    return f"{amount} at {span.start} are damaged and were skipped"
 
 
 # -- order ---------------------------------------------------------------------------------------------------
 
 
 def _in_order(records: list[SessionRecord], *, is_whole: bool) -> tuple[list[SessionRecord], list[str]]:
-    """The records in the order of their numbers, each once, and what was wrong with that."""
+    """The records in the order of their numbers, each once, and the problems with order and completeness."""
     if not records:
         return records, []
     first = 0 if is_whole else records[0].number
@@ -266,12 +267,12 @@ def _in_order(records: list[SessionRecord], *, is_whole: bool) -> tuple[list[Ses
         if record.number in known:
             same = known[record.number].entry == record.entry
             problems.append(
-                f"record {record.number} is there twice"
+                f"record {record.number} occurs twice"
                 + (", and is used once" if same else " with different contents, and the first is used")
             )
             continue
         if record.number < before:
-            problems.append(f"record {record.number} stands behind record {before}: it is read in its place")
+            problems.append(f"record {record.number} comes after record {before}: it is read in the right order")
         before = max(before, record.number)
         known[record.number] = record
     ordered = [known[number] for number in sorted(known)]

@@ -27,7 +27,7 @@ VERSION = 1
 
 
 class SessionStarted(Value, frozen=True, kw_only=True, tag="session"):
-    """The first line: what the session is."""
+    """The first line, which describes the session."""
 
     id: str
     version: int = VERSION
@@ -45,21 +45,21 @@ class TitleChanged(Value, frozen=True, tag="title"):
 
 
 class LabelAdded(Value, frozen=True, tag="label"):
-    """A name for a place in the history: behind the first `position` messages."""
+    """A name for a place in the history: after the first `position` messages."""
 
     text: str
     position: int
 
 
 class NoteAdded(Value, frozen=True, tag="note"):
-    """An entry of the application's own."""
+    """An entry that the application added."""
 
     kind: str
     data: Any = None
 
 
 class Summary(Value, frozen=True, kw_only=True, tag="summary"):
-    """What the records so far add up to, so that a list need not read them."""
+    """Totals of the records so far, so that a list of sessions need not read them."""
 
     messages: int
     usage: Usage = field(default_factory=Usage)
@@ -122,7 +122,7 @@ class _MessageLine(msgspec.Struct, gc=False):
 
 
 class _ResultLine(_MessageLine, gc=False):
-    """The same for a result, with what else is known of its call."""
+    """The same for a result, with the facts of its call."""
 
     facts: CallFacts
 
@@ -146,7 +146,7 @@ class _ApprovedStartLine(_StartLine, gc=False):
 
 
 class _Stamp(msgspec.Struct, gc=False):
-    """What any line begins with."""
+    """The start of every line."""
 
     seq: int
     at: int
@@ -160,7 +160,7 @@ def encode_line(number: int, at: int, entry: RecordEntry) -> bytes:
 
 
 def fill_line(line: bytearray, number: int, at: int, entry: RecordEntry) -> None:
-    """Replaces the content of `line` by the record's line: a writer of many lines uses one buffer."""
+    """Replaces the content of `line` with the record's line, so that a writer can reuse one buffer."""
     try:
         # The most frequent entries are encoded in one step. The others take half as long again.
         if type(entry) is MessageAdded:
@@ -184,7 +184,7 @@ def fill_line(line: bytearray, number: int, at: int, entry: RecordEntry) -> None
 
 
 def _fill_with_any(line: bytearray, number: int, at: int, entry: Any) -> None:
-    """Two objects become one: the second begins where the first would end."""
+    """Writes the stamp and the entry as one object: the entry begins where the stamp would end."""
     _encode_into(_Stamp(number, at), line)
     seam = len(line) - 1
     _encode_into(entry, line, seam)

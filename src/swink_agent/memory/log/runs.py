@@ -1,11 +1,11 @@
 """Finds the runs in a session's records, and describes each as a `RunRecord`.
 
 A stored run turns its entries back into the events that it sent, and the core's `RunRecord` folds them: a run read from
-disk equals the one that was watched. Sessions of earlier versions give records too, with defaults for what they lack.
+disk equals the live run. Sessions of earlier versions give records too, with defaults for missing data.
 
-Owns the grouping of entries into runs and turns, and what a record does not keep because only a replay needs it:
-replies and results as they were before policies replaced them, who sent a message, the agent's state. What a session's
-history is when it continues is in `fold`.
+Owns the grouping of entries into runs and turns, and the data that a `RunRecord` does not keep because only a replay
+needs it: replies and results before policies replaced them, the source of each message, the agent's state. `fold`
+builds the history with which a session continues.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Record(Protocol):
 
 
 class RecordedSession(Protocol):
-    """What can be replayed: a session, a loaded one, or anything else that kept a journal's entries."""
+    """An object that can be replayed: a session, a loaded session, or any other with the entries of a journal."""
 
     @property
     def messages(self) -> Sequence[AgentMessage]: ...
@@ -95,7 +95,7 @@ class AddedMessage(NamedTuple):
     call: int | None = None
     """For a result, the index of its call in the reply."""
     is_known: bool = True
-    """False for what a crash left unfinished: a replay does not compare it."""
+    """False if a crash left it unfinished: a replay does not compare it."""
     number: int | None = None
     """The number of its entry; `None` for a result that is not on record."""
     replaces: int | None = None
@@ -140,7 +140,7 @@ class StoredTurn:
 
 
 class StoredRun:
-    """One run: what it began with, its turns, and how it ended, if it did."""
+    """One run: its start, its turns, and its end, if it has one."""
 
     def __init__(self, start: int, before: tuple[AgentMessage, ...] | None, state: dict[str, Any] | None) -> None:
         self.start = start
@@ -170,7 +170,7 @@ class StoredRun:
         return self.end is None or self.end.stop_reason in (StopReason.ABORTED, StopReason.ERROR)
 
     def is_lost(self, index: int, call: int) -> bool:
-        """Whether a call of this turn has no result of its own because the program ended."""
+        """Whether the result of a call of this turn was lost because the program ended."""
         result = self.turns[index].results.get(call)
         if result is None or result.outcome is ToolOutcome.LOST:
             return True
@@ -217,7 +217,7 @@ class StoredRun:
         for one in turn.waiting:
             number, result = turn.result_numbers.get(one.index), turn.results.get(one.index)
             if result is None and one.index not in turn.started:
-                continue  # it waits on
+                continue  # it still waits
             if number is None or result is None:
                 message = _recovered(one.call, found, one.position)
             else:
@@ -232,7 +232,7 @@ class StoredRun:
 
     @cached_property
     def record(self) -> RunRecord:
-        """What the run did. It is not over if the run broke off."""
+        """The record of the run. It is not over if the run broke off."""
         return RunRecord.of(self._events())
 
     def _events(self) -> Generator[AgentEvent]:
@@ -301,7 +301,7 @@ class StoredRun:
 
 def _call_events(turn: StoredTurn, index: int, message: ToolResultMessage) -> Generator[AgentEvent]:
     call, started = turn.calls[index], turn.started.get(index)
-    at_start = None if started is None else started.facts  # all that is known of a call whose result never came
+    at_start = None if started is None else started.facts  # the only facts of a call without a result
     facts = turn.facts.get(index) or at_start or CallFacts(is_started=started is not None)
     changed = facts.arguments if started is None or started.arguments is None else started.arguments
     arguments = call.arguments if changed is None else changed
@@ -372,7 +372,7 @@ def message_runs(loaded: LoadedSession) -> list[MessageRun | None]:
 
 
 class _Reader:
-    """Takes entries one by one. An entry that is missing or out of place costs that entry, never the others."""
+    """Reads entries one by one. An entry that is missing or out of place does not affect the others."""
 
     def __init__(self, found: Sequence[AgentMessage]) -> None:
         self.runs: list[StoredRun] = []
@@ -427,7 +427,7 @@ class _Reader:
         self._has_just_ended = False
 
     def measure(self) -> None:
-        """Counts the history as one that an agent had: between runs it may be half of another."""
+        """Updates `longest`. Called when an agent has this history: between runs it may be incomplete."""
         self.longest = max(self.longest, len(self.history))
 
     def _open_run(self) -> StoredRun:
@@ -460,8 +460,8 @@ class _Reader:
             self._known[number] = message
 
     def _recover(self, number: int, entry: MessageAdded) -> None:
-        """Adds a result that no run has left, if it answers a call in a history that was given or cut. Any other is in
-        its place already."""
+        """Adds a result from outside any run, if it answers a call in a history that was given or cut. All others are
+        in their places already."""
         replies = [at for at, (_, message) in enumerate(self.history) if isinstance(message, AssistantMessage)]
         if not replies or not isinstance(entry.message, ToolResultMessage):
             return
@@ -477,7 +477,7 @@ class _Reader:
             self.history.insert(first + sum(other < index for other in there), self.history.pop())
 
     def _resume(self, run: StoredRun | None) -> None:
-        """Begins a run that brings answers with the turn of the reply whose calls wait."""
+        """Begins a run that brings answers. Its first turn is that of the reply whose calls wait."""
         reply, waiting = waiting_calls([message for _, message in self.history])
         if run is not None and reply is not None:
             turn = StoredTurn()
@@ -518,7 +518,7 @@ class _Reader:
         if turn is not None and turn.reply is not None:
             turn.state = state
         elif self._run is not None:
-            self._run.state = state  # recorded when the model is asked, and true from the start of the run
+            self._run.state = state  # recorded when the model is called, but valid from the start of the run
         else:
             self._state = state
             if self._has_just_ended and self.runs[-1].turns:

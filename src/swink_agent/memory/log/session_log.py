@@ -37,7 +37,7 @@ from .records import RecordEntry, SessionStarted
 _IDLE = 1.0
 """Seconds after which a thread with nothing to write ends."""
 _MOST_UNSUMMARIZED = 64 * 1024
-"""Bytes after which the next quiet moment gets a summary, so that a list reads little."""
+"""After this many bytes, a summary is written at the next quiet moment, so that a list reads little."""
 
 
 class _Waiter(NamedTuple):
@@ -62,7 +62,7 @@ class SessionLog:
         self.id = log.name.id
         self._fold = fold
         self._unfolded: list[Any] = []
-        """What is not in the fold yet, flat: the number, the entry and the time of each record."""
+        """Records that are not in the fold yet, flat: the number, the entry and the time of each."""
         self._open = log
         self._writer = LineWriter(log.append, prefix=prefix)
         """Used by the thread or, without sync, by the caller that holds the lock."""
@@ -72,7 +72,7 @@ class SessionLog:
         self._start_line = start
         """The first line of a new log, while it is the only one: no redactor has seen it yet."""
         self._is_inherited = False
-        """Whether this process was forked from the one whose session it is."""
+        """Whether this process was forked from the process that owns the session."""
         self._lock = threading.RLock()
         self._wake = threading.Condition(self._lock)
         self._number = number
@@ -82,7 +82,7 @@ class SessionLog:
         self.is_durable = not sync or log.is_synced
         """Whether `durable` would return at once."""
         self._queue: deque[tuple[int, int, RecordEntry, Redactor | None]] = deque()
-        """What the thread has to write: number, time, entry, and the redactor."""
+        """The records that the thread must write: number, time, entry and redactor."""
         self._waiters: list[_Waiter] = []
         self._thread: threading.Thread | None = None
         self._is_idle = False
@@ -93,7 +93,7 @@ class SessionLog:
         self._is_closed = False
         self._unsummarized = 0
         self._summarized = number
-        """The number of the last summary, or of the last record that there was."""
+        """The number of the last summary, or of the last record when the log was opened."""
         self._redactor: Redactor | None = None
         """The redactor of the last entry. It also masks the entries that the log adds itself."""
         self._is_abandoned = False
@@ -137,8 +137,8 @@ class SessionLog:
         return self._lock
 
     def leave_to_parent(self) -> None:
-        """Gives the session up, in a forked child process: it stays with the parent."""
-        # The thread does not exist here, and whatever held the lock will never release it.
+        """Gives up the session in a forked child process. The parent keeps it."""
+        # The writing thread does not exist in the child, and a thread that held the lock will never release it.
         self._is_inherited, self._thread = True, None
         self.is_durable, self._write_now, self._takes_more = False, None, False
         self._lock = threading.RLock()
@@ -147,14 +147,14 @@ class SessionLog:
         self._waiters.clear()
         self._failure = (
             f"{self._open.name} is written by the process that this one was forked from: "
-            "open or create a session of its own here"
+            "open or create another session here"
         )
 
     # -- recording ---------------------------------------------------------------------------------------------
 
     def record(self, entry: RecordEntry, redactor: Redactor | None = None, /) -> int:
         """Takes an entry and returns its number. `durable` reports errors."""
-        # For every record of every run: no step that is not needed. A `with` costs twice as much.
+        # Called for every record of every run, so every step counts. A `with` takes twice as long.
         lock = self._lock
         lock.acquire()
         try:
@@ -261,7 +261,7 @@ class SessionLog:
                 self._wake.wait(rest)
 
     def finish(self, seconds: float) -> None:
-        """Lists an unfinished session once all of it is written. Raises `SessionError`."""
+        """Makes an unfinished session visible in lists once all of it is written. Raises `SessionError`."""
         self.flush(seconds)
         with self.guard:
             self._check()
@@ -290,7 +290,7 @@ class SessionLog:
             raise SessionError(self._failure, path=str(self.path))
         if not self._takes_more:
             raise SessionError(
-                f"the session in {self._open.name} was closed: open it again to go on with it", path=str(self.path)
+                f"the session in {self._open.name} was closed: open it again to continue it", path=str(self.path)
             )
 
     @property
@@ -304,14 +304,14 @@ class SessionLog:
         return self._number
 
     def close(self, seconds: float) -> None:
-        """Writes and syncs what is left and closes the file. Raises `SessionError` if something was not written."""
+        """Writes and syncs the remaining entries and closes the file. Raises `SessionError` if that fails."""
         with self.guard:
             if self._is_closed:
                 return
             if self._is_inherited:
                 self._is_closed = True
                 self._open.close(is_inherited=True)
-                return  # the parent process writes what is left
+                return  # the parent process writes the remaining entries
             is_due = self._failure is None and self._summarized < self._number
             if is_due and not self.fold.is_open and self.fold.count:
                 self._add_summary()
@@ -353,7 +353,7 @@ class SessionLog:
 
     def _closed_error(self) -> SessionError:
         return SessionError(
-            f"the session in {self._open.name} was closed while it was in use: open it again to go on with it",
+            f"the session in {self._open.name} was closed while it was in use: open it again to continue it",
             path=str(self.path),
         )
 
@@ -438,8 +438,8 @@ class SessionLog:
         self.is_durable, self._write_now, self._takes_more = False, None, False
         if self._failure is None:
             self._failure = (
-                f"{self.name} could not be {what}: {reason_of(error)}. What was said after that is not on record: "
-                f"{remedy_of(error)}, then open the session again to go on from what is"
+                f"{self.name} could not be {what}: {reason_of(error)}. Nothing after that is on record: "
+                f"{remedy_of(error)}, then open the session again to continue from the last record"
             )
         self._queue.clear()
         waiting, self._waiters = self._waiters, []

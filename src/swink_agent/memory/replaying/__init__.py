@@ -1,1 +1,1 @@
-"""A recorded session, played again offline, and the first difference."""
+"""Replays recorded sessions offline, and reports the first difference."""

@@ -28,7 +28,7 @@ _SAME_IN_ANY_WORDS = frozenset({types.ToolOutcome.UNKNOWN_TOOL, types.ToolOutcom
 """Outcomes whose text is not compared: it lists the other tools, or repeats why the run was interrupted."""
 
 _DIGEST = re.compile(rb"(\[redacted:[A-Za-z0-9_.-]{1,40}):[0-9a-f]{8}\]")
-"""The end of a placeholder. It depends on the redactor's key."""
+"""A placeholder. Its last part depends on the redactor's key."""
 
 Compared: TypeAlias = types.AgentMessage | types.ToolCall
 
@@ -39,11 +39,11 @@ class Divergence(Value, frozen=True, kw_only=True):
     position: int
     """The index of the message in the history, from 0."""
     expected: Compared | None = None
-    """What was recorded: a message, or the call that a tool was run with. `None`: there was nothing more."""
+    """The recorded message, or the recorded call of a tool; `None` if the recording has nothing there."""
     actual: Compared | None = None
-    """What came instead; `None` if nothing came."""
+    """The message or call of the replay; `None` if the replay has nothing there."""
     reason: str = ""
-    """What happened, in words."""
+    """A description of the difference."""
     run: int = 0
     """The index of the run in the session, from 0."""
 
@@ -67,7 +67,7 @@ class Divergence(Value, frozen=True, kw_only=True):
 
 
 class ReplayReport(Value, frozen=True, kw_only=True):
-    """How a replay went."""
+    """The outcome of a replay."""
 
     divergence: Divergence | None = None
     """The first difference, or `None`."""
@@ -82,14 +82,14 @@ class ReplayReport(Value, frozen=True, kw_only=True):
         if self.divergence is None:
             runs = "1 run" if self.runs == 1 else f"{self.runs} runs"
             return f"the same {self.messages} message{'s' * (self.messages != 1)} in {runs}"
-        return f"the replay went another way after {self.messages} of {self.total} messages\n{self.divergence}"
+        return f"the replay differs after {self.messages} of {self.total} messages\n{self.divergence}"
 
 
 class Comparison:
     """Compares what an agent does with a recording.
 
-    A recording holds masked JSON, so two values are equal if they would be written alike. Placeholders are equal
-    whichever key made them.
+    A recording holds masked JSON, so two values are equal if their masked JSON is. Placeholders are equal even if
+    different keys made them.
     """
 
     def __init__(self, redactor: Redactor | None) -> None:
@@ -98,8 +98,8 @@ class Comparison:
     def is_same(
         self, expected: types.AgentMessage, actual: types.AgentMessage, answer_tools: Collection[str] = ()
     ) -> bool:
-        """Whether the agent did the same: said, called and got the same. Errors of `answer_tools`, which take
-        structured outputs, are the same whatever they say."""
+        """Whether two messages are the same in text, calls and results. Errors of `answer_tools`, which take structured
+        outputs, are always the same."""
         if type(expected) is not type(actual):
             return False
         if isinstance(expected, types.UserMessage) and isinstance(actual, types.UserMessage):
@@ -116,7 +116,7 @@ class Comparison:
         return self.is_equal(_timeless(expected), _timeless(actual))
 
     def is_equal(self, expected: Any, actual: Any) -> bool:
-        """Whether two values are the same when they are on record."""
+        """Whether two values are the same once they are recorded."""
         return expected == actual or self._on_record(expected) == self._on_record(actual)
 
     def _on_record(self, value: Any) -> Any:
@@ -131,10 +131,10 @@ class Comparison:
         if not self.is_equal(expected.tool_name, actual.tool_name):
             return False
         if expected.is_error and expected.tool_name in answer_tools:
-            return True  # the replay has another schema, which finds something else wrong
+            return True  # the replay has another schema, which reports other errors
         if expected.outcome in _SAME_IN_ANY_WORDS:
             return actual.outcome is expected.outcome
-        # What never ran, since a disk was full or a strategy failed, has a stand-in now.
+        # A call that never ran, because a disk was full or a strategy failed, gets a stand-in's result in the replay.
         has_same_outcome = expected.outcome == actual.outcome or expected.outcome is types.ToolOutcome.NEVER_RAN
         return has_same_outcome and self.is_equal(expected.content, actual.content)
 

@@ -5,9 +5,9 @@
     people           act at the same places: prompts, steering, follow-ups, aborts, answers to calls that waited
     the agent        does all the rest itself: policies, approvals, validation, the loop
 
-Owns `replay`, the stand-ins and when they act. Neither this module nor its package has the name of that function:
-importing them would hide it in `swink_agent.memory`. What is on record is read in `log.runs`, and in `log.old_sessions`
-for sessions of earlier versions; what counts as a difference is in `divergence`.
+Owns `replay`, the stand-ins and when they act. Neither this module nor its package is named `replay`: importing it
+would hide the function in `swink_agent.memory`. `log.runs` reads the records, and `log.old_sessions` those of earlier
+versions; `divergence` compares messages.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ MakeAgentFn: TypeAlias = Callable[[StreamFn, WrapToolFn], Agent | Awaitable[Agen
 
 
 async def replay(session: RecordedSession, make_agent: MakeAgentFn, *, patience: float = 30.0) -> ReplayReport:
-    """Runs a recorded session again, and reports where the agent did something else, if it did.
+    """Runs a recorded session again, and reports the first difference, if there is one.
 
-    `make_agent(stream_fn, wrap_tool)` returns the agent to try, sync or async. No model is asked and no tool runs, even
-    if it uses neither argument: the replay replaces both. If nothing happens for `patience` seconds, because a policy
-    or an approval waits for a person, that is a divergence too.
+    `make_agent(stream_fn, wrap_tool)` returns the agent to test, sync or async. No model is called and no tool runs,
+    even if it uses neither argument: the replay replaces both. If nothing happens for `patience` seconds, because a
+    policy or an approval waits for a person, that is a divergence too.
 
     Raises `TypeError` if `make_agent` returns anything but an agent.
     """
@@ -91,8 +91,8 @@ class ReplayStage:
         self._expected: list[AddedMessage] = []
         self._answer_tool: str | None = None  # the tool that takes the value, if the run was asked for one
         self._answer_tools: frozenset[str] = frozenset()
-        """The same, and in old sessions each tool that may have been it: their errors are not compared."""
-        self._gives_text = False  # whether the model gave the value as text, which its provider held to the schema
+        """The same tool; in old sessions, every tool that may have taken the value. Their errors are not compared."""
+        self._gives_text = False  # whether the model gave the value as text, with the schema enforced by its provider
         self._begin_turn(-1)
         self._is_asking = False
         self._fed: set[tuple[int, str]] = set()
@@ -132,7 +132,7 @@ class ReplayStage:
         self._agent.subscribe(self._observe)
 
     def give_back(self) -> None:
-        """Copies history and state to the agent that `take` was given: its owner may look at them."""
+        """Copies history and state to the agent that `take` was given: its owner may read them."""
         if self._made is not None:
             self._made.messages = self.agent.messages
             _set_state(self._made, dict(self.agent.state))
@@ -197,15 +197,15 @@ class ReplayStage:
         if turn is not None and turn.waiting:
             for one, call in zip(turn.waiting, run.record.turns[0].calls, strict=True):
                 if one.index in turn.results or one.index in turn.started:
-                    # Inside a delegate, which a stand-in replaces, any answer will do.
+                    # A stand-in replaces the delegate, so any answer to a call inside it will do.
                     inner = AgentToolResult() if one.pending.kind == "delegate" else None
                     answers |= {waiting.call_id: inner or _answer(one, call) for waiting in one.calls()}
         return answers
 
     async def _go_for_an_answer(self, run: StoredRun, prompts: Any, answer_tool: str) -> None:
-        """Asks for a value that the accepted answers fit, and nothing else.
+        """Asks for a value with a schema that only the accepted answers fit.
 
-        The recorded schema would not do: the caller's type may have refused what its schema allows.
+        The recorded schema is not enough: the caller's type may have refused values that the schema allows.
         """
         accepted = [
             call.arguments
@@ -225,16 +225,16 @@ class ReplayStage:
         try:
             await self.agent.structured_output(prompts, schema, max(0, retries), validate=self._check_answer)
         except AgentError:
-            pass  # that no answer came, or an error, is on record as well
+            pass  # a missing answer or an error is on record too
         finally:
             self._gives_text = False
 
     def _check_answer(self, value: object) -> None:
-        """Refuses texts before the last, which did not fit when they were recorded."""
+        """Refuses all texts but the last: they did not fit when they were recorded."""
         if self._gives_text and self._run is not None and self._turn_index < len(self._run.turns) - 1:
             raise ValueError("it did not fit when it was recorded")
 
-    # -- what it does ------------------------------------------------------------------------------------------
+    # -- comparing ---------------------------------------------------------------------------------------------
 
     def _observe(self, event: events.AgentEvent) -> None:
         if self._clock is not None and not self._clock.expired():
@@ -266,7 +266,7 @@ class ReplayStage:
             self._note_replaced(event)
 
     def _note_replaced(self, event: events.TurnEnd) -> None:
-        """Notes what policies replaced in a turn where the recording broke off: that is not on record."""
+        """Notes the messages that policies replaced in the turn where the recording ends: that is not on record."""
         run = self._run
         if run is None or run.end is not None or self._turn_index != len(run.turns) - 1:
             return
@@ -309,19 +309,19 @@ class ReplayStage:
         self.agent.abort()
 
     def _compare(self, until: int | None = None) -> bool:
-        """Compares all that the run has added so far, or its first messages up to `until`."""
+        """Compares all messages that the run has added so far, or those up to the position `until`."""
         run = self._run
         assert run is not None
         for actual in self.agent.messages[self.reached : until]:
             index = self.reached - run.start
             if index >= len(self._expected):
                 if not run.ends_early:
-                    self._diverge(self.reached, None, actual, "the agent said more than is on record")
+                    self._diverge(self.reached, None, actual, "the agent added more messages than are on record")
                 return run.ends_early
             expected = self._expected[index]
             is_known = expected.is_known and id(actual) not in self._replaced
             if _is_correction(run, expected) and isinstance(actual, types.UserMessage):
-                is_known = False  # what is wrong with an answer depends on the caller's type, which is not on record
+                is_known = False  # the correction depends on the caller's type, which is not on record
             if is_known and not self._comparison.is_same(expected.message, actual, self._answer_tools):
                 self._diverge(self.reached, expected.message, actual, _difference(expected, actual))
                 return False
@@ -396,7 +396,7 @@ class ReplayStage:
         if not expected.is_known:
             return None
         if expected.source != "reply":
-            self._diverge(self.reached, expected.message, None, f"{_NAMES[expected.source]} did not come")
+            self._diverge(self.reached, expected.message, None, f"{_NAMES[expected.source]} is missing")
             return None
         self._begin_turn(expected.turn)
         return None if self._turn is None else self._turn.reply
@@ -404,11 +404,11 @@ class ReplayStage:
     # -- the tools ---------------------------------------------------------------------------------------------
 
     def wrap_tool(self, tool: AgentTool) -> AgentTool:
-        """A tool with this one's name and schema that returns what is on record."""
+        """A stand-in with this tool's name and schema, which returns the recorded results."""
         return _RecordedTool(tool, self)
 
     async def result_of(self, name: str, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
-        """Returns the recorded result, or notes that this is another call."""
+        """Returns the recorded result, or notes a divergence if the call differs from the recorded one."""
         run, turn, index = self._run, self._turn, self._open.get(ctx.call_id)
         if run is None or turn is None or index is None:
             return AgentToolResult.error("this is a replay, and this call is not on record")
@@ -487,7 +487,7 @@ class ReplayStage:
             index = self._open.get(request.call_id)
             if index is not None and self._calls[index].outcome is types.ToolOutcome.PENDING:
                 return Defer(self._calls[index].reason)  # the answer came in another run
-            self.give_back()  # the callback may look at the history
+            self.give_back()  # the callback may read the history
             return approve(request)
 
         return ask
@@ -504,7 +504,7 @@ class ReplayStage:
         return reason if reason == "aborted" and run.ends_early else None
 
     def _interrupt_if_due(self, *, may_steer: bool = True) -> None:
-        """Steers or aborts once the only calls left are those that this interrupted."""
+        """Steers or aborts once the only open calls are those that were interrupted in the recording."""
         run = self._run
         if run is None or not self._is_in_batch or self._is_steered or self._is_aborted:
             return
@@ -528,8 +528,8 @@ class ReplayStage:
         return "steering" in sources and "policy" in sources[sources.index("steering") :]
 
     def _why_cut_short(self, index: int) -> str | None:
-        """Why a call of this turn has no result of its own: `steering` or `aborted`. `None` if it has one, or the tool
-        cancelled itself."""
+        """Why a call of this turn was interrupted: `steering` or `aborted`. `None` if it was not, or the tool cancelled
+        itself."""
         run = self._run
         assert run is not None
         if run.is_lost(self._turn_index, index):
@@ -540,7 +540,7 @@ class ReplayStage:
         reason = old_interruption(run, self._turn_index) if run.is_old else call.reason
         following = run.turns[self._turn_index + 1 : self._turn_index + 2]
         if reason == "steering" and following and not following[0].messages("steering"):
-            return None  # damage to the file has cost the message, and nothing else would end the call
+            return None  # the message was lost by damage to the file, and nothing else would end the call
         return reason if reason in ("steering", "aborted") else None
 
     async def _wait_for_the_end(self, index: int, ctx: ToolContext) -> AgentToolResult:
@@ -611,16 +611,16 @@ def _answer(one: WaitingCall, call: CallRecord) -> Answer:
 
 _NAMES = {
     "prompt": "a prompt",
-    "steering": "what a person said meanwhile",
+    "steering": "a steering message",
     "follow_up": "a follow-up",
-    "policy": "what a policy injected",
+    "policy": "a policy's message",
     "reply": "a reply",
     "result": "a result",
 }
 
 
 def _is_correction(run: StoredRun, expected: AddedMessage) -> bool:
-    """Whether the message tells the model what is wrong with its answer in text: the last of a policy after it."""
+    """Whether the message corrects an answer in text: it is the last policy message after that answer."""
     if run.is_old or run.record.kind != "structured" or expected.source != "policy" or expected.turn < 1:
         return False
     reply = run.turns[expected.turn - 1].reply
@@ -630,6 +630,6 @@ def _is_correction(run: StoredRun, expected: AddedMessage) -> bool:
 
 def _difference(expected: AddedMessage, actual: types.AgentMessage) -> str:
     if type(expected.message) is not type(actual):
-        return f"recorded is {_NAMES.get(expected.source, 'a message')}, and something else came"
+        return f"the recording has {_NAMES.get(expected.source, 'a message')}, and something else came"
     name = getattr(actual, "tool_name", "")
-    return f"another result of the tool {name}" if name else f"{_NAMES.get(expected.source, 'a message')} is another"
+    return f"another result of the tool {name}" if name else f"{_NAMES.get(expected.source, 'a message')} differs"

@@ -1,1 +1,1 @@
-"""Sessions: making one, opening one, listing them, and what is known of each."""
+"""Sessions: creating, opening, listing and describing them."""

@@ -32,8 +32,8 @@ def copy_into(session: Session, loaded: LoadedSession, at: int) -> None:
     copied: dict[int | None, int] = {}
     for number, message in zip(numbers, loaded.messages, strict=False):
         copied[number] = log.record(journal.MessageAdded(message, "given"))
-    # What is left open here says so on record, as in a session that goes on after a crash: what had started there has
-    # started in this history too.
+    # Calls without results get results, as in a session that continues after a crash. A call that had started in the
+    # other session has started in this history too.
     back = {new: old for old, new in copied.items()}
     for one in log.fold.recovered()[1]:
         if loaded.fold.has_started(back.get(one.reply), one.call):
@@ -54,7 +54,7 @@ def copy_into(session: Session, loaded: LoadedSession, at: int) -> None:
 
 
 def _answer(one: RecoveredResult, there: AgentMessage) -> ToolResultMessage:
-    """The result of a call whose own result is not copied, or is missing there too."""
+    """The result of a call whose own result is not copied, or is missing in the other session too."""
     if isinstance(there, ToolResultMessage) and there.outcome in (ToolOutcome.LOST, ToolOutcome.NEVER_RAN):
         return one.message
     text = _LEFT_BEHIND if one.message.outcome is ToolOutcome.LOST else _NOT_STARTED
@@ -97,10 +97,10 @@ def _is_of_the_same_moment(entry: RecordEntry, source: journal.MessageSource) ->
 def _context(
     then: Fold, copied: dict[int | None, int], numbers: list[int | None], open_replies: set[int | None]
 ) -> list[int | AgentMessage]:
-    """The compacted context of that moment, of messages that were copied and those that a compaction made.
+    """The compacted context of that moment: copied messages, and messages that a compaction made.
 
-    `numbers` are those of the new history: a reply whose calls had no results yet, or whose results are not all copied,
-    has those that it has there.
+    `numbers` are those of the new history. A reply whose calls had no results yet, or whose results are not all copied,
+    gets the results that it has in the new history.
     """
     parts: list[int | AgentMessage] = []
     for part in then.context_parts({}) or ():

@@ -1,4 +1,4 @@
-"""What is known of a session without reading it whole.
+"""Descriptions of sessions, for lists and searches.
 
 Owns `SessionInfo`, `Problem`, the result of a search (`SearchHit`), how a title is made from the first message, and
 how a folder is named.
@@ -18,7 +18,7 @@ _LONGEST_TITLE = 80
 
 
 class Problem(NamedTuple):
-    """What is wrong with a session's file."""
+    """A problem with a session's file."""
 
     words: str
     is_damage: bool = True
@@ -42,11 +42,11 @@ class SessionInfo(Value, frozen=True, kw_only=True):
     parent: str | None = None
     """The id of the session that this one was forked from."""
     version: int = 1
-    """Of the file's format."""
+    """The version of the file's format."""
     metadata: dict[str, object] = {}
-    """What the application gave when it created the session."""
+    """The metadata that the application gave when it created the session."""
     problems: tuple[str, ...] = ()
-    """What was wrong with the file, in words."""
+    """Descriptions of the problems with the file."""
     pending: int = 0
     """How many calls wait for an answer, which `agent.resume` gives."""
     damage: tuple[str, ...] = ()

@@ -1,9 +1,9 @@
-"""Reads what a list shows of a session from the first and the last lines of its log.
+"""Reads the description of a session from the first and the last lines of its log.
 
 The log writes a summary of itself from time to time; the records after the last summary are folded onto it. If that is
 not enough (an older log, a change of the history since, damage), the whole log is read.
 
-Owns the fast way to a `SessionInfo`, and which sessions a list is asked for. The slow way is `opening.read_contents`.
+Owns the fast way to a `SessionInfo`, and the filter of a list. The slow way is `opening.read_contents`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SUMMARY_LINE = re.compile(rb'\{"seq":\d+,"at":\d+,"type":"summary",')
 
 
 class Wanted(NamedTuple):
-    """Which sessions a list is asked for."""
+    """The filter of a list of sessions."""
 
     cwd: str | None = None
     metadata: Mapping[str, Any] = {}
@@ -62,7 +62,7 @@ def _sorted_json(value: Any) -> bytes:
 def info_from_log(
     reader: LogReader, storage: Storage, session_id: str, types: Sequence[type[CustomMessage]], wanted: Wanted
 ) -> SessionInfo | None:
-    """What is known of a session; `None` if it is not wanted.
+    """Describes a session; `None` if it is not wanted.
 
     Raises `SessionError`s and `OSError`.
     """
@@ -90,7 +90,7 @@ def info_from_log(
 
 
 def not_used_after(reader: LogReader, session_id: str) -> int:
-    """A time after which a session was not used, in milliseconds; `NEWEST` if the ends of its log do not tell one."""
+    """The latest time at which a session may have been used, in milliseconds; `NEWEST` if its log's ends lack it."""
     try:
         with reader.glance(session_id) as log:
             created, tail, is_all = _CREATED.match(log.head(_HEAD)), log.tail(_TAIL), log.size <= _TAIL

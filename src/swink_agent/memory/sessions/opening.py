@@ -1,7 +1,7 @@
-"""From the log of a session to what it holds: creates logs, and opens them to continue.
+"""Creates the logs of sessions, reads them, and opens them to continue.
 
-Owns the ids of sessions, what is read from a log, and which logs cannot be continued. `storage` finds, locks and
-repairs logs.
+Owns the ids of sessions, the reading of logs, and which logs cannot be continued. `storage` finds, locks and repairs
+logs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..storage.protocols import LogName, LogReader, NewLog, Storage
 _LAST_NUMBER = 10**17  # the highest number after which others may follow: readers accept numbers of 18 digits
 _ID_TIME = re.compile(r"(\d{8}-\d{6})-(\d{3})-")
 _LEGIBLE_FOLDER = re.compile(rb'.{0,200}?,"cwd":("(?:[^"\\\x00-\x1f]|\\.)*"),"title":"')
-"""The folder in a first line whose checksum is wrong: near its start, where nothing that anybody said can stand."""
+"""The folder in a first line whose checksum is wrong. It must be near the start, which holds no text of messages."""
 
 
 class SessionOnDisk(NamedTuple):
@@ -47,7 +47,7 @@ def new_id(created: int) -> str:
 
 
 def created_from(session_id: str) -> int | None:
-    """When a session was created, from its id; `None` if the id does not say."""
+    """When a session was created, from its id; `None` if the id contains no time."""
     match = _ID_TIME.match(session_id)
     if match is None:
         return None
@@ -69,7 +69,7 @@ def read_contents(
 
 
 def contents_of(name: LogName, data: bytes, types: Sequence[type[CustomMessage]]) -> SessionOnDisk:
-    """What is in the bytes of a log. Raises `SessionDamaged`."""
+    """Reads the bytes of a log. Raises `SessionDamaged`."""
     reading = read_records(data, types)
     if not reading.records:
         what = instead_of_records(data)
@@ -91,7 +91,7 @@ def contents_of(name: LogName, data: bytes, types: Sequence[type[CustomMessage]]
 
 
 def _legible_folder(data: bytes, reading: ParsedFile) -> str:
-    """The folder that a damaged first line names, if what is damaged is another part of it; else nothing."""
+    """The folder in a damaged first line, if another part of the line is damaged; else an empty string."""
     if not reading.damaged or reading.damaged[0].start:
         return ""
     found = _LEGIBLE_FOLDER.match(data, 0, reading.damaged[0].end)
@@ -127,8 +127,8 @@ def create_log(
 def open_log(
     storage: Storage, session_id: str, types: Sequence[type[CustomMessage]], *, sync: bool, cwd: str = ""
 ) -> tuple[SessionLog, SessionOnDisk]:
-    """Opens a session to continue it, and repairs it if it is damaged: then `cwd` is its folder, if the log names
-    none. Raises `SessionError`s."""
+    """Opens a session to continue it, and repairs it if it is damaged. If the damage has destroyed the name of its
+    folder, `cwd` is used. Raises `SessionError`s."""
     log = storage.open(session_id)
     try:
         data = log.read()
@@ -170,10 +170,10 @@ def _refuse_newer(name: LogName, start: SessionStarted) -> None:
 
 
 def _refuse_full(name: LogName, number: int) -> None:
-    """No session comes to such a number by itself: but what came after it would have one that no reader takes."""
+    """Refuses a log with a number that no session reaches by itself: readers do not accept the numbers after it."""
     if number >= _LAST_NUMBER:
         raise SessionError(
-            f"{name} has a record with the number {number}, behind which there is no room for others: it can be read, "
+            f"{name} has a record with the number {number}, after which no others are possible: it can be read, "
             "not continued. Fork the session",
             path=str(name.path),
         )

@@ -1,7 +1,7 @@
-"""One session: what an agent said and did, to go on with (`Session`) or to look at (`LoadedSession`).
+"""One session: the recorded conversation of an agent, to continue (`Session`) or to read (`LoadedSession`).
 
-Owns attaching to an agent, also after a crash, and what an application adds of its own. The log is behind `log` and
-`opening`.
+Owns attaching to an agent, also after a crash, and the entries that an application adds. `log` and `opening` read and
+write the log.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _LONGEST_NAME = 10_000
 
 
 class _SessionView(ABC):
-    """What can be read of a session, whether it goes on or not."""
+    """The readable part of a session, open or loaded."""
 
     id: str
 
     @abstractmethod
     def _folded(self) -> AbstractContextManager[Fold]:
-        """What the records come to. Nothing is recorded while it is read: half a fold is not a history."""
+        """The fold of the records. Nothing is recorded inside the context, so that the fold is consistent."""
 
     @abstractmethod
     def _described(self) -> tuple[SessionStarted, Sequence[Problem]]: ...
@@ -69,7 +69,7 @@ class _SessionView(ABC):
 
     @property
     def context(self) -> tuple[AgentMessage, ...] | None:
-        """What the model is sent of the history since a compaction; `None` for all of it."""
+        """The messages that the model is sent since a compaction; `None` for the whole history."""
         with self._folded() as fold:
             return fold.context
 
@@ -90,21 +90,21 @@ class _SessionView(ABC):
 
     @abstractmethod
     def records(self) -> tuple[SessionRecord, ...]:
-        """All that is on record, in order, as it is on disk."""
+        """All records in order, as they are on disk."""
 
     def runs(self) -> tuple[RunRecord, ...]:
-        """What each run did, in order: the records that its events gave. A run that broke off is not over."""
+        """One record for each run, in order, equal to the record of its events. A run that broke off is not over."""
         return run_records(self)
 
 
 class LoadedSession(_SessionView):
-    """A session as it was when it was read. It holds no file open, and nothing of it can be changed."""
+    """A session as it was when it was read. It holds no file open, and cannot be changed."""
 
     def __init__(self, name: LogName, contents: SessionOnDisk) -> None:
         self.id = name.id
         self.path = name.path
         self.fold = contents.fold
-        """What the records come to; for the rest of this package."""
+        """The fold of the records; for the rest of this package."""
         self._contents = contents
         self._messages = contents.fold.messages
 
@@ -123,16 +123,16 @@ class LoadedSession(_SessionView):
         return self._messages
 
     def records(self) -> tuple[SessionRecord, ...]:
-        """All that is on record, in order."""
+        """All records in order."""
         return tuple(self._contents.reading.records)
 
 
 def session_from_lines(
     session_id: str, data: bytes, start: SessionStarted, types: Sequence[type[CustomMessage]] = (), *, place: Path
 ) -> LoadedSession:
-    """A session whose records are kept elsewhere, to look at: `data` are its lines, `start` what it is.
+    """Loads a session whose records are kept elsewhere: `data` are its lines, `start` is its description.
 
-    `place` names where the lines are kept. No line needs to be a `SessionStarted`.
+    `place` names where the lines are kept. The lines need not include a `SessionStarted`.
     """
     reading = read_records(data, types, is_whole=False)
     fold = Fold()
@@ -142,7 +142,7 @@ def session_from_lines(
 
 
 class Session(_SessionView):
-    """A session that goes on. It is its log's one writer until it is closed."""
+    """A session that is open for writing. It is the only writer of its log until it is closed."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class Session(_SessionView):
     ) -> None:
         self.id = log.id
         self.log = log
-        """Where it is written; for the rest of this package."""
+        """The open log; for the rest of this package."""
         self._start = start
         self._read = read  # reads all of it again
         self._problems = tuple(problems)
@@ -170,7 +170,7 @@ class Session(_SessionView):
         try:
             self.close()
         except SessionError:
-            if error is None:  # else what went wrong first is what the caller should see
+            if error is None:  # else the caller should see the first error
                 raise
 
     async def __aenter__(self) -> Session:
@@ -198,7 +198,7 @@ class Session(_SessionView):
         return self._start, self._problems
 
     def records(self) -> tuple[SessionRecord, ...]:
-        """All that is on record, in order, as it is on disk."""
+        """All records in order, as they are on disk."""
         if not self.log.is_closed:
             self.log.flush(_CLOSING)
         return tuple(self._read().reading.records)
@@ -208,10 +208,10 @@ class Session(_SessionView):
     def attach(self, agent: Agent) -> None:
         """Records what the agent does from now on.
 
-        A new session takes the agent's history. One with a past gives the agent its own: history, model, thinking
+        A new session records the agent's history. A session with a past gives the agent its history, model, thinking
         level, state and compacted context.
 
-        Warning: what the agent had of these before is replaced then, and not kept anywhere.
+        Warning: these replace the agent's own, which are not kept anywhere.
 
         Raises `AlreadyRunning` during a run, and `SessionError` if the session or the agent is attached already, the
         session can no longer be written, or the agent's state is not JSON.
@@ -228,9 +228,9 @@ class Session(_SessionView):
             raise AlreadyRunning()
         other = agent.journal
         if other is not None and not (isinstance(other, SessionLog) and other.is_closed):
-            what = f"session {other.id}" if isinstance(other, SessionLog) else "a journal of its own"
+            what = f"session {other.id}" if isinstance(other, SessionLog) else "another journal"
             raise SessionError(
-                f"the agent is attached to {what} already: detach that before it goes to session {self.id}",
+                f"the agent is attached to {what} already: detach it before you attach session {self.id}",
                 path=str(self.path),
             )
         if self._has_a_past:
@@ -244,14 +244,14 @@ class Session(_SessionView):
         self._agent = agent
 
     def _tell_of_masks(self, agent: Agent) -> None:
-        """A tool would take a placeholder in the state for what it kept there."""
+        """Warns of placeholders in the state: a tool would take them for its own data."""
         masked = [key for key, value in agent.state.items() if holds_placeholder(msgspec.json.encode(value).decode())]
         if masked:
             words = "the state of session %s was masked on its way to disk, and holds placeholders: %s"
             log.warning(words, self.id, ", ".join(masked))
 
     def _refuse_odd_state(self, agent: Agent) -> None:
-        """What cannot be recorded is refused before anything is."""
+        """Refuses a state that cannot be recorded, before anything is recorded."""
         try:
             decoded_state(msgspec.json.encode(dict(agent.state)), agent.state)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -266,7 +266,7 @@ class Session(_SessionView):
         return fold.has_messages or bool(fold.state)
 
     def detach(self) -> None:
-        """Records nothing more of the agent. Raises `AlreadyRunning` during a run."""
+        """Stops recording the agent. Raises `AlreadyRunning` during a run."""
         agent = self._agent
         if agent is not None:
             if agent.journal is self.log:
@@ -276,13 +276,13 @@ class Session(_SessionView):
     # -- what an application adds --------------------------------------------------------------------------------
 
     def rename(self, title: str) -> None:
-        """Gives the session another title. It is on disk with the next wait, at the latest when it is closed."""
+        """Changes the session's title. It is synced with the next run's records, at the latest when it is closed."""
         self.log.add(TitleChanged(checked_text(title, "a title")))
 
     def label(self, text: str, at: int | None = None) -> None:
-        """Names a place in the history: behind the first `at` messages, or where it ends now.
+        """Names a place in the history: after the first `at` messages, or its current end.
 
-        Raises `ValueError` if there are not so many, or the text is empty.
+        Raises `ValueError` if the history has fewer messages, or the text is empty.
         """
         with self.log.guard:
             count = self.log.fold.count
@@ -294,18 +294,18 @@ class Session(_SessionView):
         self.log.add(LabelAdded(text, position))
 
     def note(self, kind: str, data: Any = None) -> None:
-        """Adds an entry of the application's own; `data` is JSON. Raises `TypeError` for what is not, and `ValueError`
-        for what is nested too deep."""
+        """Adds an entry of the application. `data` must be JSON. Raises `TypeError` if it is not, and `ValueError` if
+        it is nested too deep."""
         kind = checked_text(kind, "the kind of a note")
         self.log.add(NoteAdded(kind, checked_json(data, "the data of a note")))
 
     # -- the end -----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Waits for the disk, 30 s at most, and lets go of the log, and of the agent.
+        """Waits for the disk, 30 s at most, closes the log and detaches the agent.
 
-        A run that still goes on ends with an error, since nothing of it would be on record. Raises `SessionError` if
-        something could not be written, which is known to the last run too.
+        A run in progress ends with an error, because the rest of it could not be recorded. Raises `SessionError` if
+        something could not be written, which the last run reports too.
         """
         try:
             self._let_go()
@@ -313,9 +313,9 @@ class Session(_SessionView):
             self.log.close(_CLOSING)
 
     async def aclose(self) -> None:
-        """The same without holding up the event loop: it waits for the disk in a thread.
+        """The same without blocking the event loop: it waits for the disk in a thread.
 
-        If it is cancelled, the session is closed all the same.
+        If it is cancelled, the session is still closed.
         """
         try:
             self._let_go()
@@ -337,20 +337,20 @@ def checked_text(text: object, what: str) -> str:
 
 
 def checked_json(data: Any, what: str) -> Any:
-    """A copy of JSON data. Raises `TypeError` for anything else, such as NaN, and `ValueError` for what
-    is nested deeper than readers of JSON take."""
+    """A copy of JSON data. Raises `TypeError` for anything else, such as NaN, and `ValueError` for data that is nested
+    deeper than readers of JSON accept."""
     if is_too_deep(data):
-        raise ValueError(f"{what} cannot be {too_deep()}, or hold themselves: keep a text or a file instead")
+        raise ValueError(f"{what} cannot be {too_deep()}, or contain themselves: store a text or a file instead")
     try:
         encoded = msgspec.json.encode(data)
-        json.dumps(msgspec.to_builtins(data, str_keys=True), allow_nan=False)  # the encoder would make null of them
+        json.dumps(msgspec.to_builtins(data, str_keys=True), allow_nan=False)  # msgspec would encode NaN as null
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise TypeError(f"{what} must be JSON: {error}") from error
     return msgspec.json.decode(encoded)
 
 
 def info_of(session_id: str, start: SessionStarted, fold: Fold, problems: Sequence[Problem]) -> SessionInfo:
-    """What a list shows of the session."""
+    """Describes the session as a list shows it."""
     known = [*problems, *fold.problems]
     return SessionInfo(
         id=session_id,
@@ -372,11 +372,11 @@ def info_of(session_id: str, start: SessionStarted, fold: Fold, problems: Sequen
 
 
 class FoldedJournal(Journal, Protocol):
-    """A journal that knows what its entries add up to."""
+    """A journal that folds its entries."""
 
     @property
     def fold(self) -> Fold:
-        """What all recorded entries add up to, the last one included."""
+        """The fold of all recorded entries, including the last one."""
         ...
 
 
@@ -385,8 +385,8 @@ def past_of(journal: FoldedJournal) -> Past:
 
     Records a result for each call whose result was lost in a crash.
     """
-    # Those at the end come first, and the others say which call they answer: ids may recur, and an open call would take
-    # the result of another.
+    # Results at the end are recorded first, and the others name the call that they answer: ids may recur, and an open
+    # call would take the result of another.
     for one in journal.fold.recovered()[1]:
         journal.record(MessageAdded(one.message, "result", one.call))
     inside, _ = journal.fold.recovered()

@@ -1,7 +1,7 @@
 """Session stores: creating, finding, listing, forking and deleting sessions, and the same as coroutines.
 
 `SessionStore` has all of it. A `JsonlSessionStore` keeps its sessions in the files of a folder, a `SqlSessionStore` in
-an SQLite database: they differ in nothing but the `Storage`.
+an SQLite database: they differ only in the `Storage`.
 
 Owns what a store does with sessions. `opening`, `listing` and `session` read and write their logs.
 """
@@ -42,12 +42,12 @@ ExportFormat = Literal["markdown", "html", "json", "atif"]
 _DATA_VARIABLE = "SWINK_DATA_DIR"
 _DATABASE = "sessions.sqlite3"
 _CLOCK = 2_000
-"""Milliseconds by which a log's time may be earlier than its last record's, though that is taken before the write."""
+"""Milliseconds by which a log's time may be before the time of its last record, which is taken before the write."""
 _FORKING = 30.0  # the most seconds that a fork waits for the disk
 
 
 class SessionStore:
-    """Stores sessions. Make a `JsonlSessionStore` or a `SqlSessionStore`; this is what they share."""
+    """Stores sessions. This is the common base of `JsonlSessionStore` and `SqlSessionStore`: create one of these."""
 
     def __init__(self, storage: Storage, types: Sequence[type[CustomMessage]], *, sync: bool) -> None:
         self._storage = storage
@@ -69,8 +69,8 @@ class SessionStore:
     ) -> Session:
         """Creates a session. `cwd` is the folder that it is about, by default the current one.
 
-        `id` is the session's id, by default one that is made of the time. It has 1 to 128 letters, digits, `-` and `_`,
-        and begins with a letter or a digit. The id is recorded unmasked.
+        `id` is the session's id, by default made from the time. It has 1 to 128 letters, digits, `-` and `_`, and
+        begins with a letter or a digit. The id is recorded unmasked.
 
         When an agent is attached, its redactor masks secrets in title and metadata. Until then the log contains them
         unmasked.
@@ -195,8 +195,8 @@ class SessionStore:
         too, the session comes last. So a clock that was once wrong does not change the order permanently.
 
         With a `limit`, the most recently written logs are read first, and only as many as necessary: a log is not
-        written earlier than the last use that it records, unless a user set a file's time back. Of a log that was
-        written later than it was used, such as a copy, only the times at its ends are read.
+        written earlier than the last use that it records, unless a user set a file's time back. If a log was written
+        later than it was used, such as a copy, only the times at its ends are read.
 
         Logs without any readable record are left out. Raises `SessionError` if the sessions cannot be read.
         """
@@ -207,7 +207,7 @@ class SessionStore:
         places: list[int] = []
         """The negated times of last use of the sessions found so far, sorted."""
         with self._storage.reading() as reader:
-            # The session that may have been used last comes first. What is known of it at first is when it was written.
+            # The session with the latest possible use comes first. At first, only the time of its last write is known.
             left = [
                 (-written - _CLOCK, written, session_id, False) for written, session_id in reader.by_time(wanted.cwd)
             ]
@@ -326,10 +326,10 @@ class JsonlSessionStore(SessionStore):
 
 
 class SqlSessionStore(SessionStore):
-    """Stores sessions in an SQLite database, with Python's `sqlite3`. It does what a `JsonlSessionStore` does.
+    """Stores sessions in an SQLite database, with Python's `sqlite3`. It has all functions of a `JsonlSessionStore`.
 
-    `path` is the database file, which is created when the first session is; a folder stands for `sessions.sqlite3` in
-    it, and `None` for that file in the user's data folder. `types` are the application's message types. With
+    `path` is the database file, which is created with the first session. A folder means `sessions.sqlite3` in it, and
+    `None` means that file in the user's data folder. `types` are the application's message types. With
     `sync=False` no thread is used: records survive a crash of the program, but perhaps not a crash of the machine.
 
     The database must be on a disk of this machine. Its tables are named `swink_session…`, so that an application's own

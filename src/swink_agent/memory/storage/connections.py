@@ -1,6 +1,6 @@
-"""Connections to the SQLite database of a session store: how they are opened, and kept apart from forks.
+"""Connections to the SQLite database of a session store: how they are opened, and closed before forks.
 
-Owns the tables and their version, transactions, and errors of SQLite as errors of sessions.
+Owns the tables and their version, transactions, and the conversion of SQLite's errors to `SessionError`s.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class Database:
         self.sync = sync
         self._connect = sqlite3.connect if connect is None else connect
         self.turn = threading.Lock()
-        """Held by who writes. SQLite has one writer, and would make the others try again and again."""
+        """Held while writing. SQLite has one writer at a time, and the others would poll for their turn."""
         forks().databases.add(self)
 
     @contextmanager
     def reading(self) -> Generator[sqlite3.Connection | None, None, None]:
-        """A connection that changes nothing; `None` if there are no sessions. Raises `SessionError`."""
+        """A connection for reading; `None` if there are no sessions. Raises `SessionError`."""
         if not self.path.exists():
             yield None
             return
@@ -77,15 +77,15 @@ class Database:
                 connection.close()
 
     def _reader(self) -> sqlite3.Connection:
-        """A connection that changes nothing. In a folder that cannot be written, SQLite must be told that no one else
-        writes, or it wants to create its other files there."""
+        """A connection for reading. In a folder that cannot be written, SQLite must assume that no other process
+        writes: otherwise it tries to create its other files there."""
         uri = self.path.as_uri()
         connection = self._connected(f"{uri}?mode=ro")
         try:
             connection.execute("SELECT 1 FROM sqlite_master").fetchone()
         except sqlite3.OperationalError as error:
             connection.close()
-            if is_named(error, "READONLY_ROLLBACK"):  # a crash left a transaction that only a writer can take back
+            if is_named(error, "READONLY_ROLLBACK"):  # a crash left a transaction that only a writer can undo
                 return self._connected(f"{uri}?mode=rw")
             if not is_named(error, "CANTOPEN", "READONLY") or _size_of(Path(f"{self.path}-wal")):
                 raise
@@ -126,7 +126,7 @@ class Database:
                 if not is_named(error, "BUSY", "LOCKED") or time.monotonic() > deadline:
                     raise
                 time.sleep(_AGAIN)  # another process is creating the database
-        # Without a sync for each transaction, the last ones may be lost with the power; the database stays whole.
+        # Without a sync for each transaction, a power failure may lose the last ones, but the database stays intact.
         connection.execute(f"PRAGMA synchronous = {'FULL' if self.sync else 'NORMAL'}")
         connection.execute("PRAGMA fullfsync = ON")
         connection.execute("PRAGMA secure_delete = ON")
@@ -137,8 +137,8 @@ class Database:
         found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'swink_session_schema'").fetchone()
         if found is None:
             is_empty = not connection.execute("PRAGMA page_count").fetchone()[0]
-            # SQLite takes a short file for an empty database. Not so a file that another process creates just now, nor
-            # one whose creation broke off: SQLite has emptied it.
+            # SQLite takes a short file for an empty database, so it is refused here. A file that another process is
+            # creating, or whose creation was interrupted, is not refused: SQLite has emptied it.
             if size and is_empty and _size_of(self.path):
                 raise sqlite3.DatabaseError(_NO_DATABASE)
             return None
@@ -150,7 +150,7 @@ class Database:
 
     @contextmanager
     def transaction(self, connection: sqlite3.Connection) -> Generator[None, None, None]:
-        """One transaction, which is there whole or not at all."""
+        """One transaction: all of it is written, or nothing."""
         with self.turn:
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -164,7 +164,7 @@ class Database:
 
     @contextmanager
     def told(self, what: str) -> Generator[None, None, None]:
-        """Errors of SQLite and the disk as `SessionError`s."""
+        """Raises errors of SQLite and the disk as `SessionError`s."""
         try:
             yield
         except (sqlite3.Error, OSError) as error:
@@ -178,15 +178,15 @@ class Database:
 
 
 class Forks:
-    """Keeps connections and forks of this process apart.
+    """Ensures that no connection is open while this process forks.
 
-    SQLite forbids to use or to close a connection in a forked child. The child would even believe that it has the locks
-    of its parent, so that all connections are closed while the process forks.
+    SQLite forbids using or closing a connection in a forked child. The child would also believe that it has the locks
+    of its parent.
     """
 
     def __init__(self) -> None:
         self.connected: WeakSet[DatabaseLog] = WeakSet()
-        """Whenever the process forks, their connections are closed before and may be opened again after."""
+        """Their connections are closed before each fork, and may be opened again after it."""
         self.databases: WeakSet[Database] = WeakSet()
         self._held: list[DatabaseLog] = []
         self._reset()
@@ -200,7 +200,7 @@ class Forks:
 
     @contextmanager
     def without(self) -> Generator[None, None, None]:
-        """Within this, the process does not fork, and a connection may be used."""
+        """Inside this context the process does not fork, so a connection may be used."""
         with self._changed:
             self._changed.wait_for(lambda: not self._is_forking, PATIENCE)
             self._in_use += 1

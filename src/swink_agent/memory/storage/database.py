@@ -5,11 +5,11 @@
     swink_session_damage    damaged bytes that were in a log
     swink_session_schema    the version of these tables
 
-A batch of lines is one transaction. In SQLite's write-ahead mode a transaction survives a crash of the program at any
-moment and, with sync, a loss of power when it has returned. Who opens a session holds the lock of a file in the folder
-beside the database, which the system releases when the process ends.
+A batch of lines is one transaction. In SQLite's write-ahead mode a committed transaction survives a crash of the
+program and, with sync, a loss of power. The writer of a session holds the lock of a file in a folder beside the
+database. The system releases the lock when the process ends.
 
-Owns the rows and the locks. Reading opens a connection and closes it again; an open session has one of its own.
+Owns the rows and the locks. Reading opens a connection and closes it again; each open session has its own.
 `connections` opens them.
 """
 
@@ -46,7 +46,7 @@ class DatabaseStorage:
 
     def __init__(self, path: Path, *, sync: bool, connect: Callable[..., sqlite3.Connection] | None = None) -> None:
         self.place = path
-        real = Path(os.path.realpath(path))  # whoever comes through a link must find the same locks
+        real = Path(os.path.realpath(path))  # a process that uses a link must find the same locks
         self.index_path = real.with_name(f"{real.stem}-{INDEX_NAME}")
         self.database = Database(real, sync=sync, connect=connect)
         self._locks = real.with_name(real.name + ".locks")
@@ -125,7 +125,7 @@ class DatabaseStorage:
             raise SessionInUse(str(error), path=str(self.place)) from None
 
     def unlock(self, session_id: str, lock: int) -> None:
-        """Releases the lock. Its file goes first: who opens the file later makes another."""
+        """Releases the lock. Its file is deleted first: a process that opens the session later creates another."""
         with suppress(OSError):
             self._files.unlink(self._lock_path(session_id))
         close_quietly(self._files, lock)
@@ -182,7 +182,7 @@ class DatabaseStorage:
             self.unlock(session_id, lock)
 
     def settle(self, deleted: Sequence[str]) -> None:
-        """Nothing to do: a transaction that has returned stays."""
+        """Nothing to do: a committed transaction is permanent."""
 
 
 # -- reading -----------------------------------------------------------------------------------------------------
@@ -191,12 +191,12 @@ class DatabaseStorage:
 class _DatabaseReader:
     """Reads logs with one connection; without one, there are no sessions. A `LogReader`.
 
-    A row whose id cannot be the id of a session is not a session, as a file of another name is not one.
+    Rows whose id cannot be the id of a session are ignored.
     """
 
     def __init__(self, connection: sqlite3.Connection | None, place: Path) -> None:
         if connection is not None:
-            # A text that is not UTF-8 must not be an error for all rows.
+            # One text that is not UTF-8 must not make the query of all rows fail.
             connection.text_factory = partial(str, encoding="utf-8", errors="replace")
         self._connection = connection
         self._place = place
@@ -213,12 +213,12 @@ class _DatabaseReader:
         return bool(self._rows(f"SELECT 1 {_LISTED} AND id = ?", session_id))
 
     def ids(self, beginning: str = "") -> list[str]:
-        # Ids are ASCII: what begins so is before the beginning with the last character of all.
+        # Ids are ASCII, so all ids with this beginning sort before the beginning followed by the last character.
         rows = self._rows(f"SELECT id {_LISTED} AND id >= ? AND id < ? ORDER BY id", beginning, beginning + "\x7f")
         return [session_id for (session_id,) in rows if _is_id(session_id)]
 
     def by_time(self, cwd: str | None = None) -> list[tuple[int, str]]:
-        # The folder of a repaired log is unknown here: whoever lists it looks into the log.
+        # The folder of a repaired log is unknown here: the list reads it from the log.
         condition, values = ("", ()) if cwd is None else ("AND (cwd = ? OR cwd IS NULL)", (cwd,))
         rows = self._rows(f"SELECT written, id {_LISTED} {condition} ORDER BY written DESC, number DESC", *values)
         timed = [(_whole(written, NEWEST), session_id) for written, session_id in rows if _is_id(session_id)]
@@ -275,7 +275,7 @@ class _RowGlance:
 
 
 class DatabaseLog:
-    """The log of one session, locked, with a connection of its own. An `OpenLog`; safe from any thread."""
+    """The log of one session, locked, with its own connection. An `OpenLog`; safe from any thread."""
 
     is_synced = True
 
@@ -292,13 +292,13 @@ class DatabaseLog:
         self._storage = storage
         self._database = storage.database
         self._connection: sqlite3.Connection | None = connection
-        """`None` while the process forks, and until it is used again."""
+        """`None` while the process forks, and after that until the next use."""
         self._file = os.stat(storage.database.path)
         self._number = number
         self._lock = lock
         self._position = position  # of the next line
-        self._lines: list[bytes] = []  # what is to be written with the next transaction
-        self._is_emptied = False  # whether all earlier lines are to be deleted with it
+        self._lines: list[bytes] = []  # written with the next transaction
+        self._is_emptied = False  # whether that transaction deletes all earlier lines
         self._guard = threading.RLock()
         forks().connected.add(self)
 
@@ -329,7 +329,7 @@ class DatabaseLog:
             if self._is_emptied:
                 self._replace(lines, "size = ?")
                 self._is_emptied = False
-                _truncate_wal(self._connected())  # what was masked is in it
+                _truncate_wal(self._connected())  # it contains the unmasked text
                 return
             with self._transaction() as connection:
                 self._insert(connection, lines)
@@ -337,7 +337,7 @@ class DatabaseLog:
             self._position += len(lines)
 
     def _replace(self, lines: Sequence[bytes], change: str, damaged: Sequence[bytes] = ()) -> None:
-        """Writes these lines in place of all, in one transaction."""
+        """Replaces all lines with these, in one transaction."""
         number, kept = self._number, [(self._number, part) for part in damaged]
         with self._transaction() as connection:
             connection.executemany("INSERT INTO swink_session_damage VALUES (?, ?)", kept)
@@ -369,7 +369,7 @@ class DatabaseLog:
             raise OSError("the file was deleted")  # nothing could ever be read from it
 
     def empty(self) -> None:
-        """Nothing changes before the next push: then it is one step."""
+        """Takes effect with the next push, in one transaction."""
         with self._guard:
             self._lines.clear()
             self._is_emptied = True
@@ -407,7 +407,7 @@ class DatabaseLog:
                 connection.close()
 
     def before_fork(self) -> bool:
-        """Closes the connection, and uses none until `after_fork`. `False` if a write takes too long for that."""
+        """Closes the connection, and opens none until `after_fork`. `False` if a write takes too long."""
         if not self._guard.acquire(timeout=PATIENCE):
             return False
         self._disconnect()
@@ -453,7 +453,7 @@ def _number_of(connection: sqlite3.Connection, session_id: str) -> int | None:
 
 
 def _next_position(connection: sqlite3.Connection, number: int) -> int:
-    """The position for the next line. It is above `_LAST_POSITION` if a damaged one leaves no place for more."""
+    """The position for the next line. It is above `_LAST_POSITION` if a damaged position leaves no higher one."""
     (last,) = connection.execute(
         "SELECT CASE typeof(max(position)) WHEN 'integer' THEN max(position) WHEN 'null' THEN -1 ELSE ? END "
         "FROM swink_session_lines WHERE session = ?",
@@ -472,7 +472,7 @@ def _count_anew(connection: sqlite3.Connection, number: int) -> int:
 
 
 def _whole(value: object, otherwise: int = 0) -> int:
-    """A number of a row. SQLite keeps other values in a column for numbers, too: then the row is damaged."""
+    """A number of a row; `otherwise` if the row is damaged. SQLite stores any value in a column for numbers."""
     return value if type(value) is int else otherwise
 
 

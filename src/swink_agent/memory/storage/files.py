@@ -1,7 +1,7 @@
 """All file operations of sessions, each in one place, so that a test can make any of them fail.
 
-Owns opening, locking, writing, syncing and replacing files. What is written, and when, is in `folder` and
-`log/session_log`.
+Owns opening, locking, writing, syncing and replacing files. `folder` and `log/session_log` decide what is written, and
+when.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class FileOperations:
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
         return os.open(path, flags | os.O_CLOEXEC, mode)
 
-    write = staticmethod(os.write)  # the system's own, without a call around it: it is done for every record
-    """Writes once; returns how many bytes were taken. What it is given is used again after it returns: keep a copy."""
+    write = staticmethod(os.write)  # without a wrapper: it is called for every record
+    """Writes once; returns how many bytes were written. The caller reuses the buffer: keep a copy."""
 
     truncate = staticmethod(os.ftruncate)
 
@@ -27,7 +27,7 @@ class FileOperations:
         os.ftruncate(descriptor, 0)
 
     def sync(self, descriptor: int) -> None:
-        """Returns when what was written survives a loss of power."""
+        """Returns when the written data survives a loss of power."""
         full = getattr(fcntl, "F_FULLFSYNC", None)  # where fsync alone does not reach the disk
         if full is None:
             os.fsync(descriptor)
@@ -60,7 +60,7 @@ class FileOperations:
     unlink = staticmethod(os.unlink)
     close = staticmethod(os.close)
 
-    # -- made of these -----------------------------------------------------------------------------------------
+    # -- combinations ------------------------------------------------------------------------------------------
 
     def sync_folder(self, folder: Path) -> None:
         """Makes the names in a folder survive a loss of power."""
@@ -80,13 +80,13 @@ class FileOperations:
 def close_quietly(files: FileOperations, descriptor: int) -> None:
     """Closes a file and releases its lock."""
     for step in (files.unlock, files.close):
-        with suppress(OSError):  # nothing is lost: what counts was synced before
+        with suppress(OSError):  # nothing is lost: the data was synced before
             step(descriptor)
 
 
 def is_file(entry: os.DirEntry[str]) -> bool:
-    """Whether the entry can be a session: not a folder, nor a pipe, at which a reader would wait forever."""
+    """Whether the entry can be a session: not a folder, nor a pipe, which would block a reader forever."""
     try:
         return entry.is_file()
     except OSError:
-        return False  # a link to a place that cannot be seen
+        return False  # a link to an inaccessible place

@@ -99,7 +99,7 @@ class FolderStorage:
         folder, files = self.place, self._files
         missing = [place for place in (folder, *folder.parents) if not os.path.exists(place)]
         make_folder(folder)
-        if self._sync:  # the names in a folder that cannot be read cannot be synced: else only a run would notice
+        if self._sync:  # a folder that cannot be read cannot be synced: found here, not in the first run
             try:
                 os.close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
             except OSError as error:
@@ -112,7 +112,7 @@ class FolderStorage:
             descriptor = _new_file(path, files)
             taken = files.write(descriptor, new.line)
             if taken != len(new.line):
-                raise OSError(f"only {taken} of {len(new.line)} bytes were taken")
+                raise OSError(f"only {taken} of {len(new.line)} bytes were written")
         except FileExistsError:
             raise SessionExists(
                 f"there is a session {new.id!r} in {folder} already: open it, or choose another id", path=str(path)
@@ -179,7 +179,7 @@ def file_states(folder: Path) -> dict[str, LogState]:
 
 
 def _entries(folder: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """What may be the files of sessions, with their ids. Raises `SessionError`."""
+    """The files that may be sessions, with their ids. Raises `SessionError`."""
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -227,10 +227,10 @@ class _FileLog:
 
     @property
     def append(self) -> Callable[[bytearray], int]:
-        return partial(self._files.write, self._descriptor)  # no call in between: it is done for every record
+        return partial(self._files.write, self._descriptor)  # without a wrapper: it is called for every record
 
     def push(self) -> None:
-        """Nothing to do: what was written is in the file."""
+        """Nothing to do: the lines are in the file already."""
 
     def sync(self) -> None:
         self._files.sync(self._descriptor)
@@ -288,15 +288,15 @@ class _FileLog:
             files.truncate(self._descriptor, size)
         except BaseException:
             if kept is not None:
-                kept.unlink(missing_ok=True)  # the log still has it: who tries again keeps it again
+                kept.unlink(missing_ok=True)  # the log still has the bytes: the next attempt keeps them again
             raise
         files.sync(self._descriptor)
 
     def _replace(self, bad: bytes, lines: Sequence[bytes]) -> None:
-        """Replaces the file by a copy of what is whole in it, and keeps what is not."""
+        """Replaces the file with a copy of its undamaged lines, and keeps the damaged bytes in another file."""
         files, path = self._files, self.name.path
         for unused in _beside(path, _copy_prefix(path)):
-            files.unlink(unused)  # of a process that died while repairing: this one has the lock
+            files.unlink(unused)  # left by a process that died during a repair: this one has the lock
         kept = _keep(path, bad, files) if bad else None
         copy = path.with_name(f"{_copy_prefix(path)}{secrets.token_hex(4)}")
         new = -1
@@ -312,7 +312,7 @@ class _FileLog:
                 close_quietly(files, new)
             copy.unlink(missing_ok=True)
             if kept is not None:
-                kept.unlink(missing_ok=True)  # the log still has it: who tries again keeps it again
+                kept.unlink(missing_ok=True)  # the log still has the bytes: the next attempt keeps them again
             raise
         old, self._descriptor = self._descriptor, new
         close_quietly(files, old)
@@ -320,17 +320,17 @@ class _FileLog:
 
 
 def _beside(path: Path, *prefixes: str) -> list[Path]:
-    """The other files of a session whose names begin so."""
+    """The other files of a session whose names have one of these prefixes."""
     return [path.with_name(name) for name in os.listdir(path.parent) if name.startswith(prefixes)]
 
 
 def _copy_prefix(path: Path) -> str:
-    """How the names of copies begin. A copy never takes the name of the file if its process is killed."""
+    """The prefix of the names of copies. If its process is killed, a copy keeps such a name."""
     return f".{path.name}."
 
 
 def _damage_prefix(path: Path) -> str:
-    """How the names of files with damaged bytes begin."""
+    """The prefix of the names of files with damaged bytes."""
     return f"{path.stem}.damaged-"
 
 
@@ -351,7 +351,7 @@ def _keep(path: Path, damaged: bytes, files: FileOperations) -> Path:
         try:
             files.write_all(descriptor, damaged)
             files.sync(descriptor)
-            files.sync_folder(path.parent)  # before the log loses them: else a loss of power might take both
+            files.sync_folder(path.parent)  # before the log loses them: else a power failure might lose both
         except BaseException:
             beside.unlink(missing_ok=True)
             raise
@@ -414,8 +414,8 @@ def read_file(path: Path) -> bytes:
 
 
 def lock_file(path: Path, session_id: str, place: Path, files: FileOperations, *, flags: int = os.O_APPEND) -> int:
-    """Opens the file whose lock the one writer of a session holds. Raises `SessionInUse`, `SessionNotFound` or
-    `SessionError`."""
+    """Opens and locks the file whose lock makes a process the writer of a session. Raises `SessionInUse`,
+    `SessionNotFound` or `SessionError`."""
     while True:
         try:
             descriptor = files.open(path, os.O_RDWR | flags)
@@ -445,8 +445,8 @@ def _is_still(path: Path, descriptor: int) -> bool:
 
 
 def _refuse_foreign(path: Path) -> None:
-    """Raises `SessionError` for a file that this library did not write: one without a record, and without a name as we
-    give them. What is left of a session has one or the other. And `OSError`."""
+    """Raises `SessionError` for a file that is not the rest of a session: it contains no record, and its name is not
+    one that a store made. Raises `OSError` if it cannot be read."""
     if _OWN_ID.fullmatch(path.stem):
         return
     data = path.read_bytes()

@@ -1,10 +1,10 @@
-"""What a session store needs from the place where the logs of its sessions are kept.
+"""The protocols of the storage in which a session store keeps the logs of its sessions.
 
 A log is a sequence of bytes: the lines of `log.records`. A `Storage` finds, creates, locks and deletes logs; a
 `LogReader` reads them; an `OpenLog` belongs to the one writer of a session. Nothing here knows what the lines mean.
 
-Owns the protocols, and what the id of a session may be. `folder` keeps each log in a file, `database` keeps the lines
-of all logs in one SQLite database.
+Owns the protocols, and the rules for session ids. `folder` keeps each log in a file, `database` keeps the lines of all
+logs in one SQLite database.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def is_id(text: str) -> bool:
 
 
 class LogName(NamedTuple):
-    """Which log it is. As a string, how messages name it."""
+    """The name of a log. As a string, it is the name that messages show."""
 
     id: str
     path: Path
@@ -46,7 +46,7 @@ class LogGlance(Protocol):
     def size(self) -> int: ...
 
     def head(self, most: int) -> bytes:
-        """The first bytes: the first line or more of it, and `most` bytes at most."""
+        """The first bytes: at least the first line, but `most` bytes at most."""
         ...
 
     def tail(self, count: int) -> bytes:
@@ -62,7 +62,7 @@ class LogReader(Protocol):
         ...
 
     def ids(self, beginning: str = "", /) -> list[str]:
-        """The ids that begin so, sorted."""
+        """The ids with this beginning, sorted."""
         ...
 
     def by_time(self, cwd: str | None = None, /) -> list[tuple[int, str]]:
@@ -96,7 +96,7 @@ class OpenLog(Protocol):
 
     @property
     def append(self) -> Callable[[bytearray], int]:
-        """Takes a line and returns how many bytes were taken. The buffer is used again after it returns."""
+        """Takes a line and returns how many bytes were taken. The caller reuses the buffer after it returns."""
         ...
 
     def push(self) -> None:
@@ -121,7 +121,7 @@ class OpenLog(Protocol):
         ...
 
     def finish(self, *, sync: bool) -> None:
-        """Lists a session that was created as an unfinished one."""
+        """Makes a session visible in lists that was created as unfinished."""
         ...
 
     def discard(self) -> None: ...
@@ -132,13 +132,13 @@ class OpenLog(Protocol):
 
 
 class NewLog(NamedTuple):
-    """What a log begins as."""
+    """A log to create."""
 
     id: str
     cwd: str
     line: bytes
     is_unfinished: bool = False
-    """Whether no list and no `open` shall find the session before `OpenLog.finish`."""
+    """Whether lists and `open` do not find the session before `OpenLog.finish`."""
 
 
 class Storage(Protocol):
