@@ -109,7 +109,7 @@ class DialogText(Widget, can_focus=False):
 
 
 class QuestionDialog(Dialog[T]):
-    """A dialog with a question, and below it the widget that the user answers with, which has a number of rows."""
+    """A dialog with a question and, below it, the widget for the answer, which takes `rows` rows."""
 
     def __init__(self, title: str, answer: Widget, rows: int) -> None:
         super().__init__()
