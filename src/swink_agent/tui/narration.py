@@ -56,7 +56,7 @@ class Narration:
         self._calls: list[_CallView] = []
         """The calls of the current turn, in the reply's order."""
         self._is_earlier = False
-        """Whether the events so far can be results of an earlier run's calls."""
+        """Whether the next results may belong to calls of an earlier run."""
 
     @property
     def running(self) -> list[ToolBlock]:

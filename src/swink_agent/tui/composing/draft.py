@@ -142,7 +142,7 @@ class Draft:
         self._replace(*span, character, tokens={**self.tokens, character: token})
 
     def open_token(self) -> Token | None:
-        """Replaces a folded paste by its full text: the one at the cursor, else the nearest before it or the first.
+        """Replaces a folded paste by its full text: the one at the cursor, else the nearest before it, else the first.
 
         If that token is a picture, it stays. Returns the token; `None` if the draft has none.
         """

@@ -54,7 +54,7 @@ class Dialog(ModalScreen[T]):
     """A screen with one `.dialog`, which never covers the input, and gives one answer."""
 
     def dismiss(self, result: T | None = None) -> AwaitComplete:
-        # Keys that were pressed before it closed are still delivered to it, and would close what is below.
+        # Keys pressed just before it closed are still delivered to it, and would close the screen below.
         return super().dismiss(result) if self.is_active else AwaitComplete.nothing()
 
     def on_screen_resume(self) -> None:

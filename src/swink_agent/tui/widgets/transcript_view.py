@@ -466,7 +466,7 @@ class TranscriptView(Widget, can_focus=False):
         self.refresh()
 
     def _click(self, place: Place) -> None:
-        """Opens or folds what was clicked: the head of a call, a thought, or a folded prompt."""
+        """Opens or folds the clicked element: the head of a call, a thought, or a folded prompt."""
         block = self._rows.blocks[place.block]
         if block.is_hidden:
             return
