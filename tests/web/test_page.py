@@ -331,7 +331,7 @@ async def test_an_error_page_has_the_ways_back_and_an_older_page_learns_of_a_new
         client.site.access._cookie = "of-another-start"  # what a server that was started again has
         for reader in list(client.site.readers._open):
             reader.close()
-        await expect(page.get_by_role("alert")).to_contain_text("started again")
+        await expect(page.get_by_role("alert")).to_contain_text("was restarted")
 
 
 async def test_a_picture_is_attached_and_refused_text_is_an_alert(folder: Path) -> None:

@@ -34,7 +34,7 @@ _HEAD = 24
 
 
 class Step(NamedTuple):
-    """A call of a delegate: its state in a word, its name, and what it does. `depth` counts delegates inside."""
+    """A call of a delegate: its state in a word, its name, and a summary. `depth` is the delegate's level, from 0."""
 
     word: str
     name: str
@@ -43,16 +43,16 @@ class Step(NamedTuple):
 
 
 class Delegated(NamedTuple):
-    """What the delegate that a call runs has used, what it does, and its calls."""
+    """The delegate that a call runs: its usage and current activity as text, and its calls."""
 
     about: str
     steps: Sequence[Step] = ()
 
 
 class Now(NamedTuple):
-    """What a call of a run under way does: its state in a word, and what it has said so far.
+    """A call in an active run: its state in a word, and its output so far.
 
-    The result counts in place of both once there is one. `delegated` is shown also behind the end of the call.
+    Once the call has a result, that is shown instead of both. `delegated` is shown after the end of the call too.
     """
 
     word: str
@@ -73,8 +73,8 @@ def entry_html(
 
     `goes_on` is true for a reply that directly follows another reply. `model` is the session's usual model; a reply
     names its model only if it is a different one. `prefix` begins the anchor of each message, for a page that shows
-    several conversations. `now` is for a run under way: what the calls of the reply do, by their number; each of them
-    then has an id, as `call_anchor` returns it.
+    several conversations. `now` is for an active run: the states of the reply's calls, by their numbers. Each call
+    then gets the id that `call_anchor` returns.
     """
     if isinstance(entry, turns.Prompt):
         _begin("user", "User", anchor(entry.position, prefix), entry.message.timestamp, out)
@@ -122,12 +122,12 @@ def anchor(position: int, prefix: str = "") -> str:
 
 
 def call_anchor(position: int, number: int) -> str:
-    """Returns the id of a call in a run under way: that of its message, and its number from 0."""
+    """Returns the id of a call in an active run: that of its message, and its number from 0."""
     return f"{anchor(position)}c{number}"
 
 
 def time_html(timestamp: int | None) -> str:
-    """Returns a time in UTC, for a browser that knows a better one; empty if it is not a valid time."""
+    """Returns a time in UTC, which a script can turn into local time; empty if it is not a valid time."""
     exact = "" if timestamp is None else turns.formatted(timestamp, "%Y-%m-%dT%H:%M:%SZ", UTC)
     return f'<time datetime="{exact}">{turns.moment(timestamp)}</time>' if timestamp is not None and exact else ""
 
@@ -206,13 +206,13 @@ def _image(block: types.Image) -> str:
 
 
 def _document(block: types.Document) -> str:
-    """Names a document. Its data is not embedded: a browser would run what it holds."""
+    """Names a document. Its data is not embedded, because a browser would run active content in it."""
     name = f"<bdi>{escape(one_line(block.shown_name, 200))}</bdi>"
     return f'<p class="elsewhere">Document {name}{_place(block.source)}</p>\n'
 
 
 def _place(source: types.Source) -> str:
-    """Says where an image or document is that is not shown, with a link if its address is safe."""
+    """Describes where an image or document is that is not shown, with a link if its address is safe."""
     if isinstance(source, types.Base64Source):
         return f", not shown: <code>{escape(f'{one_line(source.media_type, 60)}, {size_of(source)}')}</code>"
     where = source.url if isinstance(source, types.UrlSource) else source.path
@@ -231,7 +231,7 @@ def _json(value: Any) -> str:
 
 
 def call_html(use: turns.ToolUse, out: list[str], place: str, now: Now | None) -> None:
-    """Appends the HTML of a call in a run under way, with an id. `now` says what it does; `None` if it has ended."""
+    """Appends the HTML of a call in an active run, with an id. `now` is its state, shown until it has a result."""
     _tool(use, out, f' id="{place}"', now)
 
 

@@ -133,7 +133,7 @@ def laid_out(text: str, first: str, following: str, width: int | None = None, *,
     """Lays out foreign text as rows. The first row begins with the mark `first`, the others with `following`.
 
     The caller has already made `text` safe; it may contain line ends. Without a width (no terminal) lines are not
-    wrapped. If there are more than `most` rows, a row that says how many are missing replaces the middle.
+    wrapped. If there are more than `most` rows, a row with the number of missing rows replaces the middle.
     """
     room = None if width is None else width - max(cell_width(first), cell_width(following))
     stands_alone = room is not None and room < _LEAST_BESIDE and cell_width(first) > cell_width(following)

@@ -1,7 +1,7 @@
 """The list of things to do that a model keeps with the tool `todo`: its items, and how they are read and written.
 
-Owns the format in a result's details, its limits, and the list as text. The last call says what the list is, so a
-history holds it and nothing else does. The tool is in `tools.todo`.
+Owns the format in a result's details, its limits, and the list as text. The result of the last call holds the whole
+list, so it is stored only in the history. The tool is in `tools.todo`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ TodoStatus: TypeAlias = Literal["pending", "in_progress", "done"]
 
 
 class TodoItem(Value, frozen=True):
-    """One thing to do, and how far it is."""
+    """One thing to do, and its status."""
 
     text: str
     status: TodoStatus
 
 
 def todo_of(name: str, details: object) -> tuple[TodoItem, ...] | None:
-    """The list that a result of the tool of that name reports; `None` if it reports none. Never fails."""
+    """Returns the list in the details of a tool's result; `None` if there is none. Never fails."""
     if name != TODO or not isinstance(details, Mapping):
         return None
     listed = cast("Mapping[str, Any]", details).get(TODO)
@@ -47,7 +47,7 @@ def todo_of(name: str, details: object) -> tuple[TodoItem, ...] | None:
 
 
 def todo_items(messages: Sequence[AgentMessage]) -> tuple[TodoItem, ...]:
-    """The list that the last call of `todo` in a history left; empty if there is none."""
+    """Returns the list of the last successful `todo` call in a history; empty if there is none."""
     for message in reversed(messages):
         if isinstance(message, ToolResultMessage) and message.outcome == ToolOutcome.RAN and not message.is_error:
             items = todo_of(message.tool_name, message.details)
@@ -57,21 +57,21 @@ def todo_items(messages: Sequence[AgentMessage]) -> tuple[TodoItem, ...]:
 
 
 def masked_items(items: Sequence[TodoItem], redact: Callable[[str], str]) -> tuple[TodoItem, ...]:
-    """The items with their texts masked."""
+    """Returns the items with their texts masked."""
     return tuple([TodoItem(redact(item.text), item.status) for item in items])
 
 
 def counted(items: Sequence[TodoItem]) -> str:
-    """How far the list is: `2 of 5 done`."""
+    """Returns the progress of the list: `2 of 5 done`."""
     return f"{sum([item.status == 'done' for item in items])} of {len(items)} done"
 
 
 def current(items: Sequence[TodoItem]) -> TodoItem | None:
-    """The item that is worked on, else the next one; `None` if all are done."""
+    """Returns the item in progress, else the next one; `None` if all are done."""
     wanted = ("in_progress", "pending")
     return next((item for status in wanted for item in items if item.status == status), None)
 
 
 def checklist(items: Sequence[TodoItem]) -> str:
-    """The list as text, a line for each item. The caller escapes it."""
+    """Returns the list as text, one line per item. The caller escapes it."""
     return "\n".join([f"{SIGNS[item.status]} {' '.join(item.text.split())}" for item in items])

@@ -96,7 +96,7 @@ def display_warnings(text: str) -> tuple[str, ...]:
 
 
 def _shortened(text: str, limit: int | None, show: Callable[[str], str]) -> str:
-    """Shows the text, or its two ends and how much is between them. The head gets three fifths of the limit."""
+    """Shows the text, or its two ends and the number of characters between. The head gets three fifths of the limit."""
     limit = len(text) if limit is None else limit
     tail = max(limit * 2 // 5, 1)
     head = max(limit - tail, 1)
@@ -168,7 +168,7 @@ def _is_mixed(word: str) -> bool:
 
 
 def _reads_as(word: str, at_home: set[str]) -> str | None:
-    """Returns why a word is misleading, or `None`. Words in a script that the text is written in are not."""
+    """Returns why a word is misleading, or `None`. Words in a script of the surrounding text are not misleading."""
     # A raised or circled number is not mistaken for another, and users of wide scripts type wide digits.
     bare = "".join([character for character in word if unicodedata.category(character) != "No"])
     if bare.isdecimal() and not at_home.isdisjoint(_WIDE_SCRIPTS):

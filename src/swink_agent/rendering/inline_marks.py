@@ -68,7 +68,7 @@ class InlineMarks:
         raise NotImplementedError
 
     def put_tag(self, tag: str) -> bool:
-        """Writes something in angle brackets that is not an address. Returns false if `tag` is not such a thing."""
+        """Writes a tag that the output supports, such as a line break. Returns false if `tag` is not one."""
         return False
 
     def put_line_end(self) -> None:

@@ -1,8 +1,8 @@
 """The terminal UI: a conversation with the standard agent, full-screen or line by line.
 
-The command line calls `run_tui`. `app.talk` is the conversation behind the screens, `transcript` lays it out as lines,
-`composing` edits prompts, and `widgets` draws all of it with Textual. The first three do not use Textual, so `inline`
-shows the same conversation without a screen. Importing this module loads none of them.
+The command line calls `run_tui`. `app.talk` holds the conversation, `transcript` lays it out as lines, `composing`
+edits prompts, and `widgets` draws all of it with Textual. The first three do not use Textual, so `inline` shows the
+same conversation without a screen. Importing this module loads none of them.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ _NOTE = 4.0
 _RECENT = ("recent_1", "recent_2", "recent_3")
 """The actions that resume the last sessions, on the first screen."""
 _WORK = ("F7", "F8")
-"""The keys that say yes and no to working in the folder, on the first screen."""
+"""The keys for yes and no to the question whether calls in the folder may run unasked."""
 _ANSWERS = 2.0
 """Seconds that the terminal has to report its background colour."""
 
@@ -88,7 +88,7 @@ class SwinkApp(TerminalApp[int]):
         Binding("pagedown", "page(1)", show=False, priority=True),
         Binding("ctrl+home", "top", show=False, priority=True),
         Binding("ctrl+end", "bottom", show=False, priority=True),
-        Binding("end", "bottom", show=False),  # where the cursor is at the end of the draft
+        Binding("end", "bottom", show=False),  # the draft passes this key on if the cursor is at its end
         *[Binding(f"f{number + 3}", f"resume({number})", show=False) for number in range(len(_RECENT))],
         *[Binding(key.lower(), f"work({number})", show=False) for number, key in enumerate(_WORK)],
         Binding("ctrl+t", "todo", show=False, priority=True),
@@ -121,7 +121,7 @@ class SwinkApp(TerminalApp[int]):
         self._interrupted_at = -_TWICE
         self._note = ""
         self._note_until = 0.0
-        is_console = environ.get("TERM", "") == "linux"  # it would print the query
+        is_console = environ.get("TERM", "") == "linux"  # the console would print the query as text
         self._asks_background = options.theme == "auto" and theme.name in ("dark", "light") and not is_console
         self._has_mouse = True
         self._early: list[events.Event] | None = []
@@ -179,7 +179,7 @@ class SwinkApp(TerminalApp[int]):
         self.call_after_refresh(self._todo.fit)
 
     def _take_background(self, colour: str) -> None:
-        """Takes the terminal's background colour: theme `auto` follows it, unless the user chose a theme meanwhile."""
+        """Adapts theme `auto` to the terminal's background colour, unless the user has chosen a theme meanwhile."""
         light = is_light(colour)
         if self._asks_background and light is not None:
             self._show_theme(theme_for("light" if light else "dark", self.environ))
@@ -189,7 +189,7 @@ class SwinkApp(TerminalApp[int]):
         self._asks_background = False
 
     async def on_descendant_focus(self) -> None:
-        """Passes on what was typed before the input had the focus."""
+        """Passes on the keys and pastes that arrived before the input had the focus."""
         early, self._early = self._early, None
         for event in early or ():
             await self.on_event(event)
@@ -334,7 +334,7 @@ class SwinkApp(TerminalApp[int]):
         if message.panel is self._question and self._answer is not None and not self._answer.done():
             self._answer.set_result(message.answer)
 
-    # -- what the person does ----------------------------------------------------------------------------------
+    # -- the user's actions ------------------------------------------------------------------------------------
 
     def on_composer_submitted(self, message: Composer.Submitted) -> None:
         message.stop()
@@ -385,7 +385,7 @@ class SwinkApp(TerminalApp[int]):
             await self.composer.paste(found.text)
 
     def _pictures(self) -> str:
-        """Returns a temporary folder for pictures from the clipboard; it is deleted with the program."""
+        """Returns a temporary folder for pictures from the clipboard; it is deleted when the program ends."""
         if self._picture_folder is None:
             self._picture_folder = TemporaryDirectory(prefix="swink-")
         return self._picture_folder.name
@@ -408,7 +408,7 @@ class SwinkApp(TerminalApp[int]):
         self.question_in_sight()
 
     def action_escape(self) -> None:
-        """Closes what is open, or else stops the run."""
+        """Clears the selection of a block, or else stops the run."""
         if self.view.selected_block is not None:
             self.view.clear_selection()
         elif self.talk.is_running or self.shown.running:
@@ -539,14 +539,15 @@ class SwinkApp(TerminalApp[int]):
         if isinstance(event, events.Key) and not event.is_forwarded and self.keys.given:
             usual = self._usual_key(event.key)
             if usual is None:
-                return  # the user has taken the key away from its action
+                return  # the user has unbound the key from its usual action
             if usual != event.key:
                 event = events.Key(usual, None)
         await super().on_event(event)
 
     def _usual_key(self, key: str) -> str | None:
-        """The usual key for what the user bound a key to, so that only this place knows of the user's keys."""
-        if len(self.screen_stack) > 1:  # a dialog has its own keys, and these two count there
+        """Returns the usual key of the action that the user bound a key to, so that no other code handles the user's
+        bindings; `None` if the key has none."""
+        if len(self.screen_stack) > 1:  # a dialog has its own keys; only leaving and suspending work there too
             usual = self.keys.usual(key, is_writing=False)
             return usual if usual in ("ctrl+q", "ctrl+z", None) else key
         is_writing = self._question is None and not self._search_bar.display and not self.composer.takes_raw(key)
@@ -554,7 +555,8 @@ class SwinkApp(TerminalApp[int]):
 
 
 def _first_theme(name: str, environ: Mapping[str, str]) -> Theme:
-    """The theme to start with. `auto` is dark unless COLORFGBG names a light background; the terminal reports later."""
+    """Returns the theme to start with. `auto` is dark unless COLORFGBG names a light background; if the terminal
+    reports its background later, the theme follows it."""
     if name == "auto":
         background = environ.get("COLORFGBG", "").rpartition(";")[2]
         name = "light" if background in ("7", "15") else "dark"

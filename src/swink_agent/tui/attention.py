@@ -39,7 +39,7 @@ def _plain(text: str) -> str:
 
 
 class Attention:
-    """Notifies the user as the setting says. `write` writes to the terminal."""
+    """Notifies the user according to the setting. `write` writes to the terminal."""
 
     def __init__(
         self,
@@ -68,6 +68,6 @@ class Attention:
             self._write(notification(text, self._environ))
 
     def calm(self) -> None:
-        """Resets the title: nothing waits for the user."""
+        """Resets the title, because nothing waits for the user."""
         if self._mode == "auto":
             self._set_title(title("swink"))

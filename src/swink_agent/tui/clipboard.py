@@ -1,8 +1,8 @@
-"""The system's own clipboard, used in addition to the one that the terminal keeps.
+"""The system's clipboard, used in addition to the terminal's.
 
 Owns which program copies text, and which reads a picture or text. The screen uses the terminal's clipboard (OSC 52),
-which also works from another machine; a program helps where that is switched off or unknown. Programs in folders that
-commands may write are never started.
+which also works from another machine. A program copies the text too, for terminals without OSC 52. Programs in folders
+that commands may write are never started.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _LARGEST = 20 * 1024 * 1024
 """Most bytes of a picture or text that are read."""
 _PNG = b"\x89PNG\r\n\x1a\n"
 _OSASCRIPT = ("osascript", "-e", "get the clipboard as \u00abclass PNGf\u00bb")
-"""Every Mac has it; `pngpaste` is quicker where it is installed."""
+"""Every Mac has `osascript`; `pngpaste` is faster where it is installed."""
 
 
 class ClipboardError(Exception):
-    """The clipboard cannot be read; the text says why."""
+    """The clipboard cannot be read; the message is the reason."""
 
 
 class Pasted(NamedTuple):
@@ -65,7 +65,7 @@ def _copy(command: tuple[str, ...], text: str, environ: Mapping[str, str], outsi
     try:
         run_program(command, given=data, environ=environ, outside=outside, timeout=_PATIENCE)
     except (OSError, subprocess.TimeoutExpired):
-        pass  # the terminal may have taken it
+        pass  # the terminal's clipboard may have the text
 
 
 def read_clipboard(
@@ -116,7 +116,7 @@ def _unwritten(data: bytes) -> bytes:
 
 
 def _read(command: tuple[str, ...], environ: Mapping[str, str], outside: Sequence[str]) -> bytes | None:
-    """Returns what the program prints, up to the limit; `None` if it cannot be started."""
+    """Returns the program's output, empty if it failed; `None` if it cannot be started."""
     try:
         with start_program(command, environ=environ, outside=outside, stdout=subprocess.PIPE) as process:
             killing = Timer(_PATIENCE, process.kill)
@@ -126,7 +126,7 @@ def _read(command: tuple[str, ...], environ: Mapping[str, str], outside: Sequenc
                 data = process.stdout.read(_LARGEST + 1)
                 if len(data) > _LARGEST:
                     process.kill()
-                    raise ClipboardError(f"what is on the clipboard is larger than {_LARGEST // 1024 // 1024} MiB")
+                    raise ClipboardError(f"the content of the clipboard exceeds {_LARGEST // 1024 // 1024} MiB")
             finally:
                 killing.cancel()
             return data if process.wait() == 0 else b""

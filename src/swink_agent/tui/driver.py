@@ -1,7 +1,8 @@
-"""The terminal: what is read from it, what is written to it, and which of its modes are used.
+"""The driver of the terminal: input, output, and the terminal's modes.
 
-Owns the thread that reads, which sleeps until something is typed, and the mouse. `keystrokes` sorts the input,
-`output` is the thread that writes. Textual's own driver does the rest; this one overrides only its public methods.
+Owns the thread that reads, which sleeps until input arrives, and the mouse. `keystrokes` sorts the input,
+`terminal_output` has the thread that writes. Textual's own driver does the rest; this one overrides only its public
+methods.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _ESCAPE = 0.05
-"""Seconds to wait for the rest of a sequence before an escape counts as the key."""
+"""Seconds to wait for the rest of a sequence before an escape character counts as the Escape key."""
 _SETTLE = 0.12
 """Seconds after which Textual's parser decides what an unfinished sequence was."""
 _READ = 65536
 _STALLED = 1.0
 """Seconds without input after which Ctrl+C ends a paste whose end was lost."""
 _SYNC, _SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
-"""Terminals that know these show everything between them at once."""
+"""Terminals that support these show everything between them at once."""
 _STOPS = ("\x03", "\x1b[99;5u")
 _MOUSE = "\x1b[?1000h\x1b[?1002h\x1b[?1006h"
 """Buttons, the wheel, and movements with a button held. Nothing needs every movement, and each report costs time."""
@@ -61,7 +62,7 @@ class TerminalApp(CrashKeepingApp[T]):
     """An application that knows its terminal."""
 
     terminal: TerminalDriver | None = None
-    """Set once the application has a terminal; never in a test without one."""
+    """Set once the application has a terminal; `None` in tests without one."""
 
     def paint(self, region: Region, turn: Turn) -> bool:
         """Paints directly onto the terminal. Returns whether this program has one."""
@@ -90,16 +91,16 @@ class TerminalDriver(LinuxDriver):
         self._wake: tuple[int, int] | None = None
         self._output: TerminalOutput | None = None
         self._early = b""
-        """What was typed before the program had the terminal, until it is read as keys."""
+        """Input from before the program had the terminal, not yet read as keys."""
         self._has_started = False
         self._restarts = True
         self._on_escape: Callable[[], None] | None = None
         self._hold: Callable[[], None] | None = None
         self._is_settled = Event()
-        """Not set while the reading thread does not know yet whether an escape character is the key."""
+        """Cleared while the reading thread cannot tell yet whether an escape character is the Escape key."""
         self._on_background: Callable[[str], None] | None = None
         self._is_on = False
-        """Whether the terminal is in our modes."""
+        """Whether the terminal is in the modes of this program."""
         self._has_title = False
         self._has_written = False
         signal.signal(signal.SIGCONT, self._go_on)
@@ -123,8 +124,8 @@ class TerminalDriver(LinuxDriver):
             return
         was_on = self._is_on
         if was_on:
-            # The stop, if there was one, was not ours: the modes may have changed, and starting a second time without
-            # stopping first would leave two threads that read keys.
+            # Another program sent the stop, if there was one, so the modes may have changed. Resuming without
+            # suspending first would leave two threads that read keys.
             self.suspend_application_mode()
         self.resume_application_mode()
         if was_on:
@@ -171,9 +172,9 @@ class TerminalDriver(LinuxDriver):
         super().close()
 
     def _take_early(self) -> list[Any] | None:
-        """Takes what was typed before the program had the terminal; returns the terminal's settings until now.
+        """Takes input from before the program had the terminal; returns the terminal's previous settings.
 
-        The terminal still edited lines then, and turned Enter into a line feed: those become Enter again.
+        The terminal still edited lines then and turned Enter into a line feed, which is turned back here.
         """
         try:
             before: list[Any] = termios.tcgetattr(self.fileno)
@@ -213,7 +214,8 @@ class TerminalDriver(LinuxDriver):
             os.close(wake[1])
 
     def paint(self, app: App[Any], region: Region, turn: Turn) -> bool:
-        """Draws the changes of a region that is as wide as the screen. Returns whether the terminal is ours.
+        """Draws the changes of a region as wide as the screen. Returns `False`, without drawing, if the region is
+        narrower or the terminal is not in this program's modes.
 
         Moves rows by deleting and inserting lines: scrolling would put them into the terminal's scrollback.
         """
@@ -239,7 +241,7 @@ class TerminalDriver(LinuxDriver):
         self.write(sequence)
 
     def set_mouse(self, is_ours: bool) -> None:
-        """Takes the mouse, or gives it back to the terminal, which then selects and copies by itself."""
+        """Takes the mouse, or gives it back to the terminal for its own selecting and copying."""
         self._has_mouse = is_ours
         self._write_mouse()
 
@@ -294,7 +296,7 @@ class TerminalDriver(LinuxDriver):
                 timeout = None
 
     def process_message(self, message: Message) -> None:
-        """Reports Escape ahead of everything that waits in the event loop, which takes long under a flood of deltas."""
+        """Reports Escape before other events in the event loop's queue, which is long when many deltas arrive."""
         if isinstance(message, events.Key) and message.key == "escape" and self._on_escape is not None:
             self._on_escape()
         if isinstance(message, messages.InBandWindowResize) and message.supported and self._has_mouse:
@@ -302,10 +304,10 @@ class TerminalDriver(LinuxDriver):
         super().process_message(message)
 
     def on_escape(self, call: Callable[[], None]) -> None:
-        """Calls this in the running event loop when Escape is pressed, before the key arrives as others do.
+        """Sets a function to call in the running event loop when Escape is pressed, before the key event arrives.
 
-        The loop pauses, for 50 ms at most, until the rest of a key has come or an escape counts as the key. Under a
-        flood of deltas it would work on text that the user no longer wants.
+        After an escape character the loop pauses until the rest of a sequence arrives or, after 50 ms, the character
+        counts as the Escape key. Otherwise it would go on processing deltas that the user no longer wants.
         """
         loop = asyncio.get_running_loop()
         context = contextvars.copy_context()
@@ -313,7 +315,7 @@ class TerminalDriver(LinuxDriver):
         self._hold = lambda: call_in(loop, self._is_settled.wait, 4 * _ESCAPE)
 
     def ask_background(self, call: Callable[[str], None]) -> None:
-        """Asks the terminal for its background colour; calls this in the running event loop if it answers."""
+        """Asks the terminal for its background colour; if it answers, `call` runs in the running event loop."""
         loop = asyncio.get_running_loop()
         context = contextvars.copy_context()
         self._on_background = lambda colour: call_in(loop, context.run, call, colour)

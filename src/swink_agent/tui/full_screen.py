@@ -1,7 +1,7 @@
 """Runs the full-screen program, and restores the normal screen when it ends.
 
-Owns signals, the exit code, and what is printed at the end: the last answer and how to resume, also after a crash, a
-hang-up or a signal.
+Owns signals, the exit code, and the text that is printed at the end, also after a crash, a hang-up or a signal: the
+last answer and how to resume.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _PATIENCE = 2.0
 """Seconds without progress after which the last output is dropped."""
 
 _STARTED = 2.0
-"""Seconds after which all modules are loaded. The garbage collector leaves them alone from then on; looking at them
-again and again would stop everything for 60 ms each time."""
+"""Seconds after which all modules are loaded. From then on the garbage collector skips the objects that exist by then;
+traversing them would pause the program for 60 ms each time."""
 
 
 def run_full_screen(options: TalkOptions) -> int:

@@ -1,6 +1,6 @@
 """`swink --inline`: the same conversation in lines, for screen readers, logs and simple terminals.
 
-Owns the program from start to end, and asks questions in words. Output is append-only: no second screen, no cursor
+Runs the program from start to end, and asks questions as text. Output is append-only: no second screen, no cursor
 movement, no animation. `app.talk` holds the conversation, `transcript` lays it out.
 """
 
@@ -48,12 +48,12 @@ _GRACE = 0.3
 _MOST_LISTED = 30
 _PROMPT = "> "
 _KEYS = (
-    ("Enter", "send; while a run goes on: steer it"),
-    ("/queue text", "while a run goes on: a follow-up, for when it would stop"),
-    ("Ctrl+C", "stop; what is queued is shown again"),
+    ("Enter", "send; during a run: steer it"),
+    ("/queue text", "during a run: queue a follow-up, sent when the run would stop"),
+    ("Ctrl+C", "stop; queued messages are shown again"),
     ("Ctrl+C twice, Ctrl+D", "leave"),
     ("Ctrl+Z", "go to the shell; fg comes back"),
-    ("!command", "run a command of your own, which the model sees with your next prompt"),
+    ("!command", "run a command yourself; the model sees it with your next prompt"),
     ("lines pasted together", "are one prompt"),
 )
 
@@ -126,7 +126,7 @@ class InlineFront:
             self._say(f"To go on with this: {farewell.resume}", "text")
         return self._code or 0
 
-    # -- what is typed -----------------------------------------------------------------------------------------
+    # -- input -------------------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
         while (text := await self._reader.text()) is not None:
@@ -188,7 +188,7 @@ class InlineFront:
         finally:
             self._answer = None
 
-    # -- what is written ---------------------------------------------------------------------------------------
+    # -- output ------------------------------------------------------------------------------------------------
 
     def _on_change(self, block: Block | None) -> None:
         if self._due is None:
@@ -260,7 +260,7 @@ class InlineFront:
         )
 
     def _tell_progress(self) -> None:
-        """Reports the progress of a local model: each new phase, and now and then."""
+        """Reports the progress of a local model: each new phase, and every ten seconds."""
         text, phase = self.talk.progress, self.talk.progress_phase
         told, told_at = self._progress
         now = time.monotonic()
@@ -286,7 +286,7 @@ class InlineFront:
         number, total = self.talk.place_of(question.request.call_id)
         if question.can_wait and total > 1:
             self._say(f"Call {number} of {total}", "text")
-        # As on the screen: every row of the model's text begins with a mark, continued rows too.
+        # As on the screen, every row of the model's text begins with a mark, also where a line is wrapped.
         for row in (*view.title_rows(width, 20), *view.content_rows(width)):
             self._writer.line(row.text, "text")
         for row in view.told_rows(width):
@@ -406,7 +406,7 @@ class InlineFront:
 def answer_rows(question: ApprovalQuestion) -> list[str]:
     """Returns the offered answers, a row each; names of tools and commands are made safe."""
     name = safe_display(question.request.name, 60)
-    behind = {**trusted_by(question), "because": "(write the reason behind it)"}
+    behind = {**trusted_by(question), "because": "(write the reason after it)"}
     return [
         f"  {answer.number} or {answer.key}: {answer.label.format(name=name)} "
         f"{safe_display(behind.get(answer.means, ''), 200)}".rstrip()

@@ -1,7 +1,7 @@
-"""Reads the lines that a user types, edited by the terminal itself.
+"""Reads the lines that a user types. The terminal itself provides the line editing.
 
-Reads stdin in the event loop, without a thread that would delay the end. Lines that arrive together, such as a paste,
-are one text.
+Reads stdin in the event loop, because a thread could delay the end of the program. Lines that arrive together, such as
+a paste, are one text.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 _TOGETHER = 0.03
-"""Seconds within which more lines belong to the same paste."""
+"""Seconds within which the next line belongs to the same paste."""
 _PIECE = 65_536
 
 
@@ -44,11 +44,11 @@ class LineReader:
             self._due = None
 
     async def text(self) -> str | None:
-        """What is typed or pasted next, without the last newline; `None` at the end of the input."""
+        """Returns the next typed or pasted text without its last newline; `None` at the end of the input."""
         return await self._texts.get()
 
     def drop(self) -> None:
-        """Forgets what was typed and not yet read: it cannot be the answer to a question that comes now."""
+        """Discards unread input, which was typed before a question appeared and cannot be its answer."""
         import termios
 
         try:
@@ -63,7 +63,7 @@ class LineReader:
 
     @contextmanager
     def silent(self) -> Generator[None]:
-        """Turns the terminal's echo off meanwhile."""
+        """Turns the terminal's echo off inside the `with` block."""
         import termios
 
         try:
@@ -81,7 +81,7 @@ class LineReader:
 
     @contextmanager
     def lent(self) -> Generator[None]:
-        """Leaves the terminal to another program meanwhile."""
+        """Stops reading inside the `with` block, while another program uses the terminal."""
         was_open = self._loop is not None
         self.close()
         try:

@@ -1,7 +1,7 @@
 """Prints a transcript as lines that are written once and never changed.
 
-Owns which lines are final and when they are written: a block when it is finished, a reply as far as its rows cannot
-change, a call when it begins and when it ends. The cursor never moves; no colours on a terminal without them.
+Owns which lines are final and when they are written: a block when it is finished, the rows of a reply that can no
+longer change, a call when it begins and when it ends. The cursor never moves, and a terminal without colours gets none.
 `transcript` lays out the lines, as on the full screen.
 """
 
@@ -116,9 +116,9 @@ class TranscriptPrinter:
         self._writer = writer
         self._on_write = on_write
         self._place = 0
-        """The first block that is not written to its end."""
+        """The first block that is not completely written."""
         self._rows = 0
-        """How many rows of it are."""
+        """The number of its rows that are written."""
         self._last: Block | None = None
         self._begun: set[int] = set()
         self._waiting: list[ToolBlock] = []
@@ -141,7 +141,7 @@ class TranscriptPrinter:
         blocks = self._transcript.blocks
         if not self._place and len(blocks) > _MOST_EARLIER:
             self._place = len(blocks) - _MOST_EARLIER
-            while blocks[self._place].is_hidden:  # the row above includes it
+            while blocks[self._place].is_hidden:  # the row of an earlier block represents it
                 self._place -= 1
             if self._place:
                 parts = "1 earlier part" if self._place == 1 else f"{self._place:,} earlier parts"
@@ -178,13 +178,13 @@ class TranscriptPrinter:
                 self._put([], f"▸ {safe_line(block.name, 60)} {summary} …".replace("  ", " "))
 
     def asked_about(self, call_id: str) -> None:
-        """The user was shown a call in a question, so it is not written again when it begins."""
+        """Notes that a question has shown this call, so that it is not announced again when it begins."""
         for block in (*self._transcript.blocks[self._place :], *self._waiting):
             if isinstance(block, ToolBlock) and block.call_id == call_id:
                 self._begun.add(id(block))
 
     def _write(self, block: Block) -> bool:
-        """Writes the final rows of a block; returns whether those are all."""
+        """Writes the final rows of a block; returns whether the block is complete."""
         if isinstance(block, UserBlock) and self._is_known(block):
             return True
         if isinstance(block, ToolBlock) and not block.is_finished:

@@ -1,9 +1,9 @@
-"""Sorts what a terminal sends before it is read as keys.
+"""Sorts the input from a terminal before it is read as keys.
 
-Handles five things that a reader of single characters gets wrong or slow: Alt+Enter and Alt+Backspace of terminals
-without the kitty protocol (an escape, then the key); Shift+Enter in xterm's form (`CSI 27;2;13~`); Escape alone, or
-with a key right behind it that means nothing with Alt; pastes, which are collected and bounded; and the terminal's
-answer when it is asked for its background. Everything else passes through unchanged.
+Handles five cases that Textual's parser reads wrongly or slowly: Alt+Enter and Alt+Backspace of terminals without the
+kitty protocol (an escape, then the key); Shift+Enter in xterm's form (`CSI 27;2;13~`); Escape alone, or followed at
+once by a key that has no meaning with Alt; pastes, which are collected and bounded; and the terminal's answer to the
+question for its background colour. Everything else passes through unchanged.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ import re
 from typing import NamedTuple, TypeAlias
 
 LARGEST_PASTE = 2_000_000
-"""Most characters of a paste; longer ones are refused."""
+"""Most characters of a paste; longer pastes are refused."""
 
 _PASTE, _END = "\x1b[200~", "\x1b[201~"
 _KNOWN = re.compile(
     r"\x1b(?:(\r|\n|\x7f|\x08|(?=[^\[\]NOPX^_bdf]))|\[200~|\[27;(\d{1,3});(\d{1,7})~"
     r"|\]11;([^\x07\x1b]{0,64})(?:\x07|\x1b\\))"
 )
-"""Beginnings of longer sequences keep their escape, and so do b, d and f, which move by words with Alt."""
+"""Beginnings of longer sequences keep their escape, and so do b, d and f: with Alt they move or delete by words."""
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-9;]{0,16}|\](?:1(?:1(?:;[^\x07\x1b]{0,64}\x1b?)?)?)?)?\Z")
 _ANSWER = "\x1b]11;"
-"""Text that begins so is never a key, even if the rest is late."""
+"""Text that begins with this is never a key, even if the rest is late."""
 _AFTER_ESCAPE = {"\r": "alt+enter", "\n": "alt+enter", "\x7f": "alt+backspace", "\x08": "alt+backspace", "": "escape"}
 _NAMES = {8: "backspace", 9: "tab", 13: "enter", 27: "escape", 32: "space", 127: "backspace"}
 _MODIFIERS = ((2, "alt"), (4, "ctrl"), (1, "shift"))
 
 
 class Pressed(NamedTuple):
-    """A key by its name, and the character that it types, if any."""
+    """A key: its name, and the character that it types, if any."""
 
     key: str
     character: str | None = None
 
 
 class Pasted(NamedTuple):
-    """A paste. One that is too large has no text, but its size."""
+    """A paste. If it is too large, `text` is "" and `refused` is its number of characters."""
 
     text: str
     refused: int = 0
@@ -49,11 +49,11 @@ class Background(NamedTuple):
 
 
 Piece: TypeAlias = "str | Pressed | Pasted | Background"
-"""A piece of input: text to be read character by character, a key, a paste, or an answer of the terminal's."""
+"""A piece of input: text for Textual's parser, a key, a paste, or the terminal's background colour."""
 
 
 class Keystrokes:
-    """Sorts input, wherever it is cut into pieces."""
+    """Sorts input, which may arrive cut at any place."""
 
     def __init__(self) -> None:
         self._held = ""
@@ -71,7 +71,7 @@ class Keystrokes:
         return self._paste is not None
 
     def give_up(self) -> list[Piece]:
-        """Ends a paste whose end was lost; returns what arrived."""
+        """Ends a paste whose end was lost; returns the text that arrived."""
         return self.feed(_END) if self.is_pasting else []
 
     def feed(self, text: str) -> list[Piece]:
@@ -83,7 +83,7 @@ class Keystrokes:
         return pieces
 
     def settle(self) -> list[Piece]:
-        """Returns what was held, once nothing has followed: Escape if it is alone."""
+        """Returns the held input, once nothing has followed: an escape alone is the Escape key."""
         if self._held.startswith(_ANSWER):
             return []
         held, self._held = self._held, ""
@@ -116,7 +116,7 @@ class Keystrokes:
         else:
             self._paste.clear()
         if end < 0:
-            self._held = data[len(taken) :]  # its end may have come in part
+            self._held = data[len(taken) :]  # may be the first part of the end mark
             return ""
         is_refused = self._size > LARGEST_PASTE
         pieces.append(Pasted("", self._size) if is_refused else Pasted("".join(self._paste).replace("\x00", "")))

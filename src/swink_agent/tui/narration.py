@@ -31,7 +31,7 @@ _Kind: TypeAlias = Literal["text", "thinking"]
 
 class Narration:
     """Adds an agent's events to a transcript. `label` returns the label of new replies and calls. `later` calls a
-    function, at once or within a frame; deltas that arrive until then are added together."""
+    function at once or a little later; deltas that arrive before the call are added together."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Narration:
         self._calls: list[_CallView] = []
         """The calls of the current turn, in the reply's order."""
         self._is_earlier = False
-        """Whether calls of an earlier run get their results."""
+        """Whether the next results may belong to calls of an earlier run."""
 
     @property
     def running(self) -> list[ToolBlock]:
@@ -214,7 +214,7 @@ class Narration:
                 self._show_call(view, call)
 
     def _close_waiting(self, event: ToolExecutionEnd) -> None:
-        """Shows that a call that waited was given up, because the run goes on without an answer."""
+        """Shows that a waiting call was given up, because the run continues without an answer."""
         block = self._waiting_block(event.call_id)
         if block is not None:
             text = self._redactor.redact(extract_text(event.result.content))
@@ -247,7 +247,7 @@ class Narration:
             view.block.ask()
 
     def _show_delegate(self, event: DelegateEvent) -> None:
-        """Shows what a delegate does under the call that runs it."""
+        """Shows a delegate's progress under the call that runs it."""
         view = next((view for view in self._calls if view.since is not None and view.call.id == event.call_id), None)
         if view is None:
             return

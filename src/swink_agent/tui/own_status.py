@@ -1,7 +1,7 @@
-"""The user's own status line: a program of theirs that gets facts as JSON and prints one line.
+"""The user's own status line: one line that the user's program prints from facts that it gets as JSON.
 
-Owns when the program runs, for how long, how much it may print, and how its line is made safe. It runs in a thread, one
-at a time, when a fact has changed, and at most once in a second. The screen never waits for it.
+Owns when the program runs, for how long, how much it may print, and how its line is escaped. It runs when a fact has
+changed, at most once a second and never twice at the same time, in a thread. The screen never waits for it.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 _INTERVAL = 1.0
 """Least seconds between two starts."""
 _PATIENCE = 2.0
-"""Seconds that the program has."""
+"""Seconds after which the program is killed."""
 _MOST_PRINTED = 64 * 1024
 _LONGEST_LINE = 500
 _LONGEST_REASON = 200
 _STYLES = re.compile(r"\x1b\[[0-9;:]*m")
 _UNIMPORTANT = ("seconds",)
-"""Facts that change all the time: they alone are not a reason to run the program again."""
+"""Facts that change all the time. The program is not run again for them alone."""
 
 
 class StatusProblem(Exception):
-    """The program gave no line; its text says why."""
+    """The program gave no line; the message is the reason."""
 
 
 class OwnStatus:
-    """Runs the program when facts change, and has its last line.
+    """Runs the program when facts change, and keeps its last line.
 
-    `outside` gives the folders that commands may write: no program from there is started. `on_change` is called in the
-    event loop when the line is another one, and `on_problem` once, with the first reason why there is none.
+    `outside` returns the folders that commands may write; a program in one of them is not started. `on_change` is
+    called in the event loop when the line has changed, `on_problem` only for the first failure, with the reason.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class OwnStatus:
         self._interval = interval
         self._patience = patience
         self.text = ""
-        """The last line; empty if there is none, and the usual status is to be shown."""
+        """The last line; "" if there is none, so that the usual status is shown."""
         self._told: dict[str, Any] | None = None
         self._next: Mapping[str, Any] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -77,7 +77,7 @@ class OwnStatus:
         self._is_closed = False
 
     def tell(self, facts: Mapping[str, Any]) -> None:
-        """Takes the facts of now. Returns at once; the program runs soon, if one of them has changed."""
+        """Takes the current facts and returns at once. If one of them has changed, the program runs soon."""
         known = {name: value for name, value in facts.items() if name not in _UNIMPORTANT}
         if known == self._told or self._is_closed:
             return
@@ -86,7 +86,7 @@ class OwnStatus:
             self._task = asyncio.get_running_loop().create_task(self._work())
 
     async def settled(self) -> str:
-        """The line for the facts that were told last."""
+        """Waits for the program and returns the line for the last facts."""
         while self._task is not None:
             await asyncio.wait([self._task])
         return self.text
@@ -148,14 +148,14 @@ class OwnStatus:
 
 
 def _shown(text: str) -> str:
-    """The first line, without colours, and with all other control characters written out."""
+    """Returns the first line without colours, with all other control characters escaped."""
     return safe_display(_STYLES.sub("", text.partition("\n")[0]).strip(), _LONGEST_LINE)
 
 
 def own_status(
     options: TalkOptions, talk: Conversation, on_change: Callable[[], None], environ: Mapping[str, str]
 ) -> OwnStatus | None:
-    """The status line that the settings ask for; `None` if they ask for none."""
+    """Returns the status line that the settings name; `None` if they name none."""
     argv: tuple[str, ...] = options.opening.settings.value("status_line")
     if not argv:
         return None
@@ -170,7 +170,7 @@ def own_status(
 
 
 def status_facts(talk: Conversation, columns: int) -> dict[str, Any]:
-    """What the program is told. New names may be added; the names keep their meaning."""
+    """Returns the facts for the program. Later versions may add names; existing names keep their meaning."""
     info = None if talk.opened is None else talk.opened.session.info
     done = sum([item.status == "done" for item in talk.todo])
     return {

@@ -1,12 +1,12 @@
-"""The colours of the themes, as words: a foreground, a background behind `on`, and attributes.
+"""The colours of the themes, as words: a foreground, a background after `on`, and attributes.
 
-Owns nothing but this table. What its words mean and how they are asked is in `themes`.
+Contains only this table; `themes` parses it.
 """
 
 from __future__ import annotations
 
 ROLES: dict[str, tuple[str, str, str, str]] = {
-    # role: without colours, dark, light, with much contrast
+    # role: plain (without colours), dark, light, contrast
     "text": ("", "#d5d9e2", "#2a2f3a", "#ffffff"),
     "dim": ("dim", "#7b8494", "#737b8a", "#d0d0d0"),
     "accent": ("bold", "#7aa7f7", "#2c62c9", "#00d7ff bold"),

@@ -1,6 +1,6 @@
-"""What a conversation asks of the screen: questions, lists, the editor.
+"""The front of a conversation on the full screen: questions, lists, the editor.
 
-Turns an awaited question into a widget and its answer into the result. One question shows at a time; others wait.
+Shows each question as a widget and returns the user's answer. Approval questions are shown one at a time.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _HELP: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("send",), "send; while a run goes on: steer it"),
-    (("queue",), "while a run goes on: queue a follow-up"),
-    (("earlier",), "in an empty line: take the last queued message back, else earlier prompts"),
+    (("send",), "send; during a run: steer it"),
+    (("queue",), "during a run: queue a follow-up"),
+    (("earlier",), "in an empty line: take the last queued message back; else earlier prompts"),
     (("new_line",), "a new line"),
-    (("Esc", "Ctrl+C"), "stop; what is queued comes back"),
+    (("Esc", "Ctrl+C"), "stop; queued messages come back"),
     (("Ctrl+C twice", "leave"), "leave"),
     (("mode",), "ask about every call, auto, plan, and again"),
     (("history",), "search earlier prompts"),
@@ -35,24 +35,24 @@ _HELP: tuple[tuple[tuple[str, ...], str], ...] = (
     (("open_paste",), "open a folded paste"),
     (
         ("delete_word_left", "delete_line_start", "delete_line_end"),
-        "take out a word, back to the line's beginning, up to its end; {bring_back} brings it back",
+        "delete a word, to the beginning of the line, to its end; {bring_back} brings it back",
     ),
-    (("editor",), "edit what is written in your own editor"),
+    (("editor",), "edit the draft in your own editor"),
     (("clipboard",), "attach the picture on the clipboard, or insert its text"),
     (("open_block", "block_before", "block_after"), "open and fold a tool's block; the one before, the next"),
     (("todo",), "fold and open the list of things to do"),
     (("mouse",), "give the mouse to the terminal, and back"),
-    (("page_up", "page_down", "top"), "scroll; {bottom}, or End after what is written, follows again"),
+    (("page_up", "page_down", "top"), "scroll; {bottom}, or End at the end of the draft, follows again"),
     (("suspend",), "go to the shell; fg comes back"),
     (("@",), "complete a file"),
-    (("!command",), "run a command of your own, which the model sees with your next prompt"),
+    (("!command",), "run a command yourself; the model sees it with your next prompt"),
 )
-"""Rows of the help: actions, or keys that are always the same, and what they do."""
+"""Rows of the help: names of actions or fixed keys, and their effect."""
 _MOST_KEYS = {"new_line": 3}
 
 
 def help_rows(keys: KeyMap) -> list[tuple[str, str]]:
-    """The rows of the help, with the user's own keys. An action without a key has no row."""
+    """Returns the rows of the help, with the user's own keys. An action without a key has no row."""
     rows: list[tuple[str, str]] = []
     every = {action.name: keys.shown(action.name) or "/bindings" for action in ACTIONS}
     for names, words in _HELP:
@@ -87,7 +87,7 @@ class ScreenFront:
         async with self._asking:
             panel = QuestionPanel(question, app.talk.redact, looks=lambda: app.looks)
             request = question.request
-            # A call that waits is counted by its whole id; the id of any other call of a delegate may recur.
+            # The id of a delegate's call can recur, unless the call can wait: then its id is unique.
             is_counted = question.can_wait or not request.delegates
             panel.set_place(*(app.talk.place_of(request.call_id) if is_counted else (1, 1)))
             answer: asyncio.Future[ApprovalAnswer | Defer] = asyncio.get_running_loop().create_future()

@@ -1,10 +1,11 @@
 """The rows that show the state of a run: the status row, a row for each tool that runs, and the list of things to do.
 
-The status row says mode, state, approvals, model, window, tokens, cost, time and folder, and what there is of a branch,
-of hosts that commands may reach and of background commands. In a narrow window the folder loses its beginning, the
-model its provider, the gauge half of its bar, the folder its branch, the model its middle, the gauge the rest of its
-bar, and the parts the points between them, in this order. From 60 columns on everything else shows; mode and state
-always do. Pure: widgets draw these rows.
+The status row shows mode, state, approvals, model, window, tokens, cost, turn, time and folder, and if there are any
+the branch, the hosts that commands may reach and the background commands. In a narrow window it is shortened in this
+order: the folder loses its beginning, the model its provider, the gauge half of its bar, the folder its branch, the
+model its middle, the gauge the rest of its bar; the turn is left out, and the points between the parts. The usual
+mode of approvals is left out first. From 60 columns on the other parts show, hosts and background commands from 80 on;
+mode and state always do. Pure: widgets draw these rows.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _WHOLE, _GOOD_MODEL, _LEAST_MODEL, _CUT_MODEL = 1000, 11, 8, 6
 _GOOD_FOLDER, _LEAST_FOLDER = 16, 8
 _LONGEST_BRANCH = 24
 _LEAST_OWN = 8
-"""Cells below which the user's own line is left out."""
+"""With fewer cells left, the user's own line is not shown."""
 _MOST_TODO_ROWS = 6
 _LEAST_TEXT = 12
 _SIGNS = {"pending": ("☐", "text"), "in_progress": ("▸", "running"), "done": ("✓", "done")}
@@ -37,7 +38,7 @@ _ROLES = {"pending": "text", "in_progress": "tool.name", "done": "dim"}
 
 
 class Status(Value, frozen=True, kw_only=True):
-    """What the row says. `fill` is the part of the model's window that the conversation takes, by estimate."""
+    """The content of the row. `fill` is the estimated share of the model's window that the conversation takes."""
 
     mode: Mode
     state: State
@@ -51,21 +52,21 @@ class Status(Value, frozen=True, kw_only=True):
     branch: str = ""
     """The Git branch of the folder, if there is one."""
     hosts: int = 0
-    """How many hosts commands may reach."""
+    """The number of hosts that commands may reach."""
     tasks: int = 0
-    """How many background commands run."""
+    """The number of running background commands."""
     turn: int = 0
     """The current or last turn of the run; 0 before the first."""
     vim: str = ""
-    """The mode of the input line, if it has the keys of vim."""
+    """The vim mode of the input line; "" without the keys of vim."""
     own: str = ""
-    """The line of the user's own program, instead of the rest; safe to show."""
+    """The line that the user's own program printed, shown instead of the rest; already escaped."""
     note: str = ""
-    """A note for the moment, such as that a second Ctrl+C leaves."""
+    """A short-lived note, such as that a second Ctrl+C leaves."""
 
 
 def status_line(status: Status, width: int) -> Line:
-    """The row, no wider than the window."""
+    """Returns the row, no wider than `width` cells."""
     for line in _layouts(status, width):
         if width_of(line) <= width:
             return Line(tuple(line))
@@ -73,12 +74,12 @@ def status_line(status: Status, width: int) -> Line:
 
 
 def approve_word(approve: str) -> str:
-    """The mode of approvals in one or two words, by its name in `#approve`."""
+    """Returns the mode of approvals in one or two words; `approve` is its name in `#approve`."""
     return {"on": "ask", "off": "approve off", "none": "approve none"}.get(approve, approve)
 
 
 def beside_parts(branch: str, hosts: int, tasks: int) -> list[str]:
-    """What there is of a branch, hosts and background commands, in words."""
+    """Returns the branch and the numbers of hosts and background commands as texts, without those that are empty."""
     counted = [f"{count} {name}{'s' * (count != 1)}" for count, name in ((hosts, "host"), (tasks, "task")) if count]
     return [*([safe_display(branch, 80)] if branch else []), *counted]
 
@@ -127,7 +128,7 @@ def _layouts(status: Status, width: int) -> Iterator[list[Span]]:
             where = [Span(_cut_folder(folder, room - model_room) + of_branch, "status.folder")]
             yield _joined([*head, *approve, shown, *rest, where], between)
         if status.approve == "smart":
-            approve = []  # the usual one gives way first
+            approve = []  # the usual mode is left out first
     for kept in ([*approve, percent, [Span(short, "status")], [Span(_cost(status.cost), "status")]], approve, []):
         yield _joined([*head, *kept])
 
@@ -197,7 +198,7 @@ _LONGEST_NAME = 40
 
 
 class Activity(NamedTuple):
-    """A running tool: its name, what it is about, its seconds so far, and its newest output."""
+    """A running tool: its name, a summary of the call, its seconds so far, and its newest output."""
 
     name: str
     summary: str
@@ -206,7 +207,10 @@ class Activity(NamedTuple):
 
 
 def activity_lines(running: Sequence[Activity], width: int, frame: int | None) -> list[Line]:
-    """A row for each, four at most; the rest are counted. `frame` turns the spinner; without it nothing moves."""
+    """Returns a row for each tool, at most four; if there are more, one row counts the rest.
+
+    `frame` is the step of the spinner; `None` shows a sign that does not move.
+    """
     shown = list(running[-_MOST_ROWS:]) if len(running) <= _MOST_ROWS else list(running[-(_MOST_ROWS - 1) :])
     sign = "▸" if frame is None else SPINNER[frame % len(SPINNER)]
     lines = [_activity_line(activity, width, sign) for activity in shown]
@@ -231,7 +235,7 @@ def _activity_line(activity: Activity, width: int, sign: str) -> Line:
 
 
 def todo_lines(items: Sequence[TodoItem], width: int, *, is_open: bool, hint: str) -> list[Line]:
-    """The rows, none if nothing is left to do. `hint` names the key that opens and folds them."""
+    """Returns the rows of the list; none if nothing is left to do. `hint` names the key that opens and folds it."""
     now = current(items)
     if now is None:
         return []
@@ -258,7 +262,7 @@ def todo_lines(items: Sequence[TodoItem], width: int, *, is_open: bool, hint: st
 
 
 def _with_hint(head: Sequence[Span], hint: str, width: int) -> Line:
-    """The head with the hint at the right edge, if both can be read."""
+    """Returns the head, with the hint at the right edge if both fit."""
     room = width - cell_width(hint) - 3
     if room < min(width_of(head), _LEAST_TEXT):
         return Line(tuple(_fitted(head, width)))

@@ -1,8 +1,8 @@
-"""Writes to a terminal without waiting for one that does not read.
+"""Writes to a terminal, without hanging if the terminal does not read.
 
-`write_patiently` writes through a descriptor that never blocks, for as long as the caller wants to wait.
-`TerminalOutput` writes in a thread of its own; when too much waits, it drops drawings, and asks for a fresh drawing of
-the whole screen once the terminal has caught up.
+`write_patiently` writes through a descriptor that never blocks, until the caller wants it to give up. `TerminalOutput`
+writes in a thread. If too much text waits, it drops drawings, and has the whole screen drawn again once the terminal
+has caught up.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def own_descriptor(fd: int) -> int:
 
 
 def write_patiently(fd: int, text: str, *, is_over: Callable[[float], bool]) -> bool:
-    """Writes the text; returns `False` if it gave up because `is_over(seconds without progress)` said so."""
+    """Writes the text. Returns `False` if the terminal is gone, or if `is_over(seconds without progress)` was true."""
     rest = memoryview(text.encode("utf-8", "replace"))
     since = time.monotonic()
     while rest:
@@ -52,15 +52,15 @@ def write_patiently(fd: int, text: str, *, is_over: Callable[[float], bool]) -> 
 _MOST_WAITING = 64 * 1024
 """Most characters that may wait for the terminal; above that, drawings are dropped."""
 _SHORT = 64
-"""Shorter text switches a mode and is never dropped; longer text is a drawing, or goes to the clipboard."""
+"""Text of at most this length switches a mode and is never dropped. Longer text is a drawing, or for the clipboard."""
 _CLIPBOARD = "\x1b]52;"
 _END_PATIENCE = 1.0
-"""Seconds without progress after which the program stops waiting for the terminal at the end."""
+"""Seconds without progress after which the ending program stops waiting for the terminal."""
 
 
 class TerminalOutput(Thread):
-    """Writes in the background. Calls `on_caught_up` in this thread when a drawing was dropped and all waiting text is
-    written: the whole screen has to be drawn then."""
+    """Writes in the background. If a drawing was dropped, calls `on_caught_up` in this thread once all waiting text is
+    written: the whole screen must be drawn then."""
 
     def __init__(self, file: IO[str], on_caught_up: Callable[[], None]) -> None:
         super().__init__(daemon=True, name="swink-output")
@@ -76,7 +76,7 @@ class TerminalOutput(Thread):
     def write(self, text: str) -> None:
         """Queues the text. Never waits."""
         with self._changed:
-            if self._is_lost or self._is_ending:  # the terminal is lent; the screen is drawn when it comes back
+            if self._is_lost or self._is_ending:  # if the terminal is only lent, the screen is drawn again afterwards
                 return
             if self._waiting > _MOST_WAITING:
                 if len(text) > _SHORT and not text.startswith(_CLIPBOARD):

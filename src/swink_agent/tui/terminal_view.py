@@ -1,4 +1,4 @@
-"""Shows a conversation as a transcript, for both programs of the terminal.
+"""Shows a conversation as a transcript, for the full screen and for `--inline`.
 
 Owns the transcript and the narration of the current agent. `narration` turns events into blocks, and the blocks draw
 themselves.
@@ -69,7 +69,7 @@ class TerminalView:
         self._narration.show_injected(event, length, images)
 
     def hear(self, event: MessageUpdate | DelegateEvent) -> None:
-        if type(event) is MessageUpdate:  # nothing is shown of what a delegate streams
+        if type(event) is MessageUpdate:  # text that a delegate streams is not shown
             self._narration.hear(event)
 
     def on_event(self, event: AgentEvent, record: RunRecord) -> None:

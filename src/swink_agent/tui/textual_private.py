@@ -1,6 +1,6 @@
 """The private names of Textual that this package uses. No other file uses any.
 
-Nothing public does the same. `tests/tui/test_textual_private.py` fails where the installed Textual lacks one of these
+Textual has no public equivalents. `tests/tui/test_textual_private.py` fails if the installed Textual lacks one of these
 names or gives it another meaning, and `pyproject.toml` admits only the versions that were tested.
 """
 

@@ -1,8 +1,8 @@
-"""Themes: which colours and attributes each role has, as plain values for the screen and for `--inline`.
+"""Themes: the colours and attributes of each role, as plain values for the screen and for `--inline`.
 
 Owns the names of the roles and four themes; their colours are in `palettes`. A role that a theme does not list looks
-like the part before its last dot: `code.keyword` falls back to `code`. Uses no terminal and no Textual: widgets make
-rich styles of these values, `--inline` makes escape sequences.
+like the part before its last dot: `code.keyword` falls back to `code`. Independent of the terminal and of Textual:
+widgets turn these values into rich styles, `--inline` turns them into escape sequences.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ThemeName: TypeAlias = Literal["dark", "light", "contrast", "plain"]
 
 
 class Style(NamedTuple):
-    """Colours as `#rrggbb`, or `None` for what lies beneath."""
+    """Colours are `#rrggbb`, or `None` for the colour of the style below."""
 
     foreground: str | None = None
     background: str | None = None
@@ -39,7 +39,7 @@ class Style(NamedTuple):
 
 
 ROLES = frozenset(PLAIN)
-"""Every role that this project draws with; others may be made from these with a dot."""
+"""Every role that has an entry in the palettes. Others are made from these with a dot."""
 
 
 def _parsed(written: str) -> Style:
@@ -52,7 +52,7 @@ def _parsed(written: str) -> Style:
 
 
 class Theme:
-    """A look. `background` and `foreground` are those of the whole screen; `None` leaves the terminal's own."""
+    """A theme. `background` and `foreground` apply to the whole screen; `None` leaves the terminal's own colour."""
 
     __slots__ = ("_known", "_written", "background", "foreground", "is_dark", "name")
 
@@ -67,7 +67,7 @@ class Theme:
         self._known: dict[str, Style] = {}
 
     def style_of(self, role: str) -> Style:
-        """How a role looks; of several with a `+` between, each is laid over the one before."""
+        """Returns the style of a role. In `base+other`, each role is laid over the one before it."""
         known = self._known.get(role)
         if known is None:
             base, *laid_over = role.split("+")
@@ -96,7 +96,7 @@ THEMES: Mapping[str, Theme] = MappingProxyType(
 
 
 def theme_for(name: str, environ: Mapping[str, str]) -> Theme:
-    """The theme of that name; without colours whatever the name when `NO_COLOR` is set to anything.
+    """Returns the theme of that name; the one without colours if `NO_COLOR` is set and not empty.
 
     Raises `ValueError` for an unknown name; the error lists the known ones.
     """
@@ -106,7 +106,7 @@ def theme_for(name: str, environ: Mapping[str, str]) -> Theme:
 
 
 def sgr(style: Style) -> str:
-    """The escape sequence that begins a style on a terminal with 24-bit colours; nothing for text as it is."""
+    """Returns the escape sequence that begins a style on a terminal with 24-bit colours; "" for plain text."""
     codes = [code for code, is_on in zip(("1", "2", "3", "4", "9", "7"), style[2:], strict=True) if is_on]
     for kind, colour in (("38", style.foreground), ("48", style.background)):
         if colour is not None:
@@ -115,7 +115,7 @@ def sgr(style: Style) -> str:
 
 
 def is_light(colour: str) -> bool | None:
-    """Whether a colour as terminals tell it (`rgb:ffff/ffff/ffff`) is a light one; `None` if it cannot be read."""
+    """Whether a colour as terminals report it (`rgb:ffff/ffff/ffff`) is light; `None` if it cannot be parsed."""
     found = re.fullmatch(
         r"rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})(?:/[0-9a-fA-F]{1,4})?", colour
     )

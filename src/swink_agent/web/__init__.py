@@ -1,11 +1,11 @@
 """The agent in a browser, and for programs over HTTP: `swink web`, and `app` for an application's own agents.
 
-    access.py       who may ask: host, origin, token, cookie, and the headers of every answer
+    access.py       access checks: host, origin, token, cookie; and the headers of every answer
     server.py       the aiohttp application: the order of checks, and errors as problem documents
     site.py         one server's parts; routes/ acts on them, and openapi.py describes the routes
     rooms.py        sessions with their streams and questions; standard.py and embedded.py open their conversations
     streams.py      events that are kept, and readers that do not delay each other
-    pages/          what a browser shows
+    pages/          the pages for browsers
     agui.py         the AG-UI protocol
 
 Importing this module loads none of them.

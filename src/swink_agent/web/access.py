@@ -1,10 +1,10 @@
-"""Who may ask: the names under which the server is reached, the sites that may send requests, and the token.
+"""Access checks: the host names of the server, the sites that may send requests, and the token.
 
-Owns these checks, in their order, the cookie, and the headers of every answer. What a person may do with a session is
-decided behind this.
+Owns these checks, in their order, the cookie, and the headers of every answer. `Site.authorized` decides afterwards
+what a user may do with a session.
 
-Browsers send the cookies of a host to every port of it, so the cookie is bound to a path that nobody can guess: another
-server on this machine is not sent it.
+Browsers send the cookies of a host to all its ports. Therefore the cookie is bound to an unguessable path: browsers do
+not send it to another server on this machine.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _MAY_SEND = "authorization, content-type, last-event-id"
 class Access:
     """The checks of one server.
 
-    `token` is the secret that people and programs have; without one, the application itself decides who may ask.
-    `hosts` are names, with or without a port, and `origins` are addresses of sites, besides this machine's own.
+    `token` is the secret of users and programs; without one, only the application decides who has access. `hosts` are
+    names, with or without a port, in addition to the loopback names. `origins` are other sites that may send requests.
     """
 
     def __init__(
@@ -70,10 +70,10 @@ class Access:
     # -- the checks, in their order ------------------------------------------------------------------------------
 
     def check_host(self, request: web.Request) -> None:
-        """Raises 421 for a name that is not ours. Another site may have made its own name lead to this machine."""
+        """Raises 421 for a name that is not ours: a foreign site can make its own name resolve to this machine."""
         host = request.headers.get("host", "").lower()
         if len(request.headers.getall("host", [])) != 1 or not self._is_ours(host, request):
-            raise Problem(421, "host", "this server is not reached under that name: --allow-host adds one")
+            raise Problem(421, "host", "this server does not answer to that host name: --allow-host adds one")
 
     def _is_ours(self, host: str, request: web.Request) -> bool:
         name, port = _split(host)
@@ -92,7 +92,7 @@ class Access:
         if site in ("cross-site", "same-site") and origin is None:
             is_navigation = request.method == "GET" and request.headers.get("sec-fetch-mode", "").lower() == "navigate"
             if not is_navigation:
-                raise Problem(403, "origin", "pages of another site may not use what is here")
+                raise Problem(403, "origin", "pages of another site may not use this server")
 
     def _is_allowed(self, origin: str, request: web.Request) -> bool:
         given = origin.lower()
@@ -102,7 +102,7 @@ class Access:
         return given in (f"http://{host}", f"https://{host}")
 
     def check_token(self, request: web.Request, *, is_keyed: bool) -> None:
-        """Raises 401 without the token or the cookie, and 403 for a change by cookie that names no origin."""
+        """Raises 401 without the token or the cookie, and 403 for a change by cookie without the header Origin."""
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
         if self.token is None or (scheme.lower() == "bearer" and self.is_token(bearer.strip())):
             return
@@ -113,20 +113,20 @@ class Access:
             raise Problem(403, "origin", "a change by cookie needs the header Origin, which browsers send")
 
     def is_token(self, given: str) -> bool:
-        """Compares in constant time."""
+        """Whether this is the token; compares in constant time."""
         wanted = (self.token or "").encode()
         return bool(wanted) and hmac.compare_digest(given.encode("utf-8", "surrogateescape"), wanted)
 
     # -- answers -------------------------------------------------------------------------------------------------
 
     def is_keyed(self, path: str) -> bool:
-        """Whether a path is beneath the key."""
+        """Whether a path begins with the key."""
         return bool(self.key) and f"{path}/".startswith(f"{self.prefix}/")
 
     def entered(self, request: web.Request) -> web.Response:
-        """Answers the address with the token: the page beneath the key, and the cookie for it."""
+        """Answers a request with the token in its address: redirects to the page under the key, and sets the cookie."""
         asked = request.rel_url.without_query_params("token")
-        page = asked.raw_path.removeprefix(self.prefix)  # as it was written: what is quoted stays quoted
+        page = asked.raw_path.removeprefix(self.prefix)  # raw: the quoting stays
         query = f"?{asked.raw_query_string}" if asked.raw_query_string else ""
         response = web.Response(status=303, headers={"location": f"{self.prefix}{page or '/'}{query}"})
         response.set_cookie(
@@ -135,7 +135,7 @@ class Access:
         return response
 
     def preflight(self, request: web.Request) -> web.Response | None:
-        """Answers a browser that asks whether another site may send a request; `None` if it is not that."""
+        """Answers a browser's question whether an allowed site may send a request; `None` for any other request."""
         if request.method != "OPTIONS" or "access-control-request-method" not in request.headers:
             return None
         if request.headers.get("origin", "").lower() not in self._origins:
@@ -150,7 +150,7 @@ class Access:
         )
 
     async def add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Adds what every answer has."""
+        """Adds the headers of every answer, and those that allowed sites need."""
         add_safe_headers(response)
         origin = request.headers.get("origin", "")
         if origin.lower() in self._origins:
@@ -161,7 +161,7 @@ class Access:
 
 
 def add_safe_headers(response: web.StreamResponse) -> None:
-    """Adds what every answer has, whoever asks."""
+    """Adds the headers that every answer has."""
     for name, value in _HEADERS.items():
         response.headers.setdefault(name, value)
     response.headers.setdefault("Cache-Control", "no-store")
@@ -169,7 +169,7 @@ def add_safe_headers(response: web.StreamResponse) -> None:
 
 
 def _split(host: str) -> tuple[str, int | None]:
-    """The name and the port of a `Host`; an empty name for what is not one."""
+    """Returns the name and the port of a `Host` header; an empty name if it is not valid."""
     try:
         parts = urlsplit(f"//{host}")
         port = parts.port
@@ -177,7 +177,7 @@ def _split(host: str) -> tuple[str, int | None]:
         return "", None
     if parts.path or parts.query or parts.fragment or "@" in host or any(letter.isspace() for letter in host):
         return "", None
-    if port is not None and not host.endswith(f":{port}"):  # a port is written in one way only
+    if port is not None and not host.endswith(f":{port}"):  # other ways to write a port are refused
         return "", None
     name = host[: host.rindex(":")] if port is not None else host.removesuffix(":")
     return name, port
@@ -194,7 +194,7 @@ def _our_port(request: web.Request) -> int:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Whether an address can be reached only from this machine."""
     if host == "localhost":
         return True
     try:

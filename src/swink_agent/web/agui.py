@@ -1,7 +1,7 @@
-"""The AG-UI protocol at `/agui`: one request is one run, whose events are the protocol's.
+"""The AG-UI protocol at `/agui`: each request begins or continues a run, and streams its events in the protocol's form.
 
-Owns what of a request is new to a session, and which of our events is which of the protocol's. The events and their
-encoder are those of `ag-ui-protocol` (extra `agui`). Sessions, questions and runs are those of every other route.
+Owns which part of a request is new to a session, and the translation of our events. The protocol's events and encoder
+come from `ag-ui-protocol` (extra `agui`). Sessions, questions and runs are the same as in all other routes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .talks import Talk
 
 _MOST_BYTES = 32 * MOST_JSON
 _LOOK = 0.25
-"""Seconds after which we look whether the client has left."""
+"""Seconds between two checks whether the client has left."""
 
 
 class _ClientTool:
@@ -76,7 +76,7 @@ async def serve(site: Site, request: web.Request) -> web.StreamResponse:
 
 
 def _read(core: Any, data: bytes) -> Any:
-    """The request as the protocol has it. Raises 400 and 422."""
+    """Returns the parsed request. Raises 400 and 422."""
     try:
         return core.RunAgentInput.model_validate_json(data)
     except ValueError as error:
@@ -128,7 +128,7 @@ async def _begin(site: Site, room: Room, given: Any, by: str) -> Talk:
 
 
 def unseen(texts: Sequence[str], history: Sequence[AgentMessage]) -> int:
-    """How many of a client's last texts are behind our history, which is read in its order."""
+    """Returns how many of a client's last texts are new to the history. Both are compared in order."""
     ours = [extract_text(message.content) for message in history if type(message) is UserMessage]
     at = 0
     new = 0
@@ -141,7 +141,7 @@ def unseen(texts: Sequence[str], history: Sequence[AgentMessage]) -> int:
 
 
 def _offer(talk: Talk, tools: Sequence[Any]) -> None:
-    """Gives the agent the client's tools, in place of those of the request before. Its own come first."""
+    """Gives the agent the client's tools instead of those of the previous request. The agent's own tools win."""
     agent = talk.agent
     own = [tool for tool in agent.tools if not isinstance(tool, _ClientTool)]
     names = {tool.name for tool in own}
@@ -175,7 +175,7 @@ def _text(message: Any) -> str:
 
 
 def _files(site: Site, room: Room, messages: Sequence[Any]) -> list[str]:
-    """The pictures and documents of messages, as files. Addresses elsewhere are not followed."""
+    """Stores the pictures and documents of messages and returns their paths. Raises 422 for addresses."""
     kept: list[str] = []
     for message in messages:
         for part in () if isinstance(message.content, str) else message.content:
@@ -225,7 +225,7 @@ async def _stream(
                 except TimeoutError:
                     continue
     except ConnectionError:
-        pass  # there is nobody to answer
+        pass  # the client has left
     finally:
         unlisten()
         if not run.is_over:
@@ -234,7 +234,7 @@ async def _stream(
 
 
 class _Run:
-    """Turns our events into those of the protocol, from the beginning of a request to its end."""
+    """Translates our events into those of the protocol, for one request."""
 
     def __init__(self, core: Any, thread_id: str, run_id: str) -> None:
         self._core = core
@@ -251,7 +251,7 @@ class _Run:
         return [self._core.RunStartedEvent(**self._ids)]
 
     def translate(self, name: str, data: bytes) -> list[Any]:
-        """The events for one of ours."""
+        """Returns the protocol's events for one of ours."""
         handle: Callable[[dict[str, Any]], list[Any]] | None = getattr(self, f"_on_{name}", None)
         return [] if handle is None or self.is_over else handle(msgspec.json.decode(data))
 
@@ -345,7 +345,7 @@ class _Run:
     def _on_state(self, event: dict[str, Any]) -> list[Any]:
         if event["state"] != "idle" or not self._error:
             return []
-        return self._failed(self._error, None)  # it never got as far as a run
+        return self._failed(self._error, None)  # it failed before a run began
 
     def _on_bye(self, _: dict[str, Any]) -> list[Any]:
         return self._failed("the server is shutting down", None)
@@ -360,7 +360,7 @@ class _Run:
         core, events = self._core, self._closed()
         self._open = kind
         if kind == "text":
-            if self._said:  # the text goes on behind some reasoning: another message
+            if self._said:  # text after reasoning is another message
                 self._message = secrets.token_hex(8)
             self._said = True
             return [*events, core.TextMessageStartEvent(message_id=self._message, role="assistant")]

@@ -1,7 +1,7 @@
 """A session of an application's own server: its agent, recorded in its store.
 
-Owns the steps around such an agent: opening its session, running it, and letting go of it. What the agent may do, and
-who is asked, is the application's.
+Opens the session of such an agent, runs the agent, and closes the session. The application decides what the agent may
+do and who is asked.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CLOSING = 3.0
 
 
 class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What `make_agent` is given: the session's id, who opened it, how to ask, and which model was chosen."""
+    """The argument of `make_agent`: the session's id, the user who opened it, how to ask, and the chosen model."""
 
     session: str
     user: str
@@ -70,7 +70,7 @@ class AgentTalk:
 
     @classmethod
     async def open(cls, room: Room, store: SessionStore, make_agent: MakeAgentFn, by: str) -> AgentTalk:
-        """Opens the session, and makes its agent. Raises `SessionError` and what `make_agent` raises."""
+        """Opens the session, and makes its agent. Raises `SessionError` and the errors of `make_agent`."""
         session = await asyncio.to_thread(store.open, room.id)
         try:
             redactor = Redactor()
@@ -212,7 +212,7 @@ class AgentTalk:
     async def command(self, line: str) -> None:
         name, _, rest = line.strip().partition(" ")
         if name != "/compact":
-            raise invalid("there is one command here: /compact")
+            raise invalid("the only command here is /compact")
         if self.is_running:
             raise Problem(409, "running", "/compact has to wait until the run has ended, or was stopped")
 
@@ -227,7 +227,7 @@ class AgentTalk:
         level = self._agent.thinking_level if thinking is None else ThinkingLevel(thinking)
         if model is not None:
             chosen = _model(model)
-            offered = (await self._make(chosen)).model  # the application decides which models there are
+            offered = (await self._make(chosen)).model  # the application decides which models it offers
             if (offered.provider, offered.model_id) != (chosen.provider, chosen.model_id):
                 raise invalid(f"{str(chosen)[:100]} is not offered here")
             self._agent.model = chosen

@@ -1,6 +1,6 @@
-"""Reads sessions for many readers: what was read last is kept until its file changes.
+"""Reads sessions for many readers. The last ones are cached until their files change.
 
-Owns this small memory. Reading takes no lock, so a session that another program uses can be shown too.
+Reading takes no lock, so a session that another program uses can be shown too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from swink_agent.memory import LoadedSession, SessionAmbiguous, SessionNotFound,
 
 _MOST_KEPT = 8
 _MOMENT = 50_000_000
-"""Nanoseconds by which clocks of files may be coarse."""
+"""The assumed resolution of file times, in nanoseconds."""
 
 
 class Histories:
@@ -28,7 +28,7 @@ class Histories:
     def load(self, session_id: str) -> LoadedSession:
         """Returns the session as it is now. Raises `SessionError`.
 
-        The id is the whole one: who may see a session is decided by its id, and a beginning may be of another one.
+        The id must be complete: access is decided by the given id, and a prefix could match another session.
         """
         with self._lock:
             known = self._kept.get(session_id)
@@ -42,7 +42,7 @@ class Histories:
         if loaded.id != session_id:
             raise SessionNotFound(f"there is no session {session_id!r}", path=str(loaded.path))
         stamp = _stamp(loaded)
-        if stamp is not None and stamp[0] < began - _MOMENT:  # else it may have been written while it was read
+        if stamp is not None and stamp[0] < began - _MOMENT:  # else it may have changed while it was read
             with self._lock:
                 self._kept[session_id] = (stamp, loaded)
                 self._kept.move_to_end(session_id)
@@ -52,7 +52,7 @@ class Histories:
 
 
 def _stamp(loaded: LoadedSession) -> tuple[int, int] | None:
-    """What changes when the file of a session is written; `None` if it is not a file."""
+    """Returns the modification time and size of a session's file; `None` if it is not a file."""
     try:
         found = os.stat(loaded.path)
     except (OSError, TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of `/api/v1`, made from the table of routes and the types of what goes in and out."""
+"""The OpenAPI 3.1 document of `/api/v1`, made from the table of routes and the types of their bodies and answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _IN_PATH = re.compile(r"\{(\w+)\}")
 
 @lru_cache(maxsize=1)
 def document(routes: tuple[Route, ...]) -> dict[str, Any]:
-    """The document of these routes."""
+    """Returns the document of these routes."""
     from swink_agent import __version__
     from swink_agent.memory import SessionInfo
 

@@ -1,6 +1,6 @@
-"""What a request that fails is answered: a problem document (RFC 9457) for programs, a page for people.
+"""Answers to failed requests: a problem document (RFC 9457) for programs, a page for people.
 
-Owns the shape of the document and which of our errors is which status. Routes raise `Problem`.
+Owns the form of the document and the status of each of our errors. Routes raise `Problem`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of an answer that says what went wrong."""
+    """The body of an answer to a failed request."""
 
     type: str = "about:blank"
     title: str
@@ -33,7 +33,7 @@ class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Problem(Exception):
-    """A request that cannot be done."""
+    """A request cannot be fulfilled."""
 
     def __init__(self, status: int, code: str, detail: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(detail)
@@ -49,13 +49,13 @@ class Problem(Exception):
         )
 
     def response(self) -> web.Response:
-        """The answer for a program."""
+        """Returns the answer for a program."""
         body = msgspec.json.encode(self.document)
         return web.Response(status=self.status, body=body, content_type=MEDIA_TYPE, headers=self.headers)
 
 
 def invalid(detail: str) -> Problem:
-    """A request whose fields are wrong."""
+    """Returns the problem of a request with wrong fields."""
     return Problem(422, "invalid", detail)
 
 
@@ -64,7 +64,7 @@ def not_found(what: str) -> Problem:
 
 
 def problem_of(error: Exception) -> Problem | None:
-    """The answer to an error of a session or of the application; `None` for one that is a bug."""
+    """Returns the answer to an error of a session or of the application; `None` if the error is a bug."""
     if isinstance(error, SessionProblem) and isinstance(error.__cause__, SessionError):
         error = error.__cause__
     cause = error.__cause__
@@ -75,7 +75,7 @@ def problem_of(error: Exception) -> Problem | None:
             return error
         case SessionInUse():
             return Problem(409, "in_use", "another program uses this session: close it there first, or fork it")
-        case SessionNotFound() | SessionAmbiguous():  # their words name a folder, which is not for every reader
+        case SessionNotFound() | SessionAmbiguous():  # their texts name a folder, which not every reader may know
             return not_found("there is no session of this id: give the whole id")
         case SessionDamaged():
             return Problem(422, "damaged", str(error))

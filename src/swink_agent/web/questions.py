@@ -1,7 +1,6 @@
-"""Questions that any of many readers can answer: about a call, or one of the program's own with a few choices.
+"""Questions that any of many readers can answer: about a call, or from the program itself with a few choices.
 
-Owns what a reader sees of a question, and that exactly one answer counts. `app.talk.questions` knows what an answer
-means.
+Owns the form of a question for readers, and that exactly one answer counts. `app.talk.questions` interprets the answer.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from .problems import Problem, invalid, not_found
 
 _MOST_ANSWERED = 1000
 _BESIDE = ("because", "hunks")
-"""Answers that are not choices of their own: a no with `reason`, a yes with `hunks`."""
+"""Answers that are not separate choices here: a no with `reason`, a yes with `hunks`."""
 
 
 class ShownLine(msgspec.Struct, frozen=True):
@@ -41,7 +40,7 @@ class ShownHunk(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """A question, as `questions` of a session and the event `question` have it. All texts are masked and safe."""
+    """A question, as in `questions` of a session and in the event `question`. All texts are masked and escaped."""
 
     id: str
     kind: str = "call"
@@ -56,7 +55,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     """The words for each choice."""
     details: dict[str, str] = {}
-    """A few words more about a choice, of a question of the program."""
+    """Further words about choices, for a question of the program."""
     prefix: str | None = None
     hunks: list[ShownHunk] = []
     title: str = ""
@@ -97,14 +96,14 @@ class Questions:
     async def ask(
         self, question: ApprovalQuestion, redact: Callable[[str], str], place: tuple[int, int] = (1, 1)
     ) -> tuple[ApprovalAnswer | Defer, str]:
-        """Returns the answer, and the rule that it keeps for the project, if it does."""
+        """Asks, and returns the answer and the rule to keep for the project; "" if none is to be kept."""
         asked = await asyncio.to_thread(AskedQuestion, question, redact)
         shown = await asyncio.to_thread(_shown, secrets.token_hex(8), asked, redact, place)
         answer, choice = await self._wait(_Open(shown, asked))
         return answer, asked.rule if choice == "keep" else ""
 
     async def choose(self, title: str, items: Sequence[PickItem], redact: Callable[[str], str]) -> str | None:
-        """Returns the key of the item that a reader takes; `None` for none of them."""
+        """Returns the key of the item that a reader chooses; `None` for none of them."""
         choices = [item.key for item in items]
         shown = Question(
             id=secrets.token_hex(8),
@@ -132,7 +131,7 @@ class Questions:
             self._changed()
 
     def answer(self, question_id: str, choice: str, reason: str, hunks: Sequence[int] | None, by: str) -> None:
-        """Takes an answer. Raises `Problem` if there is one already, or the question does not offer it."""
+        """Takes an answer. Raises `Problem` if the question is answered already, or does not offer this answer."""
         each = self._open.get(question_id)
         if each is None:
             if question_id in self._answered:

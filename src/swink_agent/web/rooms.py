@@ -1,7 +1,7 @@
-"""The sessions that the server has to do with: their streams, their questions, and the conversations that are open.
+"""The sessions that the server works with: their streams, their questions, and the open conversations.
 
-Owns when a conversation is opened, when its session is let go for other programs, and what readers are told about its
-state. Conversations are behind `Talk`.
+Owns when a conversation is opened, when its session is released for other programs, and the events about its state.
+`Talk` is the interface of a conversation.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from .streams import EventLog
 from .talks import Talk
 
 LET_GO = 5.0
-"""Seconds after a run in which a session still belongs to this process."""
+"""Seconds after a run until the session is released for other programs."""
 _MOST_IDLE = 16
 """Conversations that stay open without a run."""
 _MOST_QUIET = 1000
 _MOST_QUIET_BYTES = 256 * 1024 * 1024
-"""Limits for streams without a reader: how many are kept, and their size in all."""
+"""Limits for streams without readers: their number, and their total size."""
 _FIGURES = 0.1
-"""Seconds between two events that only have other figures."""
+"""Seconds between two `state` events if only figures change."""
 
 OpenFn = Callable[["Room", str], Awaitable[Talk]]
-"""Opens the conversation of a room, for the person of this name."""
+"""Opens the conversation of a room, for the user of this name."""
 TellFn = Callable[["Room"], None]
-"""Is told that a session does something else: runs, waits or rests."""
+"""Called when a session changes between idle, running and waiting."""
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """What an open session does, as the event `state` has it."""
+    """The state of a session, as in the event `state`."""
 
     type: str = "state"
     state: str = "idle"
@@ -67,17 +67,17 @@ class Room:
         self.questions = Questions(self.tell, self.changed)
         self.talk: Talk | None = None
         self.opening = asyncio.Lock()
-        """Held while the conversation is opened, let go or taken up, and while a prompt is taken."""
+        """Held while the conversation is opened, while its session is closed or opened, and while a prompt starts."""
         self.model: str | None = None
         self.thinking: str | None = None
-        """What was chosen before there was a conversation."""
+        """`model` and `thinking` are the choices for the next conversation."""
         self.is_deleted = False
         self._shown: int | None = None
-        """The fewest messages that a reader may have been shown of it, while there is no conversation."""
+        """The smallest number of messages that a reader was shown while there was no conversation."""
         self.began: tuple[int, int] | None = None
         """The position of the stream, and the number of messages, before the last run."""
         self.page: Any = None
-        """What its page shows of the last run, once it has a page."""
+        """The `Live` of the session's page, once the page was opened."""
         self._open_talk = open_talk
         self._on_state = on_state
         self._told = State()
@@ -116,15 +116,15 @@ class Room:
         """Bytes of the events that are kept for readers."""
         return self.log.kept_size + (0 if self.page is None else self.page.log.kept_size)
 
-    # -- what readers are told -----------------------------------------------------------------------------------
+    # -- events for readers --------------------------------------------------------------------------------------
 
     def tell(self, name: str, data: Any) -> None:
-        """Adds an event that is not one of a run."""
+        """Adds an event that does not come from a run."""
         fields = msgspec.to_builtins(data)
         self.log.append(name, msgspec.json.encode({"type": name, **fields}))
 
     def use_redactor(self, redactor: Redactor) -> None:
-        """Masks the events of runs by this redactor from now on."""
+        """Masks the events of later runs with this redactor."""
         self._masking = redactor.events()
 
     def on_event(self, event: AgentEvent) -> None:
@@ -146,7 +146,7 @@ class Room:
         return len(messages) - added if is_added else len(messages)
 
     def changed(self) -> None:
-        """Tells readers about another state: at once if it is another word, else with the next figures."""
+        """Sends readers the new state: at once if its word has changed, otherwise within a tenth of a second."""
         if self.word != self._told.state:
             self._tell_state()
             if self._told.state == "idle":
@@ -168,7 +168,7 @@ class Room:
     # -- the conversation ----------------------------------------------------------------------------------------
 
     async def opened(self, by: str) -> Talk:
-        """Returns the conversation, with its session open. Hold `opening`. Raises what opening raises."""
+        """Returns the conversation, with its session open. The caller holds `opening`. Raises the errors of opening."""
         self._stop_letting_go()
         if self.is_deleted:
             raise Problem(404, "not_found", f"session {self.id} was deleted")
@@ -185,14 +185,14 @@ class Room:
         return self.talk
 
     def show(self, loaded: LoadedSession) -> LoadedSession:
-        """Notes what a reader is shown, so that it is told if the session is another one when its run begins."""
+        """Notes what a reader was shown, so that readers get a reset if the session has changed when it is opened."""
         if self.talk is None:
             count = len(loaded.messages)
             self._shown = count if self._shown is None else min(count, self._shown)
         return loaded
 
     def let_go_soon(self) -> None:
-        """Lets go of the session some seconds from now, unless a run begins."""
+        """Releases the session some seconds from now, unless a run begins."""
         self._stop_letting_go()
         if self.talk is not None and self.talk.holds_session:
             self._letting_go = asyncio.get_running_loop().call_later(LET_GO, self._begin_to_let_go)
@@ -229,7 +229,7 @@ class Room:
                 self._tell_state()
 
     async def close(self, event: str = "bye") -> None:
-        """Ends everything, and tells readers so."""
+        """Closes the conversation and ends the stream with this event."""
         await self.close_talk()
         if self._due is not None:
             self._due.cancel()
@@ -251,7 +251,7 @@ class Rooms:
         return iter(list(self._rooms.values()))
 
     def of(self, session_id: str) -> Room:
-        """The room of a session that exists."""
+        """Returns the room of an existing session; makes one if necessary."""
         room = self._rooms.pop(session_id, None)
         if room is None:
             room = Room(session_id, self._open_talk, self._on_state)
@@ -263,7 +263,7 @@ class Rooms:
         return self._rooms.get(session_id)
 
     def word(self, session_id: str) -> str:
-        """What a session does, in a word."""
+        """Returns the state of a session in a word."""
         room = self.find(session_id)
         return "idle" if room is None else room.word
 
@@ -271,7 +271,7 @@ class Rooms:
         self._rooms.pop(session_id, None)
 
     async def close_idle(self) -> None:
-        """Closes the conversations that were not used for longest, if there are many."""
+        """Closes the least recently used idle conversations, if there are too many."""
         idle = [room for room in self if room.talk is not None and not room.is_busy and not room.talk.has_background]
         for room in idle[: max(len(idle) - _MOST_IDLE, 0)]:
             async with room.opening:
@@ -292,7 +292,7 @@ class Rooms:
 
 
 def state_of(room: Room, loaded: LoadedSession, usual: Callable[[], str | None]) -> State:
-    """The state of a session, also of one without a conversation: what it goes on with. Call it in a thread.
+    """Returns the state of a session; without a conversation, the state in which one would begin. Call it in a thread.
 
     `usual` returns the model of new sessions.
     """
@@ -312,7 +312,7 @@ def state_of(room: Room, loaded: LoadedSession, usual: Callable[[], str | None])
 
 
 def filled(messages: Sequence[AgentMessage], model: ModelSpec) -> float:
-    """About how much of the model's window the messages take; 0 if the window is unknown."""
+    """Returns the estimated share of the model's window that the messages take; 0 if the window is unknown."""
     from swink_agent.adapters.catalog import ModelCatalog
 
     known = ModelCatalog.load().find(model)

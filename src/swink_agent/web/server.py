@@ -1,7 +1,7 @@
 """The server as an aiohttp application: checks, routes and pages around a `Site`.
 
-Owns the order in which a request is checked and how every error is answered. `app` is for applications with agents of
-their own, `application` for any site.
+Owns the order in which a request is checked and how every error is answered. `app` is for applications with their own
+agents, `application` for any site.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ def app(
     max_upload: int = MAX_UPLOAD,
     max_readers: int = MAX_READERS,
 ) -> web.Application:
-    """The pages and routes of `swink web` for an application's own agents; also as a sub-application.
+    """Returns the pages and routes of `swink web` for an application's own agents, also usable as a sub-application.
 
     `make_agent(context)` returns the agent of a session when it is opened. `authorize(request, action, session)`
-    returns the name of who asks, or `None` if they may not; actions are `read`, `write`, `answer`, `delete`, `operate`.
-    Requests are taken under the names of this machine and those of `hosts`; pages of `origins` may send some too.
+    returns the name of the user, or `None` to refuse; actions are `read`, `write`, `answer`, `delete`, `operate`.
+    Requests must be sent to a loopback name of this machine or to one of `hosts`; pages of `origins` may send them too.
     """
     sessions = JsonlSessionStore() if store is None else store
 
@@ -76,7 +76,7 @@ def app(
 
 
 def application(site: Site, *, page: bool = True) -> web.Application:
-    """The application around a site, which it closes at its end."""
+    """Returns the application of a site, which it closes when it shuts down."""
     made = web.Application(middlewares=[_checked], client_max_size=site.max_upload)
     made[SITE] = site
     prefixes = ["", site.access.prefix] if site.access.key else [""]
@@ -125,7 +125,7 @@ def _handler(site: Site, route: Route) -> _Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         by = await site.authorized(request, route.action, request.match_info.get("session"))
         if route.action == "operate":
-            durable_of(site)  # before the query and the body are looked at
+            durable_of(site)  # refuses before the query and the body are read
         query = read_query(request, route.query)
         body = None if route.body is None else await read_body(request, route.body)
         return await route.handle(Asked(site, request, by, query, body, ROUTES))
@@ -151,7 +151,7 @@ async def _checked(request: web.Request, handler: _Handler) -> web.StreamRespons
         problem = problem_of(error)
         if problem is None:
             log.error("a request failed in the server itself: %s", type(error).__name__, exc_info=error)
-            problem = Problem(500, "failed", "the server failed; its log says why")
+            problem = Problem(500, "failed", "the server failed; its log has the reason")
     return _refused(site, request, problem)
 
 
@@ -168,26 +168,26 @@ async def _answer(site: Site, request: web.Request, handler: _Handler) -> web.St
             return access.entered(request)
         raise Problem(401, "token", "the token in this address is wrong: use the one that `swink web` printed last")
     access.check_token(request, is_keyed=access.is_keyed(request.path))
-    if request.method in CHANGING:  # what was begun is done, although the client may leave
+    if request.method in CHANGING:  # a change is completed even if the client leaves
         return await _to_its_end(handler(request))
     return await handler(request)
 
 
 async def _to_its_end(work: Awaitable[web.StreamResponse]) -> web.StreamResponse:
     task = asyncio.ensure_future(work)
-    task.add_done_callback(lambda done: None if done.cancelled() else done.exception())  # nobody may be left to see it
+    task.add_done_callback(lambda done: None if done.cancelled() else done.exception())  # the client may have left
     return await asyncio.shield(task)
 
 
 def _is(request: web.Request, mark: str) -> bool:
-    """Whether the handler of a request has a mark: `is_open` for everybody, `is_page` for people."""
+    """Whether the handler of a request has a mark: `is_open` if it needs no token, `is_page` if it returns a page."""
     return getattr(request.match_info.handler, mark, False)
 
 
 def _of_http(error: web.HTTPException) -> Problem:
     allow = error.headers.get("allow")
     codes = {404: "not_found", 405: "method", 413: "too_large", 417: "expectation"}
-    words = {404: "there is nothing here", 405: "this cannot be done here", 413: "the body is too large"}
+    words = {404: "there is nothing here", 405: "this path does not take that method", 413: "the body is too large"}
     return Problem(
         error.status,
         codes.get(error.status, "refused"),
@@ -200,7 +200,7 @@ def _refused(site: Site, request: web.Request, problem: Problem) -> web.StreamRe
     if problem.status in (401, 403, 421):
         where = f"{quoted(request.method)} {quoted(request.path)}"
         log.info("refused %s from %s with %d: %s", where, request.remote or "somewhere", problem.status, problem.code)
-    if "/api/" in request.path or request.path.endswith(_AGUI):  # programs ask there; elsewhere are pages
+    if "/api/" in request.path or request.path.endswith(_AGUI):  # for programs; all other paths are pages
         return problem.response()
     from .pages import problem_page
 

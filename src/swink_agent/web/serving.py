@@ -1,6 +1,6 @@
 """Runs the server of `swink web`: the standard agent of one folder, at an address, until it is told to stop.
 
-Owns the socket, TLS, and the parts of the site that come from settings. Signals and flags are the command's.
+Owns the socket, TLS, and the parts of the site that come from settings. The command handles signals and flags.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from .standard import StandardTalk
 from .talks import Talk
 
 FIRST_REQUEST = 30.0
-"""Seconds in which a connection has to send its first request."""
+"""Seconds in which a connection must send its first request."""
 _KEEP_ALIVE = 75.0
 _LINGER = 2.0
 _SHUTDOWN = 1.0
 NAME = "local"
-"""The name of everybody who has the token: one person started the server, and has it."""
+"""The name of every user with the token, which only the person who started the server has."""
 
 
 def standard_site(opening: Opening, access: Access, *, stream_fn: StreamFn | None = None) -> Site:
-    """The site of `swink web` for one folder and its settings."""
+    """Returns the site of `swink web` for one folder and its settings."""
 
     async def open_talk(room: Room, by: str) -> Talk:
         return await StandardTalk.open(room, opening, stream_fn=stream_fn)
@@ -93,7 +93,8 @@ def standard_site(opening: Opening, access: Access, *, stream_fn: StreamFn | Non
 
 
 def _durable_of(settings: Settings) -> Callable[[], Any]:
-    """Finds the store of durable runs that this user has: that of the settings, or the usual file once it exists."""
+    """Returns a function that finds the user's store of durable runs: the one in the settings, or the usual file once
+    it exists."""
     found: Any = None
 
     def find() -> Any:
@@ -111,7 +112,7 @@ def _durable_of(settings: Settings) -> Callable[[], Any]:
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket at this address. Raises `UsageProblem` if it is in use, or is not an address of this machine."""
+    """Returns a socket bound to this address. Raises `UsageProblem` if the address is in use or not of this machine."""
     try:
         found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]
@@ -129,7 +130,7 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 def tls_context(cert: str, key: str) -> ssl.SSLContext:
-    """The context for these files. Raises `UsageProblem`."""
+    """Returns the TLS context for these files. Raises `UsageProblem`."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(cert, key)
@@ -139,7 +140,7 @@ def tls_context(cert: str, key: str) -> ssl.SSLContext:
 
 
 def _why_not(cert: str, key: str, error: OSError) -> str:
-    """What is wrong with TLS files: OpenSSL does not say which of the two it means."""
+    """Returns what is wrong with TLS files, because OpenSSL does not report which of the two it means."""
     for flag, name in (("--tls-cert", cert), ("--tls-key", key)):
         try:
             Path(name).read_bytes()
@@ -155,14 +156,14 @@ def _why_not(cert: str, key: str, error: OSError) -> str:
 
 
 def hosts_of(host: str, allowed: Collection[str], port: int) -> list[str]:
-    """The names under which the server is reached, besides those of this machine."""
+    """Returns the host names of the server, in addition to the loopback names."""
     own = [] if host in ("", "0.0.0.0", "::") else [f"{f'[{host}]' if ':' in host else host}:{port}"]
     return [*own, *allowed]
 
 
 @asynccontextmanager
 async def served(site: Site, listening: socket.socket, tls: ssl.SSLContext | None = None) -> AsyncGenerator[None]:
-    """Serves during the block; at its end, runs stop as Esc stops them, and readers are told."""
+    """Serves during the `with` block. At its end, runs are stopped as by Esc, and readers are notified."""
     loop = asyncio.get_running_loop()
     application_of_site = application(site)
     application_of_site.middlewares.insert(0, _noted)
@@ -197,9 +198,9 @@ async def _noted(
 
 
 class _Connection(web.RequestHandler):
-    """A connection whose answer to what is not HTTP is a problem document, with the headers of every answer.
+    """A connection that answers invalid HTTP with a problem document and the headers of every answer.
 
-    One that sends no request is closed: each takes a file, of which a process has few.
+    If it sends no request, it is closed, because it takes a file descriptor, of which a process has few.
     """
 
     __slots__ = ("_unused",)
@@ -213,15 +214,15 @@ class _Connection(web.RequestHandler):
         super().connection_lost(exc)
 
     def note_request(self) -> None:
-        """Keeps the connection: it has sent a request."""
+        """Keeps the connection open, because it has sent a request."""
         self._unused.cancel()
 
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> web.StreamResponse:
-        super().handle_error(request, status, exc, message)  # says it in the log
+        super().handle_error(request, status, exc, message)  # writes it to the log
         is_theirs = status < 500
-        detail = "this is not HTTP that can be read" if is_theirs else "the server failed; its log says why"
+        detail = "this is not valid HTTP" if is_theirs else "the server failed; its log has the reason"
         response = Problem(status, "not_http" if is_theirs else "failed", detail).response()
         add_safe_headers(response)
         response.force_close()

@@ -1,6 +1,6 @@
-"""One server's parts: its sessions and their rooms, its readers, uploads and evaluations, and who may do what.
+"""The parts of one server: sessions and their rooms, readers, uploads, evaluations, and the authorization of users.
 
-Owns finding, creating and renaming sessions. The routes act on it; `server` puts it behind HTTP.
+Finds, creates, forks, renames and deletes sessions. The routes act on a `Site`; `server` serves it over HTTP.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from swink_agent.evals import EvalStore
 
 AuthorizeFn: TypeAlias = "Callable[[web.Request, Action, str | None], str | None | Awaitable[str | None]]"
-"""Returns the name of who asks if they may do this to this session, or else `None`."""
+"""Returns the name of the user who sent the request, or `None` if they may not do this to this session."""
 API = "/api/v1"
 _LOOK = 2.0
-"""Seconds, at least, between two looks for what other programs do with sessions."""
+"""Least seconds between two checks for sessions that other programs have changed."""
 _RECENT = 60.0
-"""Seconds for which a page may have been read before its list is followed."""
+"""Seconds that a page may be older than the start of the watch; changes since then are reported too."""
 _MOST_WATCHED = 50
 
 
@@ -63,7 +63,7 @@ class Site:
         self.store = store
         self.histories = Histories(store)
         self.listed = EventLog()
-        """What changes in the list of sessions: `row` for one that is new or different, `state`, `retitled`, `gone`."""
+        """Changes of the list of sessions: `row` for a new or changed session, `state`, `retitled`, `gone`, `bye`."""
         self.rooms = Rooms(open_talk, self.list_state)
         self._watching: asyncio.Future[None] | None = None
         self.readers = Readers(max_readers)
@@ -72,7 +72,7 @@ class Site:
         self.model = model
         self.models = models
         self.commands = commands
-        """What a page sends as a command. Call it in a thread."""
+        """Returns the words that a page sends as commands. Call it in a thread."""
         self._durable = durable
         self.evals = evals
         self.max_upload = max_upload
@@ -81,11 +81,11 @@ class Site:
 
     @property
     def durable(self) -> Any:
-        """The `Durable` that has the runs; `None` if there is not one."""
+        """The `Durable` that has the runs; `None` without durable runs."""
         return self._durable()
 
     async def authorized(self, request: web.Request, action: Action, session: str | None) -> str:
-        """Returns who asks. Raises 403 if they may not do this."""
+        """Returns the name of the user. Raises 403 if they may not do this."""
         by: Any
         try:
             name = self._authorize(request, action, session)
@@ -94,12 +94,12 @@ class Site:
             raise
         except Exception:
             by = None
-        if not isinstance(by, str) or not by:  # `False` and an empty name are a no as well
+        if not isinstance(by, str) or not by:  # `False` and an empty name refuse too
             raise Problem(403, "forbidden", "you may not do this")
         return by
 
     async def may(self, request: web.Request, action: Action, session: str | None) -> bool:
-        """Whether they may do this, for lists, which leave out what they may not see."""
+        """Whether the user may do this. Lists leave out sessions that the user may not read."""
         try:
             await self.authorized(request, action, session)
         except (Problem, web.HTTPException):
@@ -138,7 +138,7 @@ class Site:
         return info.id
 
     async def delete(self, room: Room) -> None:
-        """Deletes a session that is not busy. Hold the room's `opening`."""
+        """Deletes a session that is not busy. The caller holds the room's `opening`."""
         await room.close_talk()
         await asyncio.to_thread(self.store.delete, room.id)
         room.is_deleted = True
@@ -147,7 +147,7 @@ class Site:
         self._list("gone", session=room.id)
 
     async def rename(self, room: Room, title: str) -> None:
-        """Gives a session another title. Hold the room's `opening`."""
+        """Renames a session. The caller holds the room's `opening`."""
         if room.talk is not None and room.talk.holds_session:
             await room.talk.rename(title)
         else:
@@ -158,7 +158,7 @@ class Site:
     # -- the list of sessions, as pages show it ------------------------------------------------------------------
 
     def list_state(self, room: Room) -> None:
-        """Tells readers of the list what a session does now, and how it looks."""
+        """Sends readers of the list the state of a session, with its whole row if the session is open."""
         info = None if room.talk is None else room.talk.info
         if info is None:
             self._list("state", session=room.id, state=room.word)
@@ -166,7 +166,7 @@ class Site:
             self._list_row(info, room.word)
 
     def watch_list(self) -> None:
-        """Looks now and then for sessions that other programs create or change, while somebody reads the list."""
+        """Checks regularly for sessions that other programs create or change, while the list has readers."""
         if self._watching is None or self._watching.done():
             self._watching = asyncio.ensure_future(self._watch())
 
@@ -175,18 +175,18 @@ class Site:
         since = time.time() - _RECENT
         while True:
             began = time.monotonic()
-            with contextlib.suppress(Exception):  # a store may be the application's own; the next look may read it
+            with contextlib.suppress(Exception):  # an application's own store may fail; the next check may succeed
                 at = self.listed.position
                 newest = await asyncio.to_thread(self.store.list, limit=1)
                 every = known if newest == known[:1] else await asyncio.to_thread(self.store.list, limit=_MOST_WATCHED)
-                if at == self.listed.position:  # else what was read may be older than what readers were told
-                    for info in reversed(every):  # the newest is reported last, and comes first
+                if at == self.listed.position:  # else the list may be older than an event that readers have
+                    for info in reversed(every):  # the newest is reported last: pages put it first
                         room = self.rooms.find(info.id)
                         is_ours = room is not None and room.talk is not None and room.talk.holds_session
-                        if info not in known and info.updated / 1000 >= since and not is_ours:  # ours report it
+                        if info not in known and info.updated / 1000 >= since and not is_ours:  # ours report themselves
                             self._list_row(info, self.rooms.word(info.id))
                     known = every
-            await asyncio.sleep(max(_LOOK, 100 * (time.monotonic() - began)))  # many sessions are not read all the time
+            await asyncio.sleep(max(_LOOK, 100 * (time.monotonic() - began)))  # a slow store is read less often
             if not self.listed.has_readers:
                 return
 
@@ -197,7 +197,7 @@ class Site:
         self.listed.append(name, msgspec.json.encode(fields))
 
     def path_of(self, request: web.Request, path: str) -> str:
-        """The path of something in the API, as the request reached it."""
+        """Returns a path of the API, with the prefix of the request's path."""
         before, found, _ = request.path.partition(API)
         return f"{before if found else ''}{API}/{path}"
 

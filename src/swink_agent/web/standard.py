@@ -1,6 +1,6 @@
 """A session of `swink web`: the conversation of the terminal UI, with a front that serves many readers.
 
-Owns the front and the view of such a conversation. Everything that it does is done by `app.talk`, as in a terminal.
+Owns the front and the view of such a conversation. `app.talk` does the work, as in a terminal.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class WebFront:
         return await self._room.questions.choose(title, items, self._redact)
 
     async def read_secret(self, title: str) -> str | None:
-        return None  # a secret does not come through a browser
+        return None  # secrets are not accepted from a browser
 
     async def edit(self, text: str) -> str | None:
         return None
@@ -110,7 +110,7 @@ class WebFront:
 
 
 class _Unshown:
-    """Shows nothing: a browser cannot start shell commands of the user's own."""
+    """Shows nothing, because a browser cannot run the user's own shell commands."""
 
     def begin(self) -> None:
         pass
@@ -123,7 +123,7 @@ class _Unshown:
 
 
 class WebView:
-    """The `View` of a session on the server: what happens becomes events for every reader."""
+    """The `View` of a session on the server: turns changes into events for every reader."""
 
     def __init__(self, room: Room) -> None:
         self._room = room
@@ -139,14 +139,14 @@ class WebView:
         self, messages: Sequence[AgentMessage], words: Sequence[tuple[str, NoticeKind]] = (), *, is_first: bool = False
     ) -> None:
         if self._is_shown:
-            self._room.tell("reset", {})  # the history is another one: readers read it again
+            self._room.tell("reset", {})  # the history was replaced: readers load it again
         self._is_shown = True
         for text, kind in words:
             if kind != "welcome":
                 self.notice(text, kind)
 
     def show_prompt(self, text: str, images: Sequence[str], position: int) -> None:
-        pass  # `AgentStart` has it
+        pass  # `AgentStart` contains it
 
     def show_injected(self, event: MessagesInjected, length: int, images: Mapping[int, Sequence[str]]) -> None:
         pass  # the event itself follows
@@ -263,11 +263,11 @@ class StandardTalk:
     async def command(self, line: str) -> None:
         found = command_in(line)
         if found is None:
-            what = "commands of a shell run in a terminal only" if line.startswith("!") else "it begins with / or #"
+            what = "shell commands run only in a terminal" if line.startswith("!") else "a command begins with / or #"
             raise invalid(f"this is not a command: {what}")
         name = found[0]
         if why := _ELSEWHERE.get(name):
-            raise invalid(f"{name} is not for a browser: {why}")
+            raise invalid(f"{name} is not available in a browser: {why}")
         known = next((command for command in COMMANDS if command.name == name), None)
         if known is not None and known.is_for_rest and self.is_running:
             raise Problem(409, "running", f"{name} has to wait until the run has ended, or was stopped")

@@ -1,8 +1,8 @@
-"""The events of one session for any number of readers: kept for a while, sent once, and never delayed by a slow reader.
+"""The events of one session for any number of readers, who do not delay each other. Events are kept for a while.
 
-Owns the ids of events, how many are kept, and the frames of a server-sent event stream. What the events are is decided
-elsewhere. An id is a number that grows, also from one start of the server to the next: so a reader that comes back is
-given exactly what it missed, or is told that it is not kept.
+Owns the ids of events, how many are kept, and the frames of a server-sent event stream, but not the content of events.
+Ids grow, also across restarts of the server. A reader that reconnects gets exactly the events that it missed, or a
+`reset` if they are no longer kept.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from .problems import Problem
 
 MOST_EVENTS = 10_000
 MOST_BYTES = 16 * 1024 * 1024
-"""How much is kept when no run is under way."""
+"""Most events and bytes that are kept when no run is active."""
 MOST_UNSENT = 4 * 1024 * 1024
 LONGEST_UNSENT = 10.0
-"""Bytes, and seconds without any progress, after which a reader is closed."""
+"""Unsent bytes, and seconds without progress, after which a reader's connection is closed."""
 _FRAME = 0.02
-"""Seconds in which events are collected before readers are told: many deltas are one write."""
+"""Seconds for which events are collected before readers get them, so that many deltas are one write."""
 _TICK = 1.0
 _BEAT = 15.0
 _AT_ONCE = 256 * 1024
@@ -53,14 +53,14 @@ class EventLog:
         self._most_events = most_events
         self._most_bytes = most_bytes
         self.position = time.time_ns() // 1000
-        """The id of the newest event. Microseconds are far ahead of what a session has events: no id comes twice."""
+        """The id of the newest event. It starts at the time in microseconds, so that no id repeats after a restart."""
         self.is_closed = False
         self.size = 0
-        """Bytes of all events that there ever were."""
+        """Bytes of all events so far, kept or not."""
         self._events: list[Event] = []
         self._frames: list[bytes] = []
         self._dropped = 0
-        """How many of the events in the list are no longer kept."""
+        """The number of entries at the start of the list that are no longer kept."""
         self.kept_size = 0
         """Bytes of the events that are kept."""
         self._run: int | None = None
@@ -74,11 +74,11 @@ class EventLog:
         return self.position - (len(self._events) - self._dropped)
 
     def holds(self, position: int) -> bool:
-        """Whether everything behind this position is kept."""
+        """Whether all events after this position are kept."""
         return self.first <= position <= self.position
 
     def append(self, name: str, data: bytes) -> int:
-        """Adds an event and returns its id. Readers are told within a frame."""
+        """Adds an event and returns its id. Readers are notified within a frame."""
         self.position += 1
         event = Event(self.position, name, data)
         frame = event.frame
@@ -104,12 +104,12 @@ class EventLog:
         self._trim()
 
     def close(self) -> None:
-        """Ends the stream of every reader, once it has read all."""
+        """Ends the stream of every reader once it has sent all events."""
         self.is_closed = True
         self._tell()
 
     def frames_after(self, position: int, most: int) -> tuple[list[bytes], int]:
-        """The frames behind a position that is kept, about `most` bytes at once, and the position behind them."""
+        """Returns about `most` bytes of frames after a position that is kept, and the position after them."""
         start = len(self._frames) - (self.position - position)
         taken: list[bytes] = []
         size = 0
@@ -121,15 +121,15 @@ class EventLog:
         return taken, position + len(taken)
 
     def frames_behind(self, position: int) -> list[bytes]:
-        """All frames behind a position that is kept."""
+        """Returns all frames after a position that is kept."""
         return self._frames[len(self._frames) - (self.position - position) :]
 
     def events_after(self, position: int) -> list[Event]:
-        """The events behind a position that is kept."""
+        """Returns the events after a position that is kept."""
         return self._events[len(self._events) - (self.position - position) :]
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Calls the listener when there are new events; returns a function that ends this."""
+        """Calls the listener when there are new events; returns a function that removes it."""
         self._listeners.add(listener)
         return lambda: self._listeners.discard(listener)
 
@@ -163,7 +163,7 @@ class EventLog:
 
 
 class Readers:
-    """All open streams of a server: how many there may be, and which of them do not read."""
+    """All open streams of a server. Limits their number, and closes those whose clients do not read."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -172,7 +172,7 @@ class Readers:
         self._ticking: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        return sum([reader.is_there for reader in self._open]) + self._others  # some have left, and end with a tick
+        return sum([reader.is_there for reader in self._open]) + self._others  # the next tick ends those that have left
 
     def refuse_if_full(self) -> None:
         """Raises 503 if no more streams may be open."""
@@ -181,7 +181,7 @@ class Readers:
             raise Problem(503, "too_many", "too many streams are open: close one, or try again", again)
 
     async def serve(self, request: web.Request, places: Sequence[Place]) -> web.StreamResponse:
-        """Sends what comes behind these places, in one stream. Raises 503."""
+        """Sends the events after these places, in one stream. Raises 503 if too many streams are open."""
         self.refuse_if_full()
         reader = _Reader(request, places)
         self._open.add(reader)
@@ -202,7 +202,7 @@ class Readers:
 
     @contextmanager
     def counted(self) -> Generator[None]:
-        """Counts a stream that is not one of a log."""
+        """Counts a stream that does not come from an `EventLog`."""
         self._others += 1
         try:
             yield
@@ -229,13 +229,13 @@ class Readers:
 
 
 ShowFn: TypeAlias = Callable[[Event], Awaitable[Event | None]]
-"""Returns an event as one reader is to see it; `None` if it is not for them."""
+"""Returns an event in the form for one reader; `None` if the reader must not get it."""
 
 
 class Place:
-    """How far a reader is in a log: behind a position, or at its end for `None` or a position that is not kept.
+    """The place of a reader in a log: after a position, or at the end for `None` or a position that is not kept.
 
-    With a name, each event has that of its session. `show` is for named places.
+    With a name, each event is wrapped together with this name. `show` is for named places.
     """
 
     def __init__(self, log: EventLog, position: int | None, name: str = "", show: ShowFn | None = None) -> None:
@@ -245,9 +245,9 @@ class Place:
         self.is_kept = position is None or log.holds(position)
         self.position = position if position is not None and self.is_kept else log.position
         self.taken = log.size - sum([len(frame) for frame in log.frames_behind(self.position)])
-        """The size of the log up to here."""
+        """The size of the log up to this place."""
         self.is_behind = self.position < log.position
-        """Whether it still reads what it missed, which is not counted."""
+        """Whether the reader still gets events that it missed; `unsent` does not count those."""
 
     @property
     def is_unread(self) -> bool:
@@ -255,21 +255,21 @@ class Place:
 
     @property
     def unsent(self) -> int:
-        """Bytes that came since the reader had read all."""
+        """Bytes that were added since the reader was up to date."""
         return 0 if self.is_behind else self.log.size - self.taken
 
     def first(self) -> bytes:
-        """What a reader is told before all else."""
+        """Returns the first frames: a `reset` if the position was not kept, else nothing."""
         return b"" if self.is_kept else self._framed([Event(self.log.position, "reset", b'{"type":"reset"}')])
 
     async def next(self) -> bytes:
-        """The next frames; empty if there are none. Raises `ConnectionError` if they are no longer kept."""
+        """Returns the next frames; empty if there are none. Raises `ConnectionError` if they are no longer kept."""
         log = self.log
         if self.position == log.position:
             self.is_behind = False
             return b""
         if not log.holds(self.position):
-            raise ConnectionAbortedError("the reader was too slow for what is kept, and comes back")
+            raise ConnectionAbortedError("the reader was too slow: its next events are no longer kept")
         before = self.position
         frames, self.position = log.frames_after(self.position, _AT_ONCE)
         chunk = b"".join(frames)
@@ -290,7 +290,7 @@ class Place:
 
 
 class _Reader:
-    """One open stream: its places in the logs, and whether it is read."""
+    """One open stream: its places in the logs, and whether the client reads it."""
 
     def __init__(self, request: web.Request, places: Sequence[Place]) -> None:
         self._request = request
@@ -299,7 +299,7 @@ class _Reader:
         self._is_over = False
         self._sent = 0
         self._progress = (0, time.monotonic())
-        """How much of it has left this process, and when that last changed."""
+        """The bytes that have left this process, and when that number last changed."""
         self._written_at = time.monotonic()
         self._beats = False
 
@@ -320,7 +320,7 @@ class _Reader:
         return transport is not None and not transport.is_closing()
 
     def tick(self, now: float) -> None:
-        """Looks whether the reader has left or does not read, and lets it know that we are there."""
+        """Closes the stream if the client has left or does not read; else sends a sign of life if it is due."""
         if not self.is_there:
             self.close()
             return
@@ -334,7 +334,7 @@ class _Reader:
             self._wake.set()
 
     def close(self) -> None:
-        """Ends the connection without waiting for what is unsent."""
+        """Ends the connection at once, without sending the rest."""
         self._is_over = True
         transport = self._request.transport
         if transport is not None:

@@ -1,7 +1,6 @@
-"""What a session of the server can do while it is open, whichever agent is behind it.
+"""The interface of an open conversation on the server.
 
-Owns the protocol. `standard` implements it with the conversation of the terminal UI, `embedded` with an application's
-own agent.
+`standard` implements it with the conversation of the terminal UI, `embedded` with an application's own agent.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from swink_agent.memory import SessionInfo
 
 
 class Figures(NamedTuple):
-    """What readers are told about a conversation, besides its model."""
+    """The state of a conversation for its readers, without its model."""
 
     queue: Sequence[Queued]
     plan: bool
@@ -27,7 +26,7 @@ class Figures(NamedTuple):
     outcome: str
     """How the last run ended: `idle`, `error` or `aborted`."""
     progress: str = ""
-    """What a model on this machine does before it answers."""
+    """The current activity of a local model before it answers."""
 
 
 class Talk(Protocol):
@@ -41,7 +40,7 @@ class Talk(Protocol):
 
     @property
     def has_background(self) -> bool:
-        """Whether something runs beside, such as a command in the background."""
+        """Whether commands run in the background."""
         ...
 
     @property
@@ -49,12 +48,12 @@ class Talk(Protocol):
 
     @property
     def info(self) -> SessionInfo | None:
-        """What a list shows of the session; `None` while it is not open."""
+        """The session's data for lists; `None` while the session is not open."""
         ...
 
     @property
     def holds_session(self) -> bool:
-        """Whether the session is open, and this process its one writer."""
+        """Whether the session is open, with this process as its only writer."""
         ...
 
     def redact(self, text: str) -> str: ...
@@ -68,7 +67,7 @@ class Talk(Protocol):
         ...
 
     async def add(self, kind: QueuedKind, text: str, files: Sequence[str]) -> None:
-        """Gives the run that is active another message."""
+        """Gives the active run another message."""
         ...
 
     async def stop(self) -> list[str]:

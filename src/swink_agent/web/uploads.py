@@ -1,6 +1,6 @@
-"""Files that a reader attaches: pictures and PDFs, known by their content, kept until the server ends.
+"""Files that a reader attaches: pictures and PDFs, recognised by their content, kept until the server ends.
 
-Owns the folder they are in, and how much there may be of them. A name never comes from outside.
+Owns their folder, and the limits of their number and size. File names never come from the client.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _ENDINGS = {
 }
 _MOST_BYTES = 512 * 1024 * 1024
 _MOST_FILES = 5000
-"""Of all uploads of a server; the oldest are deleted first."""
+"""Limits for all uploads of a server; the oldest are deleted first."""
 
 
 class Upload(msgspec.Struct, frozen=True):
-    """A file that was uploaded. `id` is for `attachments` of a prompt."""
+    """An uploaded file. Its `id` goes into the `attachments` of a prompt."""
 
     id: str
     media_type: str
@@ -45,7 +45,7 @@ class Uploads:
         self._lock = threading.Lock()
 
     def keep(self, session_id: str, data: bytes) -> Upload:
-        """Keeps a file for one session. Raises `Problem` for what is neither a picture nor a PDF."""
+        """Keeps a file for one session. Raises `Problem` if it is neither a picture nor a PDF."""
         media_type = kind_of(data)
         if media_type not in _ENDINGS:
             raise Problem(415, "media_type", "only PNG, JPEG, GIF and WebP pictures and PDF documents can be attached")
@@ -61,7 +61,7 @@ class Uploads:
         return upload
 
     def paths(self, session_id: str, ids: list[str]) -> list[str]:
-        """The files of these ids. Raises `Problem` for one that this session does not have."""
+        """Returns the paths of the files with these ids. Raises `Problem` for an id that this session does not have."""
         found = [self._files.get((session_id, upload_id)) for upload_id in ids]
         missing = [upload_id for upload_id, file in zip(ids, found, strict=True) if file is None]
         if missing:

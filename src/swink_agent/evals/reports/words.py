@@ -123,7 +123,7 @@ def invocation_of(attempt: Attempt) -> tuple[Invocation, str]:
     try:
         return attempt.invocation, ""
     except EvalStoreError as error:
-        return Invocation(), f"the trajectory cannot be read: {error}"
+        return Invocation(), str(error)
 
 
 # -- figures -------------------------------------------------------------------------------------------------

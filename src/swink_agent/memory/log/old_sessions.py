@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import structs
 
 from swink_agent.core.errors import ErrorKind
-from swink_agent.core.journal import ContextReplaced, MessageAdded
+from swink_agent.core.journal import ContextReplaced, MessageAdded, MessageReplaced
 from swink_agent.core.types import (
     AgentMessage,
     AssistantMessage,
@@ -94,7 +94,7 @@ def old_note(content: Sequence[UserBlock]) -> str:
 
 def with_origin(entry: RecordEntry) -> RecordEntry:
     """The entry with the origins of its user messages, which earlier versions did not write."""
-    if type(entry) is MessageAdded:
+    if isinstance(entry, (MessageAdded, MessageReplaced)):
         message = _with_origin(entry.message)
         return entry if message is entry.message else structs.replace(entry, message=message)
     if type(entry) is ContextReplaced:

@@ -1,1 +1,1 @@
-"""Prompts before they are sent: text, history, completion, pastes and pictures. Uses no screen."""
+"""Prompts before they are sent: text, history, completion, pastes and pictures. Independent of Textual."""

@@ -1,8 +1,8 @@
-"""Completes what is being typed: a command at the start of the text, or a file after an `@`.
+"""Completes the word at the cursor: a command at the start of the text, or a file after an `@`.
 
-Owns what can be completed at a cursor (`TypedWord`), the order of matches, and the text that is inserted. Files are
-searched and compared in threads that end by themselves, so that a large or slow folder never holds up a key; matches
-can be chosen while the rest is being read. `tools.files.listing` decides which files are visible.
+Owns which words can be completed (`TypedWord`), the order of matches, and the text that is inserted. Files are listed
+and compared in threads, so that a large or slow folder never delays a key; matches can be chosen while the rest is
+being read. `tools.files.listing` decides which files are visible.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FRESH = 5.0
 """Seconds for which a scan of the folder is used again."""
 _MOST = 50
 _MOST_PATHS = 300_000
-"""Paths that are kept: some tens of megabytes."""
+"""Most paths that are kept; they take some tens of megabytes."""
 _LONGEST_LOOK = 60.0
 _SOON = 0.15
 """Seconds after which the matches so far are listed."""
@@ -37,7 +37,7 @@ _ELSEWHERE = ("/", "~", "./", "../")
 
 
 class TypedWord(NamedTuple):
-    """What is being typed at the cursor: the place of it in the text, and what is there so far."""
+    """The word being typed at the cursor: its kind, its place in the text, and its text so far."""
 
     kind: Literal["command", "file"]
     start: int
@@ -46,7 +46,7 @@ class TypedWord(NamedTuple):
 
 
 class Completion(NamedTuple):
-    """Something that may be meant: what is put into the text, how it is listed, and a few words about it."""
+    """A completion: the text to insert, its label in the list, and a short description."""
 
     text: str
     label: str
@@ -54,7 +54,7 @@ class Completion(NamedTuple):
 
 
 class Completer:
-    """Completes commands by their names, and files beneath a folder by parts of theirs."""
+    """Completes commands by their names, and the files in a folder and its subfolders by parts of their paths."""
 
     def __init__(self, *, commands: Sequence[Command] = (), folder: Path | str = ".") -> None:
         self._commands = tuple(commands)
@@ -75,7 +75,7 @@ class Completer:
             self._reading.cancel()
 
     def wanted(self, text: str, cursor: int) -> TypedWord | None:
-        """What there is to complete at the cursor, if anything."""
+        """Returns the word to complete at the cursor; `None` if there is none."""
         before = text[:cursor]
         if before[:1] in ("/", "#") and not any(part.isspace() for part in before):
             return TypedWord("command", 0, cursor, before)
@@ -93,7 +93,7 @@ class Completer:
         return TypedWord("file", start, cursor, typed) if not any(part.isspace() for part in typed) else None
 
     def commands(self, wanted: TypedWord) -> list[Completion]:
-        """The commands that begin so, then those with the letters in them."""
+        """Returns the commands that begin with the typed text, then those that contain its letters in order."""
         typed = wanted.typed.casefold()
         names = {command.name: command for command in self._commands if command.name[:1] == typed[:1]}
         first = [name for name in names if name.casefold().startswith(typed)]
@@ -102,8 +102,8 @@ class Completer:
         return [Completion(name, name, names[name].help) for name in ordered]
 
     async def files(self, wanted: TypedWord) -> list[Completion]:
-        """The files and folders that fit best, the best first, of those that have been found so far (`note`). Nothing
-        if something else was asked for meanwhile."""
+        """Returns the best matches among the files and folders that were found so far (see `note`), the best first.
+        Returns nothing if another search has begun meanwhile."""
         typed = wanted.typed
         self._asked += 1
         asked = self._asked
@@ -117,10 +117,10 @@ class Completer:
 
             was_reading = self.is_reading
             found = await in_own_thread(fit) if len(paths) > _FEW else fit()
-            if was_reading and not self.is_reading:  # all have been found meanwhile
+            if was_reading and not self.is_reading:  # the scan has ended meanwhile
                 paths = self._index
                 found = await in_own_thread(fit)
-        # As written in a prompt: in quotes where a path has spaces.
+        # As in a prompt, a path with spaces is in quotes.
         return [Completion(f'@"{path}"' if any(map(str.isspace, path)) else f"@{path}", path) for path in found]
 
     @property
@@ -130,7 +130,7 @@ class Completer:
 
     @property
     def note(self) -> str:
-        """Says whether there are more files than are listed."""
+        """A note for the user if there are, or may be, more files than are listed; else ""."""
         if self.is_reading:
             return f"still reading the folder: {len(self._growing):,} found so far"
         return f"the folder holds more than is listed: {len(self._index):,} were read" if self._is_cut else ""
@@ -141,8 +141,9 @@ class Completer:
             await asyncio.wait([self._reading], timeout=2 * _SOON)
 
     async def _paths(self) -> list[str]:
-        """The paths beneath the folder, as they were a few seconds ago at most; of a first look, those that it has."""
-        fresh = _FRESH + 10 * self._took  # a folder that takes long is not read all the time
+        """Returns the paths of the last scan, and starts a new one if that is too old. During the first scan, returns
+        the paths found so far."""
+        fresh = _FRESH + 10 * self._took  # a folder that is slow to read is read less often
         if self._read_at is None or time.monotonic() - self._read_at > fresh:
             if self._reading is None:
                 self._growing = []
@@ -152,7 +153,7 @@ class Completer:
                 reading = self._reading
                 await asyncio.wait([reading], timeout=_SOON)
                 return reading.result().paths if reading.done() else self._growing[:]
-        return self._index  # the last look serves until the next one is done
+        return self._index  # the last scan is used until the next one has ended
 
     def _look(self) -> VisiblePaths:
         from swink_agent.tools.files.listing import visible_paths
@@ -173,7 +174,7 @@ class Completer:
 
 
 def _entries_of(typed: str, folder: Path) -> list[str]:
-    """What lies in the folder that was typed and begins as its last part does."""
+    """Returns the entries of the typed folder whose names begin with the last typed part."""
     from swink_agent.tools.files.listing import visible_entries
 
     above, _, beginning = typed.rpartition("/")

@@ -1,7 +1,7 @@
 """The text being written: cursor, selection, and undo.
 
 Owns the rules of editing. Every step moves over a whole character as people see it. A folded paste or a picture is one
-such character, a token: a code point of a private range that cannot be typed, with its content kept beside the text.
+such character, a token: a code point of a private range that cannot be typed, with its content in `Draft.tokens`.
 `layout` places the text in a window.
 """
 
@@ -26,7 +26,7 @@ _WORD = re.compile(r"\w+")
 
 
 class Token(NamedTuple):
-    """A piece of the text that is shown by its label: a folded paste, or a picture, whose content is its path."""
+    """A piece of the text that is shown as a label: a folded paste, or a picture, whose content is its path."""
 
     kind: Literal["paste", "image"]
     label: str
@@ -34,7 +34,7 @@ class Token(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """A draft as it is sent: all of its text, and the paths of its pictures."""
+    """A draft as it is sent: the full text, and the paths of its pictures."""
 
     text: str
     images: tuple[str, ...]
@@ -47,13 +47,13 @@ class _State(NamedTuple):
 
 
 def plain_text(text: str) -> str:
-    """Text from elsewhere as a draft holds it: lines end in `\\n`, and tabs are the only other control characters."""
+    """Returns text in the form of a draft: lines end in `\\n`, and tabs are the only other control characters."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return _RESERVED.sub("\ufffd", _CONTROLS.sub("", text))
 
 
 def whole_characters(line: str) -> Iterator[tuple[str, int]]:
-    """The characters of a line as people see them, with their cells; tabs and tokens, of none, by themselves."""
+    """Yields the characters of a line as people see them, with their widths in cells; 0 for a tab or a token."""
     for part in _APART.split(line):
         if _APART.fullmatch(part):
             yield part, 0
@@ -75,7 +75,7 @@ class Draft:
         self._killed = ""
         self._killed_tokens: dict[str, Token] = {}
         self._killed_at: tuple[int, str] | None = None
-        """Where the cursor and the text stood after that: if they still do, the next is joined to it."""
+        """The cursor and the text after the last deletion. If both are unchanged, the next deletion is joined to it."""
         self._undone: list[_State] = []
         self._done: list[_State] = []
         self._is_typing = False
@@ -85,16 +85,16 @@ class Draft:
         """Whether the group has its undo step."""
         self._count = 0
 
-    # -- what it holds -----------------------------------------------------------------------------------------
+    # -- content -----------------------------------------------------------------------------------------------
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing has been written, spaces included."""
+        """Whether there is no text, not even spaces."""
         return not self.text
 
     @property
     def selection(self) -> tuple[int, int] | None:
-        """Where the selected text begins and ends, if any is."""
+        """The start and the end of the selected text; `None` if nothing is selected."""
         if self.anchor is None or self.anchor == self.cursor:
             return None
         return min(self.anchor, self.cursor), max(self.anchor, self.cursor)
@@ -106,18 +106,18 @@ class Draft:
         return "" if span is None else self._expanded(self.text[span[0] : span[1]])
 
     def sent(self) -> Sent:
-        """All of it, as it is sent: pastes in full, each picture by its label, and their paths."""
+        """Returns the draft as it is sent: pastes in full, each picture by its label, and the pictures' paths."""
         found = [self.tokens[part] for part in self.text if part in self.tokens]
         return Sent(self._expanded(self.text), tuple(token.content for token in found if token.kind == "image"))
 
     @property
     def start(self) -> int:
-        """Where the text begins, behind blank lines."""
+        """The place where the text begins, after empty lines."""
         return len(self.text) - len(self.text.lstrip("\n"))
 
     @property
     def begins_with_token(self) -> bool:
-        """Whether it begins with text or a picture that is shown only as a label."""
+        """Whether the text begins with a token, whose content is not visible."""
         return self.text[self.start : self.start + 1] in self.tokens
 
     def _expanded(self, text: str) -> str:
@@ -142,9 +142,9 @@ class Draft:
         self._replace(*span, character, tokens={**self.tokens, character: token})
 
     def open_token(self) -> Token | None:
-        """Puts the whole text of the folded paste at the cursor, or nearest before it, or else after it, in its place.
+        """Replaces a folded paste by its full text: the one at the cursor, else the nearest before it, else the first.
 
-        Gives the token that was opened, or that of a picture, which stays as it is.
+        If that token is a picture, it stays. Returns the token; `None` if the draft has none.
         """
         places = [place for place, part in enumerate(self.text) if part in self.tokens]
         if not places:
@@ -161,9 +161,10 @@ class Draft:
         self._replace(0, len(self.text), plain_text(text))
 
     def put_before(self, text: str, pictures: Iterable[tuple[str, str]] = ()) -> None:
-        """Puts a text that was sent and came back before all that is written, the cursor at the end.
+        """Puts a message that was taken back before the draft, and the cursor at the end.
 
-        Pictures, by label and path in their order, are attached again: where the text has the label, else before it.
+        `pictures` are labels and paths, in order. Each is attached again at its label in the text, or if the text lacks
+        the label, before the rest of the text.
         """
         is_alone = not self.text.strip()
         self.anchor, self.cursor = None, 0
@@ -178,23 +179,23 @@ class Draft:
         self.cursor = len(self.text)
 
     def clear(self) -> None:
-        """Empties the draft and its undo steps; keeps what was deleted by word or line."""
+        """Empties the draft and its undo steps; keeps the text for `yank`."""
         killed, tokens, count = self._killed, self._killed_tokens, self._count
         self.__init__()
         self._killed, self._killed_tokens = killed, tokens
         if tokens:
-            self._count = count  # numbers of tokens that may come back are not given to others
+            self._count = count  # do not reuse the numbers of tokens that `yank` can bring back
 
     def delete_left(self) -> None:
         """Deletes the selection, or the character before the cursor."""
         self._delete(self.before(self.cursor))
 
     def delete_right(self) -> None:
-        """Deletes the selection, or the character behind the cursor."""
+        """Deletes the selection, or the character after the cursor."""
         self._delete(self.after(self.cursor))
 
     def delete_word_left(self) -> None:
-        """Deletes the selection, or back to the beginning of the word, as shells do: to a space."""
+        """Deletes the selection, or back to the beginning of the word; as in shells, only spaces separate words."""
         at = self.cursor
         while at > 0 and self.text[at - 1].isspace():
             at -= 1
@@ -220,7 +221,7 @@ class Draft:
         self._delete(end if end > self.cursor else min(self.cursor + 1, len(self.text)), is_kept=True)
 
     def yank(self) -> bool:
-        """Inserts what was last deleted by word or line, replacing the selection; returns whether there was any.
+        """Inserts the text last deleted by word or line, replacing the selection; returns whether there was any.
 
         Its pastes and pictures come back as they were.
         """
@@ -231,7 +232,7 @@ class Draft:
         return True
 
     def cut(self, start: int, end: int) -> tuple[str, dict[str, Token]]:
-        """Deletes a part, and returns it with its tokens for `put`. It can be brought back like a deleted line."""
+        """Deletes a part, and returns it with its tokens for `put`. `yank` can insert it like a deleted line."""
         taken = self.copied(start, end)
         if start < end:
             self._keep(start, end)
@@ -239,12 +240,12 @@ class Draft:
         return taken
 
     def copied(self, start: int, end: int) -> tuple[str, dict[str, Token]]:
-        """A part of the text, with its tokens for `put`."""
+        """Returns a part of the text, with its tokens for `put`."""
         text = self.text[start:end]
         return text, {part: self.tokens[part] for part in text if part in self.tokens}
 
     def put(self, place: int, text: str, tokens: Mapping[str, Token]) -> None:
-        """Inserts a part that was cut or copied, also from another draft. Its tokens get characters of their own."""
+        """Inserts a part that was cut or copied, also from another draft. Its tokens get new characters."""
         known = dict(self.tokens)
         parts: list[str] = []
         for part in text:
@@ -273,7 +274,7 @@ class Draft:
             self._replace(start, end, "")
 
     def _keep(self, start: int, end: int) -> None:
-        """What is deleted in a row is one piece to bring back."""
+        """Keeps deleted text for `yank`. Consecutive deletions are kept as one piece."""
         taken = self.text[start:end]
         goes_on = bool(self._done) and self._killed_at == (self.cursor, self.text)
         self._killed = (taken + self._killed if end == self.cursor else self._killed + taken) if goes_on else taken
@@ -295,13 +296,13 @@ class Draft:
         if tokens is not None:
             self.tokens = tokens
 
-    # -- taking back -------------------------------------------------------------------------------------------
+    # -- undo --------------------------------------------------------------------------------------------------
 
     def undo(self) -> bool:
         return self._step(self._done, self._undone)
 
     def redo(self) -> bool:
-        """Makes the change again that was taken back last, if nothing was changed since."""
+        """Makes the last undone change again, if nothing was changed since; returns whether it did."""
         return self._step(self._undone, self._done)
 
     def _step(self, source: list[_State], target: list[_State]) -> bool:
@@ -328,7 +329,7 @@ class Draft:
     # -- places ------------------------------------------------------------------------------------------------
 
     def move(self, place: int, *, selects: bool = False) -> None:
-        """Puts the cursor there; with `selects` the selection grows or shrinks to it."""
+        """Moves the cursor; with `selects` the selection grows or shrinks to it."""
         if not selects:
             self.anchor = None
         elif self.anchor is None:
@@ -337,7 +338,7 @@ class Draft:
         self._is_typing = False
 
     def before(self, place: int) -> int:
-        """One whole character back."""
+        """Returns the place one whole character back."""
         if place <= 0:
             return 0
         start = self.line_start(place)
@@ -346,7 +347,7 @@ class Draft:
         return max(edge for edge in _edges(self.text[start : self.line_end(place)]) if start + edge < place) + start
 
     def after(self, place: int) -> int:
-        """One whole character on."""
+        """Returns the place one whole character forward."""
         if place >= len(self.text):
             return len(self.text)
         end = self.line_end(place)
@@ -356,7 +357,7 @@ class Draft:
         return min(edge for edge in _edges(self.text[start:end]) if start + edge > place) + start
 
     def word_left(self) -> int:
-        """The beginning of the word before the cursor; a token is a word."""
+        """Returns the beginning of the word before the cursor; a token is a word."""
         at = self.cursor
         while at > 0 and not self._is_word(at - 1):
             at -= 1
@@ -367,7 +368,7 @@ class Draft:
         return at
 
     def word_right(self) -> int:
-        """The end of the word behind the cursor; a token is a word."""
+        """Returns the end of the word after the cursor; a token is a word."""
         at, end = self.cursor, len(self.text)
         while at < end and not self._is_word(at):
             at += 1
@@ -382,11 +383,11 @@ class Draft:
         return character in self.tokens or _WORD.match(character) is not None
 
     def line_start(self, place: int | None = None) -> int:
-        """Where the cursor's line begins, or that of another place."""
+        """Returns the start of the line of a place, by default the cursor."""
         return self.text.rfind("\n", 0, self.cursor if place is None else place) + 1
 
     def line_end(self, place: int | None = None) -> int:
-        """Where the cursor's line ends, or that of another place."""
+        """Returns the end of the line of a place, by default the cursor."""
         found = self.text.find("\n", self.cursor if place is None else place)
         return len(self.text) if found < 0 else found
 
@@ -401,5 +402,5 @@ def _cluster_edges(line: str) -> tuple[int, ...]:
 
 
 def _edges(line: str) -> Iterable[int]:
-    """The places in a line that lie between whole characters."""
+    """Returns the places between whole characters of a line, including its start and end."""
     return range(len(line) + 1) if line.isascii() else _cluster_edges(line)

@@ -25,11 +25,11 @@ _LARGEST = 8 * 1024 * 1024
 
 
 class EditorError(Exception):
-    """The editor cannot be run, or what it wrote cannot be used; its text says which and what to do."""
+    """The editor cannot be run, or its result cannot be used; the message has the reason and the remedy."""
 
 
 def editor_command(environ: Mapping[str, str]) -> list[str]:
-    """The words of the command: `$VISUAL`, else `$EDITOR`, else `vi`. Raises `EditorError` for an open quote."""
+    """Returns the command's words: `$VISUAL`, else `$EDITOR`, else `vi`. Raises `EditorError` for an open quote."""
     for name in ("VISUAL", "EDITOR"):
         given = environ.get(name, "").strip()
         if given:
@@ -45,9 +45,10 @@ def editor_command(environ: Mapping[str, str]) -> list[str]:
 async def edited(text: str, environ: Mapping[str, str], outside: Sequence[str] | None = None) -> str | None:
     """Returns the text as the user left it; `None` if the editor failed or left only spaces.
 
-    The editor uses this program's terminal, works in a separate folder, and is ended when this is cancelled. `outside`:
-    the folders that commands may write, by default the working folder. Raises `EditorError` if the editor cannot be
-    started, or if it or a file on its command line is in one of those folders: a command could have replaced it.
+    The editor uses this program's terminal, works in a separate folder, and is ended if the caller is cancelled.
+    `outside`: the folders that commands may write, by default the working folder. Raises `EditorError` if the editor
+    cannot be started, or if it or a file on its command line is in one of those folders: a command could have replaced
+    it.
     """
     command = editor_command(environ)
     with tempfile.TemporaryDirectory(prefix="swink-", ignore_cleanup_errors=True) as folder:
@@ -91,9 +92,9 @@ def _read(path: Path) -> str:
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise EditorError(f"what the editor wrote cannot be read: {error.strerror or error}") from None
+        raise EditorError(f"the edited text cannot be read: {error.strerror or error}") from None
     if len(data) > _LARGEST:
-        raise EditorError(f"what the editor wrote is larger than {_LARGEST // 1024 // 1024} MB: shorten it")
+        raise EditorError(f"the edited text is larger than {_LARGEST // 1024 // 1024} MB: shorten it")
     return data.decode("utf-8", "replace").replace("\r\n", "\n").removesuffix("\n")
 
 
@@ -101,7 +102,7 @@ def _read(path: Path) -> str:
 def _without_interrupts() -> Generator[None]:
     """Leaves Ctrl+C to the editor: this program, in the same process group, must not end.
 
-    Installs a function and does not ignore the signal, because the editor would inherit that.
+    Installs handlers instead of ignoring the signals, because the editor would inherit ignored signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -19,7 +19,7 @@ _NARROWEST = 2
 
 
 class Piece(NamedTuple):
-    """A character as it is shown: its place in the text, its cells, and whether it is a token."""
+    """A character as it is shown: its place in the text, its width in cells, and whether it is a token."""
 
     place: int
     text: str
@@ -28,7 +28,7 @@ class Piece(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row of the window: the places it goes from and to, and its pieces, whose places count from `start`."""
+    """A row of the window: the places of its start and end, and its pieces, whose places are relative to `start`."""
 
     start: int
     end: int
@@ -36,11 +36,11 @@ class Row(NamedTuple):
 
 
 _Broken: TypeAlias = tuple[tuple[int, tuple[Piece, ...]], ...]
-"""The rows of one line: where each begins in it, and its pieces, whose places count from there."""
+"""The rows of one line: the start of each in the line, and its pieces, whose places are relative to that start."""
 
 
 class Layout:
-    """The rows of a text at one width. `update` lays out what has changed, and nothing else."""
+    """The rows of a text at one width. `update` lays out only the lines that have changed."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = [Row(0, 0, ())]
@@ -49,7 +49,7 @@ class Layout:
         self._labels: Mapping[str, Token] = {}
 
     def update(self, text: str, width: int, tokens: Mapping[str, Token]) -> None:
-        """The rows of this text from now on; a row leaves one cell free for the cursor behind it."""
+        """Lays out a text. Each row leaves one cell free for the cursor after it."""
         width = max(width - 1, _NARROWEST)
         if width != self.width or tokens is not self._labels:
             self._known = {}
@@ -66,14 +66,14 @@ class Layout:
         self.rows, self._known = rows, known
 
     def cell_of(self, place: int) -> tuple[int, int]:
-        """The column and the row of a place in the text."""
+        """Returns the column and the row of a place in the text."""
         number = self.row_of(place)
         row = self.rows[number]
         column = sum([piece.width for piece in row.pieces if row.start + piece.place < place])
         return column, number
 
     def row_of(self, place: int) -> int:
-        """The row of a place. Where a line is broken, the place between two rows is the beginning of the second."""
+        """Returns the row of a place. Where a line is broken, the place between two rows belongs to the second."""
         low, high = 0, len(self.rows) - 1
         while low < high:
             middle = (low + high + 1) // 2
@@ -84,7 +84,7 @@ class Layout:
         return low
 
     def place_at(self, column: int, number: int) -> int:
-        """The place in the text that is nearest to a cell."""
+        """Returns the place in the text that is nearest to a cell."""
         number = max(0, min(number, len(self.rows) - 1))
         row = self.rows[number]
         at = 0
@@ -97,7 +97,7 @@ class Layout:
 
 
 def _moved(pieces: list[Piece]) -> tuple[int, tuple[Piece, ...]]:
-    """The place of the first piece, and the pieces with their places counted from it."""
+    """Returns the place of the first piece, and the pieces with places relative to it."""
     if not pieces or pieces[0].place == 0:
         return 0, tuple(pieces)
     first = pieces[0].place
@@ -142,7 +142,7 @@ def _pieces(line: str, width: int, tokens: Mapping[str, Token]) -> list[Piece]:
         elif cluster == "\t":
             room = TAB_STOP - used % TAB_STOP
             pieces.append(Piece(place, " " * room, room))
-        elif cells == 0:  # a mark without the letter that it belongs to
+        elif cells == 0:  # a combining mark without its letter
             shown = cut_middle(safe_text(f"\N{DOTTED CIRCLE}{cluster}"), width)
             pieces.append(Piece(place, shown, cell_width(shown)))
         elif is_safe:

@@ -1,6 +1,6 @@
-"""Finds the names or items that match what is typed, the best first.
+"""Finds the names or items that match the typed text, the best first.
 
-Every name is compared: an exact match is never lost among many that merely contain the letters.
+Every name is compared, so that an exact match is not lost among many names that merely contain the letters.
 """
 
 from __future__ import annotations
@@ -13,15 +13,18 @@ from swink_agent.app.talk.front import PickItem
 
 _LONGEST = 60
 _AT_ONCE = 2000
-"""Names that are compared before `goes_on` is called again."""
+"""The number of names that are compared before `goes_on` is called again."""
 _MOST_SCATTERED = 3000
 _WORD_START = "/_-. "
 
 
 def fitting(names: Sequence[str], typed: str, most: int, *, goes_on: Callable[[], bool] = lambda: True) -> list[str]:
-    """The names that have the letters in their order, the best first: the name itself, its beginning, a word in it,
-    what is typed in one piece elsewhere in the name, then in its folder, and what is scattered; the short before the
-    long. Case does not matter. Nothing once `goes_on` says no."""
+    """Returns at most `most` names that contain the typed letters in order, the best first; case does not matter.
+
+    Best is the name itself, then its beginning, the beginning of a word in it, elsewhere in it, in its folder, and last
+    come scattered letters; among equals, fewer folders and then shorter paths come first. Returns nothing once
+    `goes_on` returns `False`.
+    """
     typed = typed[:_LONGEST].casefold()
     if not typed:
         return list(names[:most])
@@ -55,8 +58,8 @@ def _begins_word(name: str, typed: str) -> bool:
 
 
 def _scattered(names: Sequence[str], typed: str, most: int, goes_on: Callable[[], bool]) -> list[str]:
-    """Names with the letters in their order, but not in one piece."""
-    # Each part ends at the first letter that fits and is not tried again.
+    """Returns names that contain the letters in order, but not in one piece."""
+    # Atomic groups: each part ends at the first letter that fits, without backtracking.
     pattern = re.compile("".join([f"(?>[^{re.escape(letter)}]*{re.escape(letter)})" for letter in typed]), re.DOTALL)
     found: list[tuple[tuple[int, int, int], int]] = []
     for start in range(0, len(names), _AT_ONCE):
@@ -74,7 +77,8 @@ def _scattered(names: Sequence[str], typed: str, most: int, goes_on: Callable[[]
 
 
 def matching(items: Sequence[PickItem], typed: str) -> list[PickItem]:
-    """The items with every word, in their own order; else those with the letters in order, the best first."""
+    """Returns the items that contain every word, in the given order; if there are none, those that contain the letters
+    in order, the best first."""
     words = typed.casefold().split()
     if not words:
         return list(items)

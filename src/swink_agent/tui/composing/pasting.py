@@ -1,6 +1,6 @@
-"""Decides what becomes of pasted text: inserted, folded into a token, or attached as pictures and documents.
+"""Decides whether pasted text is inserted, folded into a token, or attached as pictures and documents.
 
-Owns when a paste is folded, and which text names such files. Does not read them; the conversation does.
+Owns when a paste is folded, and which text counts as names of files. The conversation reads the files.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from pathlib import Path
 from swink_agent.app.talk.prompts import sendable_file
 
 MOST_LINES = 10
-"""A paste of more lines is folded."""
+"""A paste with more lines is folded."""
 MOST_CHARACTERS = 4000
-"""So is one of more characters, which may be a single line."""
+"""A paste with more characters is folded too, even if it is a single line."""
 _LONGEST_NAMES = 8000
 _MOST_IMAGES = 20
 _NAMED = re.compile(r"\.(?:png|jpe?g|gif|webp|pdf)[\"']?\s*$", re.IGNORECASE)
 
 
 def folded_label(text: str) -> str | None:
-    """What a paste is shown as, `#` being the place of its number; nothing for one that is shown as it is."""
+    """Returns the label of a folded paste, with `#` for its number; `None` if the paste is not folded."""
     lines = text.rstrip("\n").count("\n") + 1
     if lines > MOST_LINES:
         return f"[pasted {lines:,} lines #]"
@@ -33,20 +33,21 @@ def folded_label(text: str) -> str | None:
 
 
 def image_label(path: str) -> str:
-    """What a picture or document is shown as, and named in the text that is sent."""
+    """Returns the label of a picture or document, with `#` for its number. The sent text has it too."""
     name = "".join([part if part.isprintable() and part not in "#[]" else "_" for part in os.path.basename(path)])
     return f"[{'document' if name.lower().endswith('.pdf') else 'image'} #: {name}]"
 
 
 def may_name_images(text: str) -> bool:
-    """Whether the text may be only names of pictures and PDFs, as terminals paste what is dropped on them."""
+    """Whether the text may consist of names of pictures and PDFs, as terminals paste them when files are dropped."""
     return len(text) <= _LONGEST_NAMES and _NAMED.search(text) is not None
 
 
 def image_files(text: str, folder: Path) -> list[str]:
-    """The pictures and PDFs that the text names, if it names nothing else; looks at the disk.
+    """Returns the pictures and PDFs that the text names; none if it names anything else. Accesses the disk.
 
-    One name a line, or several on one as a shell would take them (quoted, with backslashes), or `file:` addresses.
+    The text has one name per line, or several in one line as in a shell (quoted, with backslashes), or `file:`
+    addresses.
     """
     for names in _readings(text.strip()):
         if not 0 < len(names) <= _MOST_IMAGES:

@@ -1,7 +1,7 @@
-"""The prompts that were sent: kept in a file, and shared by programs that run at the same time.
+"""The history of sent prompts, kept in a file that programs running at the same time share.
 
-Owns the file (one JSON object a line, readable only by its owner), its size, and what never goes into it. Secrets are
-masked before a prompt is kept, in memory too.
+Owns the file (one JSON object per line, readable only by its owner), its size, and which prompts are never written to
+it. Secrets are masked before a prompt is kept, in memory too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from swink_agent.core.values.decoders import json_decoder
 _LARGEST = 2 * 1024 * 1024
 """Bytes of the file above which its older half is dropped."""
 _LARGEST_ENTRY = 64 * 1024
-"""Characters: a prompt that is longer is kept in memory alone."""
+"""A prompt with more characters is kept only in memory."""
 _MOST_ENTRIES = 5000
 _PATIENCE = 0.2
 _SECRET_LINE = re.compile(r"^\s*#key(?!s\s*$)", re.IGNORECASE | re.MULTILINE)
@@ -33,9 +33,9 @@ class _Entry(msgspec.Struct):
 
 
 class PromptHistory:
-    """Prompts from the oldest to the newest. Without a path they are kept in memory alone.
+    """Prompts from the oldest to the newest. Without a path they are kept only in memory.
 
-    A file that cannot be read or written costs the history, never a prompt: `problem` says what was wrong.
+    If the file cannot be read or written, nothing is raised, and `problem` is the reason.
     """
 
     def __init__(self, path: Path | None, redact: Callable[[str], str] = str) -> None:
@@ -47,7 +47,7 @@ class PromptHistory:
         self.problem = ""
 
     def add(self, text: str) -> None:
-        """Keeps a prompt, masked. One with a `#key` line is not kept at all; one like the last is not kept twice."""
+        """Keeps a prompt, masked, unless it has a `#key` line or equals the last one."""
         if not text.strip() or _SECRET_LINE.search(text):
             return
         masked = self._redact(text)
@@ -69,14 +69,14 @@ class PromptHistory:
             self.problem = f"the history of prompts ({self._path}) cannot be written: {error.strerror or error}"
 
     def entries(self) -> list[str]:
-        """All prompts that are known now, those of other programs included, each once, at its last place."""
+        """Returns all prompts, including those of other programs. Of equal prompts, only the last is included."""
         self._read()
         return list(dict.fromkeys(reversed(self._entries)))[::-1]
 
     # -- the file ----------------------------------------------------------------------------------------------
 
     def _read(self) -> None:
-        """Reads the file if it is another than when it was read last."""
+        """Reads the file if it has changed since it was last read."""
         if self._path is None:
             return
         try:
@@ -109,7 +109,7 @@ class PromptHistory:
         return found
 
     def _append(self, line: bytes) -> int:
-        """Writes a line in one piece, and gives the size of the file."""
+        """Writes a line with one system call, and returns the new size of the file."""
         assert self._path is not None
         fd = os.open(self._path, _APPEND, 0o600)
         try:
@@ -117,7 +117,7 @@ class PromptHistory:
             if about.st_mode & 0o077:
                 os.fchmod(fd, 0o600)
             if about.st_size and os.pread(fd, 1, about.st_size - 1) != b"\n":
-                line = b"\n" + line  # keep what a crash cut off on its own line
+                line = b"\n" + line  # a crash cut off the last line: begin a new one
             os.write(fd, line)
             return about.st_size + len(line)
         finally:
@@ -133,7 +133,7 @@ class PromptHistory:
 
     @contextmanager
     def _locked(self) -> Generator[bool]:
-        """Holds the lock that programs share. Does not wait long: its holder may be suspended."""
+        """Takes the lock that programs share; yields whether it got it. Waits briefly: the holder may be suspended."""
         import fcntl
 
         assert self._path is not None
@@ -155,7 +155,7 @@ class PromptHistory:
 
 
 class HistoryWalk:
-    """A walk through the prompts, from the newest back, that ends where it began: at what was being written."""
+    """A walk through the prompts, from the newest back. It begins and ends at the draft."""
 
     def __init__(self, history: PromptHistory, beginning: str = "") -> None:
         self._entries = [text for text in history.entries() if text != beginning]
@@ -163,24 +163,24 @@ class HistoryWalk:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether nothing of the history is shown."""
+        """Whether the draft is shown, not a prompt of the history."""
         return self._place >= len(self._entries)
 
     def older(self) -> str | None:
-        """The prompt before, or nothing before the first."""
+        """Returns the previous prompt; `None` before the first."""
         if self._place == 0:
             return None
         self._place -= 1
         return self._entries[self._place]
 
     def newer(self) -> str | None:
-        """The prompt behind, or nothing behind the last: then it is the draft's turn."""
+        """Returns the next prompt; `None` after the last, where the draft follows."""
         self._place = min(self._place + 1, len(self._entries))
         return None if self.is_at_end else self._entries[self._place]
 
 
 class HistorySearch:
-    """A search as shells have it: the newest prompt with the text in it, and older ones on demand."""
+    """A search as in shells: finds the newest prompt that contains the text, and older ones on demand."""
 
     def __init__(self, history: PromptHistory) -> None:
         self._entries = history.entries()
@@ -188,16 +188,16 @@ class HistorySearch:
         self.query = ""
         self.found: str | None = None
         self.at = 0
-        """Where in what was found the text stands."""
+        """The place of the text in the found prompt."""
         self.has_failed = False
 
     def type(self, text: str) -> None:
-        """More of what is searched for; what is found may stay."""
+        """Adds to the searched text. The found prompt stays if it still matches."""
         self.query += text
         self._look(self._place, -1)
 
     def rub_out(self) -> None:
-        """Less of it; the search begins again at the newest."""
+        """Removes the last character of the searched text, and searches again from the newest prompt."""
         self.query = self.query[:-1]
         self._place = len(self._entries)
         self.found, self.has_failed = None, False
@@ -205,11 +205,11 @@ class HistorySearch:
             self._look(self._place, -1)
 
     def older(self) -> None:
-        """The next older prompt with the text in it."""
+        """Finds the next older prompt that contains the text."""
         self._look(self._place - 1, -1)
 
     def newer(self) -> None:
-        """The next newer prompt with the text in it."""
+        """Finds the next newer prompt that contains the text."""
         self._look(self._place + 1, 1)
 
     def _look(self, start: int, step: int) -> None:

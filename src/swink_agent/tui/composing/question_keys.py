@@ -1,7 +1,7 @@
-"""The answers to an approval question: which key means what, and how the answers are laid out.
+"""The answers to an approval question: which ones are offered, and how they are laid out.
 
-A key always means the same. Owns the numbers and letters, the words beside them, and the reason that the model gets for
-a no. `widgets.question_panel` handles the keys.
+A key has the same meaning in every question. `approvals.answers` has the keys and labels; `widgets.question_panel`
+handles the keys.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _SHORT = {answer.means: answer.short for answer in ANSWER_KEYS}
 
 
 class Choice(NamedTuple):
-    """An answer: its number (none for hunks) and letter, its words, what it means, and whether it is offered here.
+    """An answer: its number ("" for hunks) and letter, its label, its meaning, and whether this question offers it.
 
-    `means` is an `ApprovalChoice`, "because" for a no with a reason, "hunks", or "keep" for an always that outlives the
-    session. `foreign` is the model's text; it ends the row.
+    `means` is an `ApprovalChoice`, "because" for a no with a reason, "hunks", "later", or "keep" for an always that
+    outlives the session. `foreign` is text from the model, the last part of the row.
     """
 
     number: str
@@ -37,9 +37,9 @@ class Choice(NamedTuple):
 
 
 def choices_of(question: ApprovalQuestion, name: str, *, has_hunks: bool) -> dict[str, Choice]:
-    """The answers by their keys, those that are not offered included: a key never means another thing."""
+    """Returns the answers by their keys, including those that are not offered, so that no key changes its meaning."""
     foreign = trusted_by(question)
-    named = name if _NAME.fullmatch(name) else "this tool"  # another name could be taken for words of ours
+    named = name if _NAME.fullmatch(name) else "this tool"  # another name could be mistaken for our own text
     offered = offered_answers(question, *(["hunks"] if has_hunks else []), *(["keep"] if foreign["keep"] else []))
     choices = [
         Choice(
@@ -54,14 +54,14 @@ def choices_of(question: ApprovalQuestion, name: str, *, has_hunks: bool) -> dic
 
 
 def low_choice_rows(choices: Iterable[Choice], width: int) -> list[list[tuple[str, str]]]:
-    """The answers that are offered in few words and few rows, for a window that is narrow and low as well."""
+    """Returns the offered answers in few words and few rows, for a window that is both narrow and low."""
     rows: list[list[tuple[str, str]]] = [[]]
     last: list[list[tuple[str, str]]] = []
     room = width
     for choice in dict.fromkeys(choices):
         if not choice.is_offered:
             continue
-        # What it would allow is always in sight: in the title, where it is the tool of the call.
+        # The rule that "keep" would add is always visible: in the title, if it is only the name of the call's tool.
         is_in_title = choice.means == "keep" and _NAME.fullmatch(choice.foreign)
         if choice.foreign and not is_in_title:
             last += _foreign_rows(choice, width)
@@ -76,10 +76,10 @@ def low_choice_rows(choices: Iterable[Choice], width: int) -> list[list[tuple[st
 
 
 def choice_rows(choices: Iterable[Choice], width: int) -> list[list[tuple[str, str]]]:
-    """The answers as rows of pieces with a style each (`key`, `dim`, or none), every answer once: what says yes on the
-    left and what says no on the right, or one below the other in a narrow window.
+    """Returns the offered answers as rows of pieces with a style each (`key` or ""): yes on the left and no on the
+    right, or one below the other in a narrow window.
 
-    The model's text ends its row, so that it cannot be mistaken for ours.
+    The model's text is the last part of its row, so that it cannot be mistaken for ours.
     """
     every = [choice for choice in dict.fromkeys(choices) if choice.is_offered]
     if width < _TWO_COLUMNS:
@@ -102,7 +102,7 @@ def choice_rows(choices: Iterable[Choice], width: int) -> list[list[tuple[str, s
 
 
 def _foreign_rows(choice: Choice, width: int) -> list[list[tuple[str, str]]]:
-    """An answer with everything that it would trust, in separate rows if it does not fit beside our words."""
+    """Returns the rows of an answer with everything that it would allow, in separate rows if one row is too short."""
     sign = f"{choice.number or ' '} {choice.letter}  "
     if not choice.foreign or cell_width(sign + choice.words + choice.foreign) < width:
         return [_pieces(choice, width)]

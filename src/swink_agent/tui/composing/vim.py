@@ -1,7 +1,7 @@
 """The keys of vim for a draft: modes, motions, operators, counts, one register, repeating.
 
-Owns what a key means in each mode. `Draft` changes the text and takes changes back; the composer passes the keys and
-does what is not about the text: sending, completing, the history.
+Owns the meaning of keys in each mode. `Draft` changes the text and undoes changes. The composer passes the keys to this
+module, and handles sending, completion and the history itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from .vim_motions import Range
 
 Mode: TypeAlias = Literal["INSERT", "NORMAL", "VISUAL", "V-LINE"]
 Taken: TypeAlias = Literal["pass", "done", "up", "down"]
-"""What a key did: nothing, something, or a step to the row above or below that the composer is to make."""
+"""The effect of a key: `pass` if it is not a key of vim, `done`, or a step to the row above or below, which the
+composer must make."""
 
 _MOST_TIMES = 999
 _MOST_PUT = 2_000_000
@@ -29,7 +30,7 @@ _OBJECTS = frozenset("wW\"'`()[]{}<>b")
 _KEYS = ("left", "right", "up", "down", "home", "end", "backspace", "delete", "space")
 _NAMED: dict[str, str] = dict(zip(_KEYS, "hlkj0$hxl", strict=True))
 _ESCAPED = {"alt+b": "b", "alt+d": "d", "alt+f": "f"}
-"""Escape and a letter that arrived at once: here they are two keys."""
+"""Escape and a letter that arrived together. For vim they are two keys."""
 
 
 class _Command(NamedTuple):
@@ -47,7 +48,7 @@ class _Register(NamedTuple):
 
 
 class _Insertion(NamedTuple):
-    """Where insert mode began, so that what was inserted can be repeated."""
+    """The text before and after the place where insert mode began, so that the insertion can be repeated."""
 
     before: str
     after: str
@@ -72,7 +73,7 @@ class Vim:
 
     @property
     def takes_escape(self) -> bool:
-        """Whether Escape means something here, and not to the screen."""
+        """Whether Escape is a key of vim now. Otherwise the screen handles it."""
         return self.mode != "NORMAL" or bool(self._keys)
 
     def reset(self) -> None:
@@ -80,13 +81,13 @@ class Vim:
         self.mode, self._keys, self._inserting = "INSERT", "", None
 
     def drop(self, draft: Draft) -> None:
-        """Forgets where insert mode began: another text takes the place of the draft."""
+        """Forgets where insert mode began, because another text replaces the draft."""
         self._inserting = None
         self._keys = ""
         draft.end_group()
 
     def press(self, key: str, character: str | None, draft: Draft) -> Taken:
-        """Does what a key means, given by its name and by the character that it types, if any."""
+        """Handles a key, given by its name and the character that it types, if any."""
         if key in _ESCAPED:
             self._escape(draft)
             key = character = _ESCAPED[key]
@@ -105,7 +106,7 @@ class Vim:
             character = _NAMED.get(key)
         if character is None:
             self._keys = ""
-            self.leave_visual(draft)  # a key of the composer's does not change what was selected
+            self.leave_visual(draft)  # so that the composer's key does not change the selected text
             return "pass"
         self._keys += character
         return self._take(draft)
@@ -142,7 +143,7 @@ class Vim:
     def _take(self, draft: Draft) -> Taken:
         command = _read(self._keys, is_visual=self.mode != "NORMAL")
         if command is None:
-            return "done"  # more is to come
+            return "done"  # incomplete
         keys, self._keys = self._keys, ""
         if isinstance(command, str):
             return "done"  # not a command
@@ -208,7 +209,7 @@ class Vim:
             if end < len(draft.text):
                 end += 1
             else:
-                start = max(start - 1, 0)  # the last line goes with the line end before it
+                start = max(start - 1, 0)  # the last line is deleted with the line end before it
             draft.cut(start, end)
             draft.move(motions.first_mark(draft, draft.line_start(min(start, len(draft.text)))))
         else:
@@ -221,7 +222,7 @@ class Vim:
             self._change = (keys, _Register())
 
     def _small(self, command: _Command, keys: str, draft: Draft) -> None:
-        """`r`, `~` and `J`."""
+        """Handles `r`, `~` and `J`."""
         start = draft.cursor
         draft.begin_group()
         if command.what == "J":
@@ -364,7 +365,7 @@ class Vim:
             self._show_selection(draft)
 
     def _show_selection(self, draft: Draft) -> None:
-        """Selects what the visual mode covers. The cell of the cursor is drawn by itself."""
+        """Selects the text that visual mode covers, except the cursor's cell at its end, which is drawn as cursor."""
         at = draft.cursor
         if self.mode == "V-LINE":
             anchor = draft.line_start(self._from) if at >= self._from else draft.line_end(self._from)
@@ -373,12 +374,12 @@ class Vim:
         draft.move(anchor)
         draft.move(at, selects=True)
 
-    # -- where to ----------------------------------------------------------------------------------------------
+    # -- ranges and targets ------------------------------------------------------------------------------------
 
     def _range(self, command: _Command, draft: Draft) -> Range | None:
-        """What an operator works on; `None` if there is nothing."""
+        """Returns the range that an operator works on; `None` if there is none."""
         what, at, count = command.what, draft.cursor, command.times
-        if what == "line":  # on the last line, a number of lines is too many for vim
+        if what == "line":  # on the last line, vim refuses a count above 1
             is_last = draft.line_end(at) == len(draft.text)
             return None if is_last and count > 1 else motions.lines_from(draft, at, count - 1)
         if what[0] in "ia" and len(what) == 2:
@@ -389,7 +390,7 @@ class Vim:
                 return None
             return Range(draft.line_start(min(at, target)), draft.line_end(max(at, target)), is_lines=True)
         if command.operator == "c" and what in ("w", "W") and not motions.is_blank(draft, at):
-            end = at  # as vim does: a changed word ends where it ends
+            end = at  # as in vim, changing a word leaves the blanks after it
             for number in range(count):
                 end = motions.word_end(draft, end - 1 if not number else end, what == "W")
             return Range(at, draft.after(end))
@@ -410,7 +411,7 @@ class Vim:
         return Range(min(at, target), max(at, target))
 
     def _target(self, command: _Command, draft: Draft) -> int | None:
-        """Where a motion leads from the cursor; `None` if nowhere."""
+        """Returns where a motion leads from the cursor; `None` if it fails."""
         at, what, count = draft.cursor, command.what, command.times
         steps = {"w": motions.word_on, "b": motions.word_back, "e": motions.word_end}
         match what:
@@ -448,7 +449,7 @@ class Vim:
 
 
 def _read(keys: str, *, is_visual: bool) -> _Command | str | None:
-    """The command that the keys make; `None` if more must come, and a text if they make none."""
+    """Parses keys. Returns the command, `None` if it is incomplete, or a text if the keys are not a command."""
     found = _COUNT.match(keys)
     count, rest = (int(found[0][:4]), keys[found.end() :]) if found else (1, keys)
     has_count, operator = found is not None, ""

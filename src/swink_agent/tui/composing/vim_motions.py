@@ -1,7 +1,7 @@
 """Places in a draft as vim finds them: words, lines, characters in a line, texts in quotes and brackets.
 
 Owns the motions and text objects. All of them step over whole characters as people see them, and a token is a word.
-`vim` owns what is done with them.
+`vim` applies them.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class Range(NamedTuple):
 
 
 def snapped(draft: Draft, at: int) -> int:
-    """The beginning of the whole character at a place."""
+    """Returns the beginning of the whole character at a place."""
     return at if at >= len(draft.text) else draft.before(draft.after(at))
 
 
 def _kind(draft: Draft, at: int, is_big: bool) -> str:
-    """What a character belongs to: nothing, a word, or signs. Every token is a word by itself."""
+    """Returns the class of a character: "" for a blank, "word", "signs", or a token itself, so that it is one word."""
     character = draft.text[at]
     if character in draft.tokens:
         return character
@@ -45,7 +45,7 @@ def _is_empty_line(draft: Draft, at: int) -> bool:
 
 
 def word_on(draft: Draft, at: int, is_big: bool) -> int:
-    """The beginning of the next word; an empty line is one."""
+    """Returns the beginning of the next word; an empty line counts as one."""
     length = len(draft.text)
     if at >= length:
         return length
@@ -61,7 +61,7 @@ def word_on(draft: Draft, at: int, is_big: bool) -> int:
 
 
 def word_end(draft: Draft, at: int, is_big: bool) -> int:
-    """The last character of the word behind a place."""
+    """Returns the last character of the word after a place."""
     length = len(draft.text)
     at = draft.after(at) if at >= 0 else 0
     while at < length and not _kind(draft, at, is_big):
@@ -107,7 +107,7 @@ def right(draft: Draft, at: int, count: int) -> int:
 
 
 def characters(draft: Draft, start: int, end: int) -> list[int]:
-    """The beginnings of the whole characters in a part of a line."""
+    """Returns the beginnings of the whole characters in a part of a line."""
     places: list[int] = []
     while start < end:
         places.append(start)
@@ -116,7 +116,7 @@ def characters(draft: Draft, start: int, end: int) -> list[int]:
 
 
 def first_mark(draft: Draft, start: int) -> int:
-    """The first character of a line that is not blank."""
+    """Returns the first character of a line that is not blank."""
     end = draft.line_end(start)
     at = start
     while at < end and draft.text[at] in " \t":
@@ -125,7 +125,7 @@ def first_mark(draft: Draft, start: int) -> int:
 
 
 def vertical(draft: Draft, at: int, step: int) -> int:
-    """The same column so many lines below, or above; as far as there are lines."""
+    """Returns the same column `step` lines below, or above if negative; stops at the first or last line."""
     column = len(characters(draft, draft.line_start(at), at))
     for _ in range(abs(step)):
         if step > 0:
@@ -142,12 +142,12 @@ def vertical(draft: Draft, at: int, step: int) -> int:
 
 
 def lines_from(draft: Draft, at: int, more: int) -> Range:
-    """The line of a place, and so many below it."""
+    """Returns the line of a place and the `more` lines below it."""
     return Range(draft.line_start(at), draft.line_end(vertical(draft, at, more)), is_lines=True)
 
 
 def found_in_line(draft: Draft, at: int, key: str, character: str, count: int, *, is_again: bool = False) -> int | None:
-    """Where a character is in the line: on it for `f` and `F`, beside it for `t` and `T`; `None` if it is not there."""
+    """Returns the place of a character in the line for `f` and `F`, the place next to it for `t` and `T`, or `None`."""
     start, end = draft.line_start(at), draft.line_end(at)
     places = [place for place in characters(draft, start, end) if draft.text[place : draft.after(place)] == character]
     if key in "ft":
@@ -164,7 +164,7 @@ def found_in_line(draft: Draft, at: int, key: str, character: str, count: int, *
 
 
 def text_object(draft: Draft, at: int, what: str) -> Range | None:
-    """What a text object covers: a word, a text in quotes, or one in brackets; `None` if the cursor is in none."""
+    """Returns the range of a text object: a word, or a text in quotes or brackets; `None` if none is found."""
     kind, sign = what[0], what[1]
     if sign in "wW":
         return _word_object(draft, at, is_big=sign == "W", is_around=kind == "a")
@@ -199,7 +199,7 @@ def _word_object(draft: Draft, at: int, *, is_big: bool, is_around: bool) -> Ran
 
 
 def _in_brackets(text: str, at: int, opening: str, closing: str) -> tuple[int, int] | None:
-    """The brackets around a place, else the next ones."""
+    """Returns the places of the brackets around a place, or else of the next ones."""
     depth = 0
     start = at - 1 if text[at : at + 1] in ("", closing) else at
     while start >= 0 and (depth or text[start] != opening):

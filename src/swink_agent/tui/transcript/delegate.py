@@ -1,6 +1,6 @@
 """A delegate under the call that runs it: one row with its progress and cost, or all of its calls.
 
-Owns how a delegate is drawn. `app.talk.delegates` knows what it does, and `tool` draws it inside the call's block.
+Owns how a delegate is drawn. `app.talk.delegates` collects its progress; `tool` puts these rows into the call's block.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LONGEST_NAME = 40
 
 
 def delegate_row(progress: DelegateProgress, width: int) -> Line:
-    """The folded delegate: what it has used, and what it does now."""
+    """Returns the row of a folded delegate: its usage, and its current call."""
     now = "" if progress.is_over else "thinking"
     if not progress.is_over and (call := progress.newest()) is not None:
         waits = "waits for you: " if call.status == "asking" else ""
@@ -28,7 +28,7 @@ def delegate_row(progress: DelegateProgress, width: int) -> Line:
 
 
 def delegate_rows(progress: DelegateProgress, width: int) -> list[Line]:
-    """The opened delegate: what it has used, and each of its calls."""
+    """Returns the rows of an opened delegate: its usage, and each of its calls."""
     head = f"\u25be {progress.counted}"
     lines = [Line((Span(cut(head, width), "dim"),), head, None)]
     for call, depth in progress.every():

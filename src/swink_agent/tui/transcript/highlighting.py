@@ -18,7 +18,7 @@ _LONGEST = 4000
 
 
 class _OpenConstruct(NamedTuple):
-    """A construct that can span lines: how it begins, what ends it, and whether it is a string or a comment."""
+    """A construct that can span lines: its beginning, a pattern up to its end, and "string" or "comment"."""
 
     begin: str
     end: re.Pattern[str]

@@ -89,7 +89,7 @@ def body_of(line: Line) -> str:
 
 @lru_cache(1)
 def _odd() -> re.Pattern[str]:
-    return re.compile(f"[^{ORDINARY}]")  # compiled on first use, because so many ranges take a while
+    return re.compile(f"[^{ORDINARY}]")  # compiled on first use, because that is slow for this many ranges
 
 
 def safe(line: str) -> str:

@@ -126,7 +126,7 @@ class _BlockParser:
         self._is_blank = False
         """Whether the last line was empty."""
         self._last: tuple[str, tuple[_Container, ...]] | None = None
-        """The kind and the containers of what was drawn last."""
+        """The kind and the containers of the last drawn element."""
         self._is_new = True
         """Whether the next row is the first of its leaf."""
 

@@ -43,7 +43,7 @@ _WIDEST_PART = 84
 
 
 def _indented_rows(text: str, width: int, role: str) -> list[tuple[tuple[Span, ...], str | None]]:
-    """Wraps like `wrapped_rows`; the text after a name stays in its column, or below the name if that is narrow."""
+    """Wraps like `wrapped_rows`. The text after a name stays in its column, or goes below a name that is too wide."""
     rows: list[tuple[tuple[Span, ...], str | None]] = []
     for line in text.split("\n"):
         named = _TWO_COLUMNS.match(line)
@@ -61,7 +61,7 @@ def _indented_rows(text: str, width: int, role: str) -> list[tuple[tuple[Span, .
 
 
 class UserBlock(Block):
-    """A prompt. `label` says how it was sent, if not as usual; `position` is its place in the agent's messages."""
+    """A prompt. `label` is how it was sent, if not as usual; `position` is its place in the agent's messages."""
 
     def __init__(self, text: str, *, images: Sequence[str] = (), label: str = "", position: int | None = None) -> None:
         super().__init__()

@@ -85,7 +85,7 @@ def output_lines(text: str, details: Mapping[str, Any] | None, width: int) -> li
 def preview_lines(text: str, details: Mapping[str, Any] | None, width: int, most: int) -> list[Line]:
     """Returns the start and the end of the output, and between them a row with the number of omitted lines.
 
-    The omitted lines are not drawn at all.
+    The omitted lines of a long output are not laid out.
     """
     body = text.strip("\n")
     if not body:
@@ -110,7 +110,7 @@ def preview_of_change(change: Change, width: int, most: int) -> list[Line]:
 
 
 def checklist_lines(items: Sequence[TodoItem], width: int) -> list[Line]:
-    """Returns a list of things to do, a row or more for each."""
+    """Returns the rows of a list of things to do, one or more for each item."""
     rows: list[Line] = []
     for item in items:
         role = {"done": "dim", "in_progress": "tool.name"}.get(item.status, "tool.output")

@@ -18,7 +18,7 @@ from .parts import Seam
 Stopped: TypeAlias = Literal["", "aborted", "error"]
 
 _THOUGHTS_SEEN = 6
-"""Rows that are shown of a thought while it streams in."""
+"""The number of a thought's last rows that are shown while it streams in."""
 _CURSOR = Span("\u258c", "cursor")
 _PLAN_BAR = Span("\u258c ", "plan")
 _SIGN = Span("\u25cf ", "reply")
@@ -112,7 +112,7 @@ class ReplyBlock(Block):
 
     @property
     def final_lines(self) -> Sequence[Line]:
-        """Those of the drawn lines that can no longer change when more text arrives; without the cursor."""
+        """The drawn lines that can no longer change when more text arrives, without the cursor."""
         if self.is_finished:
             return self._rows
         last = self._sections[-1] if self._sections else None
@@ -177,8 +177,7 @@ class ReplyBlock(Block):
         if self.label and self._is_first and not self._rows:
             self._rows.append(Line((_PLAN_BAR, Span(f" {safe(self.label)} ", "plan.badge")), "", "", 2))
         change = max(len(self._rows) - 1, 0)  # the row of the old cursor
-        # Once a new section follows, the one before it is drawn again, folded. Of the last section only new rows are
-        # drawn.
+        # Once a new section follows, the one before it is drawn again, folded. The last section gets only its new rows.
         self.is_behind = False
         while self._settled < len(self._sections):
             section = self._sections[self._settled]

@@ -21,7 +21,7 @@ _MOST_NEW = 4096
 
 
 class Place(NamedTuple):
-    """A row, as a block and a row in it: heights above may change. Row 0 is the gap above the block, if any."""
+    """A row, stored as a block and a row in it because heights above may change. Row 0 is the block's gap, if any."""
 
     block: int
     row: int
@@ -192,7 +192,7 @@ class Rows:
     # -- moving ----------------------------------------------------------------------------------------------------
 
     def moved(self, place: Place, rows: int) -> Place:
-        """Returns the place so many rows below, or above if negative. Measures the blocks on the way."""
+        """Returns the place `rows` rows below, or above if negative. Measures the blocks on the way."""
         index, row = place.block, place.row + rows
         while row < 0 and index > 0:
             index -= 1

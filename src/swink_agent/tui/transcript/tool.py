@@ -1,6 +1,6 @@
 """A tool call as a block: open while it runs, then folded to one line that the user can open.
 
-Owns the visible state of a call, its badge, how much output is shown when, and runs: consecutive folded calls of the
+Owns the visible state of a call, its badge, how much of its output is shown, and runs: consecutive folded calls of the
 same tool share one row, which the first of them draws. `output` draws the output.
 """
 
@@ -88,7 +88,7 @@ class ToolBlock(Block):
         self._tail = Tail()
         self._beat: int | None = None
         self.delegate: DelegateProgress | None = None
-        """What the delegate that the call runs does, if it runs one."""
+        """The progress of the delegate that the call runs; `None` without a delegate."""
 
     # -- changes ---------------------------------------------------------------------------------------------------
 
@@ -112,7 +112,7 @@ class ToolBlock(Block):
             self._changed()
 
     def show_delegate(self, progress: DelegateProgress) -> None:
-        """Shows what the delegate of the call does: call it again after each change of `progress`."""
+        """Shows the progress of the call's delegate. Call it again after each change of `progress`."""
         self.delegate = progress
         self._changed()
 

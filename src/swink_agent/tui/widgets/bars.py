@@ -1,4 +1,4 @@
-"""Widgets of a few rows around the input: the status, what runs now, what is to do, and the messages that wait."""
+"""Widgets of a few rows around the input: status, running tools, the list of things to do, and queued messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StatusBar(Widget, can_focus=False):
         self._drawing: ThemeStyles = looks
 
     def show(self, status: Status, looks: ThemeStyles) -> None:
-        """Draws this from now on, if it is anything new."""
+        """Redraws if the status or the theme has changed."""
         if status != self._status or looks is not self._drawing:
             self._status, self._drawing = status, looks
             self.refresh()
@@ -40,9 +40,9 @@ class StatusBar(Widget, can_focus=False):
 
 
 _LOW = 20
-"""Rows of a window below which the list of things to do has one row."""
+"""In a window with fewer rows, the list of things to do has one row."""
 _UNSEEN = 80
-"""Columns to lay out for while it is not on the screen; it hears of its size when it is."""
+"""Columns to assume while a panel is hidden and has no size."""
 
 
 class _Panel(Widget, can_focus=False):
@@ -80,7 +80,7 @@ class ActivityPanel(_Panel):
         self._frame: int | None = None
 
     def show(self, running: Sequence[Activity], progress: str, frame: int | None, looks: ThemeStyles) -> None:
-        """Draws these tools. `progress` is a line about a local model; `frame` turns the spinner."""
+        """Draws these tools. `progress` is a line about a local model; `frame` is the step of the spinner."""
         is_empty = not running and not progress and not self._lines
         is_same = running == self._shown and progress == self._progress and frame == self._frame
         if not is_empty and not (is_same and looks is self._drawing):
@@ -109,7 +109,7 @@ class TodoPanel(_Panel):
         self._is_open = True
 
     def show(self, items: tuple[TodoItem, ...], hint: str, looks: ThemeStyles) -> None:
-        """Draws this list from now on, if it is anything new. `hint` names the key that folds it."""
+        """Redraws if the list, the hint or the theme has changed. `hint` names the key that folds the list."""
         if (items, hint) != (self._items, self._hint) or looks is not self._drawing:
             self._items, self._hint, self._drawing = items, hint, looks
             self.fit()
@@ -120,7 +120,7 @@ class TodoPanel(_Panel):
         self.fit()
 
     def fit(self) -> None:
-        """Lays out the list for the window as it is now."""
+        """Lays out the list for the current size of the window."""
         if self.is_attached:  # else the program is ending
             is_open = self._is_open and self.screen.size.height >= _LOW
             self._put(todo_lines(self._items, self.screen.size.width or _UNSEEN, is_open=is_open, hint=self._hint))
@@ -134,7 +134,7 @@ _WORDS = {"steer": ("↳", "steering"), "follow_up": ("⧗", "next")}
 
 
 class WaitingMessages(Widget, can_focus=False):
-    """Rows for what waits; not there while nothing does."""
+    """Rows for the queued messages; hidden while there are none."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     COMPONENT_CLASSES: ClassVar[set[str]] = {"chips--sign", "chips--hint"}
@@ -155,7 +155,7 @@ class WaitingMessages(Widget, can_focus=False):
         self._waiting: tuple[tuple[str, str], ...] = ()
 
     def show(self, waiting: Sequence[tuple[str, str]]) -> None:
-        """Other messages, as pairs of "steer" or "follow_up" and the text, the next one first."""
+        """Shows these messages: pairs of "steer" or "follow_up" and the text, the next one first."""
         now = tuple([(kind, text) for kind, text in waiting])
         if now == self._waiting:
             return
@@ -169,7 +169,7 @@ class WaitingMessages(Widget, can_focus=False):
 
     def render_line(self, y: int) -> Strip:
         width = self.content_size.width
-        # The last ones are those that can be taken back: of many, the first give way.
+        # Of many, only the last are shown, because those can be taken back.
         first = max(len(self._waiting) - _MOST_ROWS, 0)
         if first + y >= len(self._waiting):
             return Strip.blank(width, self.rich_style)

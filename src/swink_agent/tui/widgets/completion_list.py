@@ -125,7 +125,7 @@ class CompletionList(Widget, can_focus=False):
         detail = safe_line(item.detail)
         label = cut_start(shown, room) if "/" in shown[1:] else cut_middle(shown, room)
         if detail:
-            label = cut(label, max(column - 1, 4)).ljust(0)
+            label = cut(label, max(column - 1, 4))
             label += " " * (column - cell_width(label))
         detail = cut(detail, max(room - cell_width(label), 0))
         gap = " " * (width - cell_width(label) - cell_width(detail) - cell_width(more))

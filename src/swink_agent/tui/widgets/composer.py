@@ -31,7 +31,7 @@ from .draft_view import DraftView
 _NEW_LINE = frozenset({"shift+enter", "alt+enter", "ctrl+j", "ctrl+enter", "alt+shift+enter"})
 _CHOOSING = frozenset({"escape", "up", "ctrl+p", "down", "ctrl+n", "enter", "tab"})
 _IMAGE_CHECK_SECONDS = 1.0
-"""The most seconds to check on the disk whether a pasted name is a picture."""
+"""Most seconds for the check on the disk whether pasted names are pictures or PDFs."""
 _PLACEHOLDER = "Ask, or describe a task   ·   @ files   / commands   ! shell"
 _SIGN = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
 
@@ -63,8 +63,8 @@ class Composer(Vertical):
     class Submitted(Message):
         """The user pressed Enter: a prompt to send, or to steer with during a run.
 
-        `may_be_command` says whether a `!`, `/` or `#` at the beginning makes it a command: the user typed the
-        beginning, or it is visible.
+        `may_be_command` is whether a `!`, `/` or `#` at the beginning makes it a command, because the user typed the
+        beginning or can see it.
         """
 
         def __init__(self, text: str, images: tuple[str, ...] = (), *, may_be_command: bool = True) -> None:
@@ -452,7 +452,7 @@ class Composer(Vertical):
         return True
 
     def _take(self, completion: Completion, wanted: TypedWord) -> None:
-        """Inserts a completion, followed by a space except after a folder, where the user may go on typing."""
+        """Inserts a completion, followed by a space except after a folder, whose path the user may continue."""
         draft = self._view.draft
         behind = draft.text[wanted.end : wanted.end + 1]
         is_folder = completion.label.endswith("/") and wanted.kind == "file"
@@ -470,7 +470,7 @@ class Composer(Vertical):
     # -- pastes ------------------------------------------------------------------------------------------------
 
     async def paste(self, text: str) -> None:
-        """Takes text that was pasted: folded if it is long, pictures if it names some."""
+        """Inserts pasted text: folded if it is long, or as attachments if it names only pictures and PDFs."""
         self._end_search()
         if self._vim is not None:
             self._vim.leave_visual(self._view.draft)

@@ -1,7 +1,7 @@
 """A dialog with a few choices.
 
-Owns the keys: Enter, `y` and `1` take the proposed choice, Escape and `n` decline, other numbers and letters take the
-choice that they label.
+Owns the keys: Enter takes the marked choice, at first the proposed one; a number or letter takes the choice that it
+labels; Escape declines. If no choice has the letter, `y` takes the proposed choice and `n` declines.
 """
 
 from __future__ import annotations

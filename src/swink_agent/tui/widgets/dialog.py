@@ -54,7 +54,7 @@ class Dialog(ModalScreen[T]):
     """A screen with one `.dialog`, which never covers the input, and gives one answer."""
 
     def dismiss(self, result: T | None = None) -> AwaitComplete:
-        # Keys that were pressed before it closed are still delivered to it, and would close what is below.
+        # Keys pressed just before it closed are still delivered to it, and would close the screen below.
         return super().dismiss(result) if self.is_active else AwaitComplete.nothing()
 
     def on_screen_resume(self) -> None:
@@ -109,7 +109,7 @@ class DialogText(Widget, can_focus=False):
 
 
 class QuestionDialog(Dialog[T]):
-    """A dialog with a question, and below it the widget that the user answers with, which has a number of rows."""
+    """A dialog with a question and, below it, the widget for the answer, which takes `rows` rows."""
 
     def __init__(self, title: str, answer: Widget, rows: int) -> None:
         super().__init__()

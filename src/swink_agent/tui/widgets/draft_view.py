@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 KeyFn = Callable[[events.Key], bool]
 PasteFn = Callable[[str], Awaitable[None]]
 _DELETING = {key: action.name for action in ACTIONS if action.name.startswith("delete_") for key in action.keys}
-"""The methods of a draft by their keys."""
+"""The keys that delete, with the names of the methods of `Draft` that they call."""
 _GUTTER = 2
 _ROWS_AROUND = 6
 """Rows of the window that a draft leaves free for its frame, the status bar and the list of completions."""

@@ -1,7 +1,8 @@
-"""The visible rows as strips, and what has to be redrawn on the terminal.
+"""The visible rows as strips, and the changes to draw on the terminal.
 
-Owns which strips must be made again, what is drawn over a line (the selected call, search hits, the selection, the
-marker for new lines below), and the difference between two states: how far rows have moved, and which cells changed.
+Owns which strips must be made again, the marks that are drawn over a line (the selected call, search hits, the
+selection, the marker for new lines below), and the difference between two states: how far rows have moved, and which
+cells changed.
 """
 
 from __future__ import annotations

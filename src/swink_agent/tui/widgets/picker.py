@@ -1,7 +1,7 @@
 """A dialog to pick one item of a list by typing, with a preview beside the list in wide windows.
 
 Owns the list, its keys and the preview. One widget draws all items, so that items outside the window cost nothing.
-`composing.picking` decides which items match.
+`composing.matching` decides which items match.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class _Preview(Widget, can_focus=False):
 class Picker(Dialog["str | None"]):
     """Returns the key of the picked item, or `None` if the user picked none.
 
-    `preview(key)` returns the lines of an item's preview, and as many as fit are shown; `style_of` returns the
+    `preview(key)` returns the lines of an item's preview, of which as many as fit are shown; `style_of` returns the
     style of a span's role.
     """
 

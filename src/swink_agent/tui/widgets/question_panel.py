@@ -1,8 +1,8 @@
 """The approval question, shown instead of the composer: the tool call, and the keys that answer.
 
-Owns the layout, scrolling, the keys, and the short time in which keys are ignored. `approvals.question` decides what is
-shown of a call; `tools.files.hunks` finds the hunks of a change. Every row of text from the model starts with a mark of
-ours, and the keys are drawn below all of it, so that the model's text cannot imitate them.
+Owns the layout, scrolling, the keys, and the short time in which keys are ignored. `approvals.question` decides which
+parts of a call are shown; `tools.files.hunks` finds the hunks of a change. Every row of text from the model starts with
+a mark of ours, and the keys are drawn below all of it, so that the model's text cannot imitate them.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class QuestionPanel(Widget, can_focus=True):
         self.refresh(layout=True)
 
     def _fail(self, error: Exception) -> None:
-        """Reports that a bug of ours prevents showing the call; the user can then only say no."""
+        """Reports that a bug prevents showing the call. The user can refuse it or answer later, but not allow it."""
         problem = f"this call cannot be shown ({type(error).__name__}), so it cannot be allowed"
         self._problem = safe_display(problem, 400)
         self._view = self._hunks = self._hunk = self._change = None

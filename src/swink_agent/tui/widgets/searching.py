@@ -17,7 +17,7 @@ from ..transcript.rows import Rows
 from .strips import Tint
 
 _BETWEEN = r"[\s*_`~>|#-]+"
-"""What may separate two words: blanks, a line end, and Markdown marks that are not drawn."""
+"""Characters that may separate two words: blanks, a line end, and Markdown marks that are not drawn."""
 _MOST_HITS = 10_000
 
 
@@ -85,7 +85,8 @@ class Search:
 
     @staticmethod
     def _number(hit: Hit, marks: Sequence[Mark]) -> int:
-        """The mark of a hit. A text can have more hits than its drawn lines: the last mark then stands for the rest."""
+        """Returns the number of a hit's mark. If the text has more hits than its drawn lines, the last mark represents
+        the rest."""
         return min(hit.number, max([mark.number for mark in marks], default=0))
 
     def _marks_of(self, block: Block) -> list[Mark]:

@@ -17,7 +17,7 @@ _WORD = re.compile(r"[\w./~:@%+-]+|\S")
 
 
 class Selection:
-    """Reaches from the cell where the mouse button was pressed to where the mouse is, or was released."""
+    """The selection, from the cell where the mouse button was pressed to where the mouse is, or was released."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows

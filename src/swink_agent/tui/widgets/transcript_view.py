@@ -3,8 +3,8 @@
 Owns the batching of changes into frames, the choice of what is redrawn, the selection of tool calls, and the handling
 of keys and mouse. Where possible, changes of a streaming reply are painted directly on the terminal (`set_painter`),
 because Textual would redraw whole rows, and all of them when the view scrolls. Related modules: `transcript.viewport`
-knows the scroll position, `strips` how a line looks, `selecting` what the mouse has selected, `searching` the search
-hits, and `call_timers` when tool calls fold.
+has the scroll position, `strips` renders lines, `selecting` has the mouse selection, `searching` the search hits, and
+`call_timers` folds tool calls.
 
 The widget is not a `ScrollView` and scrolls itself, because one more line must not cause a new layout of the screen.
 An idle view has no timers.
@@ -196,7 +196,7 @@ class TranscriptView(Widget, can_focus=False):
             is_moving = rows.changed(index)
             start = rows.place_of_line(index, min(block.first_change, max(rows.height(index) - 1, 0))).row
             redrawn.append((index, start, height if is_moving else rows.height(index)))
-            if block.is_behind:  # very much text has come: the next frame draws more of it
+            if block.is_behind:  # a lot of text has arrived: the next frame draws more of it
                 self._dirty[block] = None
                 self._schedule_frame(0 if block.is_finished else _FRAME)
         return redrawn
@@ -289,7 +289,7 @@ class TranscriptView(Widget, can_focus=False):
         self._frame()
 
     def scroll_rows(self, count: int) -> None:
-        """Scrolls down by so many rows, or up if negative; scrolling up ends following."""
+        """Scrolls down by `count` rows, or up if negative; scrolling up ends following."""
         self._process_changes()
         self._window.scroll(count)
         self._redraw_scrolled()
@@ -466,7 +466,7 @@ class TranscriptView(Widget, can_focus=False):
         self.refresh()
 
     def _click(self, place: Place) -> None:
-        """Opens or folds what was clicked: the head of a call, a thought, or a folded prompt."""
+        """Opens or folds the clicked element: the head of a call, a thought, or a folded prompt."""
         block = self._rows.blocks[place.block]
         if block.is_hidden:
             return

@@ -1,7 +1,7 @@
 """The pages of the server, and its static files.
 
-Owns the paths of pages, and what a person sees when a request is refused. `is_page` marks the handler of a page, so
-that the address with the token may lead to it.
+Owns the paths of pages, and the page for a refused request. `is_page` marks the handler of a page, which may be opened
+with the token in its address.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ..site import Site
 
 _PageFn: TypeAlias = "Callable[[Site, web.Request, str], Awaitable[web.StreamResponse]]"
-"""Returns a page; the text is the path that leads to the first page."""
+"""Returns a page; the text is the path of the first page."""
 _STATIC = ("page.css", "page.js", "stream.js")
 _LIST = "*"
 _MOST_LISTED = 50
@@ -48,7 +48,7 @@ _MOST_FOUND = 40
 _CODE = re.compile("`([^`]+)`")
 _HOW = "<p>It is in the terminal in which <code>swink web</code> runs, and ends in <code>?token=…</code></p>"
 _AT_ONCE = 40
-"""Entries of a conversation that a page begins with, and that come with each step back."""
+"""The number of entries that a page shows at first, and that each step back adds."""
 
 
 class _Change(msgspec.Struct, frozen=True):
@@ -63,7 +63,7 @@ _CHANGES = json_decoder(_Change)
 
 
 def add_pages(app: web.Application, site: Site, prefix: str) -> None:
-    """Adds the pages and the static files beneath a prefix."""
+    """Adds the pages and the static files under a prefix."""
     from . import eval_pages, run_pages
 
     shown: list[tuple[str, Action, _PageFn]] = [
@@ -88,7 +88,7 @@ def add_pages(app: web.Application, site: Site, prefix: str) -> None:
 
 
 def _handler(site: Site, path: str, action: Action, page: _PageFn) -> Callable[[web.Request], Any]:
-    """Checks who asks, and gives the page the path that leads to the first page."""
+    """Returns a handler that authorizes the request, and calls the page with the path of the first page."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         await site.authorized(request, action, request.match_info.get("session"))
@@ -113,7 +113,7 @@ async def _session_page(site: Site, request: web.Request, base: str) -> web.Stre
     live = _live(room)
     is_live = live.is_running or len(loaded.messages) < live.end
     cut = min(live.first, len(loaded.messages)) if is_live else len(loaded.messages)
-    running = live.html(False) if is_live else ""
+    running = live.html() if is_live else ""
     position = live.log.position
     questions = "".join([question_html(question) for question in room.questions.open])
     state = shown_state(await asyncio.to_thread(state_of, room, loaded, site.model))
@@ -130,10 +130,10 @@ async def _session_page(site: Site, request: web.Request, base: str) -> web.Stre
 
 
 async def _earlier_part(site: Site, request: web.Request, base: str) -> web.StreamResponse:
-    """The messages before one that the page has."""
+    """Answers with the messages before the first one of the page."""
     given = request.query.get("before", "")
     if not (given.isascii() and given.isdecimal() and len(given) < 12):
-        raise invalid("before is the number of a message")
+        raise invalid("before must be the number of a message")
     loaded = await asyncio.to_thread(site.histories.load, request.match_info["session"])
     shown, first = await asyncio.to_thread(_last, loaded, min(int(given), len(loaded.messages)))
     response = html(shown)
@@ -149,9 +149,9 @@ async def _list_part(site: Site, request: web.Request, base: str) -> web.StreamR
 
 
 async def _events_part(site: Site, request: web.Request) -> web.StreamResponse:
-    """What changes on the pages of several sessions, in one stream: a browser has few connections.
+    """Sends the changes of several sessions' pages in one stream, because a browser has few connections.
 
-    The list of sessions is there under the name `*`, which no session has.
+    The name `*`, which no session has, is the list of sessions.
     """
     places: list[Place] = []
     rooms: list[Room] = []
@@ -166,7 +166,7 @@ async def _events_part(site: Site, request: web.Request) -> web.StreamResponse:
         await site.authorized(request, "read", name)
         try:
             room = site.rooms.of(await site.find(name))
-        except Exception:  # deleted meanwhile; its page says so when it is read again
+        except Exception:  # deleted meanwhile; its page reports that when it is loaded again
             continue
         rooms.append(room)
         places.append(Place(_live(room).log, after, room.id))
@@ -181,7 +181,7 @@ async def _events_part(site: Site, request: web.Request) -> web.StreamResponse:
 
 
 def _row_for(site: Site, request: web.Request) -> ShowFn:
-    """Changes of the list as one reader sees them: of sessions that they may read."""
+    """Returns a function that shows one reader the changes of the list, only for sessions that they may read."""
     base = base_of(request, "/parts/events")
 
     async def show(event: Event) -> Event | None:
@@ -203,7 +203,7 @@ def _live(room: Room) -> Live:
 
 
 async def _side(site: Site, request: web.Request, base: str, current: str = "") -> str:
-    position = site.listed.position  # before the list is read: what changes meanwhile comes again
+    position = site.listed.position  # before the list is read, so that no change is missed
     return sidebar_html(await _list(site, request, base, current), position)
 
 
@@ -225,7 +225,7 @@ async def _found(site: Site, request: web.Request, base: str, query: str) -> str
 
 
 def _last(loaded: LoadedSession, end: int) -> tuple[str, int]:
-    """The last entries before a message as HTML, and the number of messages before them."""
+    """Returns the last entries before a message as HTML, and the number of messages before them."""
     messages = loaded.messages[:end]
     labels = [(label.text, label.position) for label in loaded.labels if label.position <= end]
     every = list(entries(messages, labels, ()))
@@ -246,7 +246,7 @@ async def _static(request: web.Request) -> web.StreamResponse:
     if name not in _STATIC:
         raise web.HTTPNotFound
     data = files(__package__ or __name__).joinpath("static", name).read_bytes()
-    if name == "page.css":  # what exports look like, and what pages have besides
+    if name == "page.css":  # the style of exports, then the additions of the pages
         data = files("swink_agent.rendering").joinpath("page.css").read_bytes() + data
     kind = guess_type(name)[0] or "application/octet-stream"
     return web.Response(
@@ -258,7 +258,7 @@ async def _static(request: web.Request) -> web.StreamResponse:
 
 
 def problem_page(site: Site, request: web.Request, problem: Problem) -> web.StreamResponse:
-    """What a person sees of a request that was refused: with the ways back, if it is a person who has the cookie."""
+    """Returns the page for a refused request. A visitor with the cookie also gets links back."""
     document = problem.document
     is_plain = problem.status in (401, 403, 421) or not site.access.is_keyed(request.path)
     detail = _CODE.sub(r"<code>\1</code>", escape(document.detail[:1].upper() + document.detail[1:]))

@@ -1,6 +1,6 @@
-"""The pages about evaluations: their runs, one run with its report, a case with its conversations, and two compared.
+"""The pages about evaluations: all runs, one run with its reports, a case with its conversations, and a comparison.
 
-Owns what they show. The figures are those of the reports.
+The figures are those of the reports.
 """
 
 from __future__ import annotations

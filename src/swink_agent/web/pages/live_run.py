@@ -1,7 +1,7 @@
-"""A run as HTML while it happens: what a page shows of it, and how that changes, for every reader of the page.
+"""An active run as HTML: the part of a page that shows it, and the events that change that part for every reader.
 
-Owns the ids of the elements of a run and the events that change them. The messages themselves are written by
-`rendering.blocks`, as in exports: so everything that a model or a tool says is escaped by the same code.
+Owns the ids of a run's elements and these events. `rendering.blocks` writes the messages, as in exports, so that all
+text from models and tools is escaped by the same code.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from .question_form import question_html
 
 _QUESTIONS = json_decoder(Question)
 _MOST_OUTPUT = 20_000
-"""Characters of a running call's output that are shown: its end."""
+"""Most characters of a running call's output that are shown, from its end."""
 _MOST_STEPS = 100
-"""Calls of a delegate that are shown: the last."""
+"""Most calls of a delegate that are shown, from the last back."""
 _RUN = frozenset(
     {
         *("agent_start", "agent_end", "messages_injected", "message_start", "message_update", "message_retry"),
@@ -44,11 +44,11 @@ _RUN = frozenset(
     }
 )
 _ALONE = frozenset({"renamed", "draft", "reset"})
-"""Events that readers of the page are given as they are."""
+"""Events that readers of the page get unchanged."""
 
 
 class _Streaming:
-    """A reply that the model still writes: its blocks of text by their index, each in the pieces that came."""
+    """A reply that streams in: its blocks of text by their index, each with its kind and its pieces so far."""
 
     def __init__(self, position: int) -> None:
         self.position = position
@@ -67,7 +67,7 @@ class _Streaming:
 
 
 class _Shown:
-    """A finished reply of the run, with what its calls do."""
+    """A finished reply of the run, with the states of its calls."""
 
     def __init__(self, entry: Reply, goes_on: bool) -> None:
         self.entry = entry
@@ -76,15 +76,15 @@ class _Shown:
         self.delegates: dict[int, DelegateProgress] = {}
 
     def number_of(self, call_id: str) -> int | None:
-        """The number of the call, unless it has its result already."""
+        """Returns the number of a call; `None` if the call is unknown or already has a result."""
         uses = enumerate(self.entry.uses)
         return next((number for number, use in uses if use.call.id == call_id and use.result is None), None)
 
 
 class Live:
-    """What the page of one session shows of its last run, and the events for its readers.
+    """The last run of a session as its page shows it, and the events for the page's readers.
 
-    `first` is the number of messages before the run, `end` the number behind it; both 0 before the first run.
+    `first` is the number of messages before the run, `end` the number including the run's; both are 0 without a run.
     """
 
     def __init__(self, room: Room) -> None:
@@ -102,10 +102,10 @@ class Live:
                 self._hear(event)
         room.log.tap(self._hear)
 
-    # -- what a page begins with ---------------------------------------------------------------------------------
+    # -- the first HTML of a page --------------------------------------------------------------------------------
 
-    def html(self, goes_on: bool) -> str:
-        """The messages of the run so far; `goes_on` if the message before them is a reply."""
+    def html(self) -> str:
+        """Returns the HTML of the run's messages so far."""
         out: list[str] = []
         for entry in self._entries:
             if isinstance(entry, _Shown):
@@ -123,7 +123,7 @@ class Live:
     def _reply(self, shown: _Shown, out: list[str]) -> None:
         entry_html(shown.entry, out, goes_on=shown.goes_on, model=self._model, now=shown.now)
 
-    # -- what happens --------------------------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------------------------
 
     def _tell(self, name: str, **data: Any) -> None:
         self.log.append(name, msgspec.json.encode(data))
@@ -133,7 +133,7 @@ class Live:
         if name in _RUN:
             try:
                 self._on_event(decode_event(event.data))
-            except AgentError:  # a message of an application's own type: the page reads it from the session
+            except AgentError:  # a message of an application's own type: the page loads it from the session
                 self._tell("reset")
         elif name == "state":
             self._tell("state", **shown_state(self._room.state))
@@ -158,7 +158,7 @@ class Live:
             self._tell("alert", text=one_line(text, 500))
         newest = self._entries[-1] if self._entries else None
         if kind == "error" and isinstance(newest, _Shown) and newest.entry.message.error_message == text:
-            return  # the reply says it
+            return  # the reply shows it
         rows = ["  " in line.strip() for line in text.split("\n")]
         table = " aligned" if sum(rows) > 1 else ""  # columns, as in a terminal
         html = f'<div class="notice {escape(kind)}{table}" id="{place}" dir="auto">{escape(visible(text))}</div>'
@@ -252,7 +252,7 @@ class Live:
         out: list[str] = []
         self._reply(shown, out)
         self._tell("put", id=anchor(self.end), html="".join(out))
-        self.end += 1 + len(uses)  # every call has a result behind the reply
+        self.end += 1 + len(uses)  # every call has a result after the reply
 
     def _on_delta(self, event: MessageUpdate) -> None:
         delta, streaming = event.delta, self._streaming
@@ -285,7 +285,7 @@ class Live:
 
     def _delegate(self, event: DelegateEvent) -> None:
         found = self._find(event.call_id)
-        if found is None or is_streamed(event):  # what it writes is not shown, as in a terminal
+        if found is None or is_streamed(event):  # its streamed text is not shown, as in a terminal
             return
         shown, number = found
         progress = shown.delegates.setdefault(number, DelegateProgress())
@@ -328,7 +328,7 @@ def _delegated(progress: DelegateProgress) -> Delegated:
 
 
 def shown_state(state: State) -> dict[str, Any]:
-    """What the page shows of a session's state."""
+    """Returns the parts of a session's state that the page shows."""
     amount = state.cost
     return {
         "state": state.state,

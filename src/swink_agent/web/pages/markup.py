@@ -1,4 +1,4 @@
-"""The frame of every page, the list of sessions, what surrounds a conversation, and tables.
+"""The frame of every page, the list of sessions, the elements around a conversation, and tables.
 
 Owns the elements of the page and their accessible names. Text of sessions is escaped here or by `rendering`.
 """
@@ -24,7 +24,7 @@ ACCEPTED = "image/png,image/jpeg,image/gif,image/webp,application/pdf"
 
 
 def base_of(request: web.Request, path: str) -> str:
-    """The path that leads to the first page, as the request reached it."""
+    """Returns the path of the first page, with the prefix of the request's path."""
     return request.path.removesuffix(path).rstrip("/") + "/"
 
 
@@ -33,7 +33,7 @@ def html(text: str) -> web.Response:
 
 
 def page_html(base: str, title: str, body: str, *, part: str = "", kind: str = "", is_plain: bool = False) -> str:
-    """Returns a whole page. `base` leads to the first page; `part` is the one of the navigation that is open."""
+    """Returns a whole page. `base` is the path of the first page; `part` is the current entry of the navigation."""
     links = "".join(
         f'<li><a href="{base}{path}"{" aria-current=page" if name == part else ""}>{words}</a></li>'
         for name, path, words in _PARTS
@@ -58,7 +58,7 @@ def page_html(base: str, title: str, body: str, *, part: str = "", kind: str = "
 
 
 def sidebar_html(listed: str, position: int) -> str:
-    """The list at the side. `position` is the place in the changes of the list behind which it changes."""
+    """Returns the sidebar with the list. `position` is the last change of the list that `listed` includes."""
     return (
         '<aside class="side" aria-label="All sessions"><div class="tools">'
         '<input type="search" id="search" aria-label="Search sessions" placeholder="Search sessions" '
@@ -78,7 +78,7 @@ def _title(info: SessionInfo) -> str:
 
 
 def row_html(base: str, info: SessionInfo, state: str, snippet: str = "", *, is_current: bool = False) -> str:
-    """An item of the list. `state` is what the session does now."""
+    """Returns an item of the list. `state` is the session's current state."""
     title = escape(_title(info))
     here = " aria-current=page" if is_current else ""
     when = f"{time_html(info.updated)} · {info.messages:,} messages"
@@ -103,7 +103,7 @@ def listed_html(
     current: str = "",
     more: str = "",
 ) -> str:
-    """The items of the list. `more` is the session behind which a longer list goes on."""
+    """Returns the items of the list. `more` is the session after which the list continues, or ""."""
     out = [
         row_html(base, info, states(info.id), snippets.get(info.id, ""), is_current=info.id == current)
         for info in infos
@@ -121,7 +121,7 @@ DIALOGS = (
     '<p class="row"><button value="save" class="main">Save</button>'
     '<button value="" formnovalidate>Cancel</button></p></form></dialog>\n'
     '<dialog id="delete" aria-labelledby="delete-t"><form method="dialog"><h2 id="delete-t">Delete session</h2>'
-    '<p><bdi class="what"></bdi> is deleted for good.</p>'
+    '<p><bdi class="what"></bdi> is deleted permanently.</p>'
     '<p class="row"><button value="delete" class="danger">Delete</button><button value="">Cancel</button></p>'
     "</form></dialog>\n"
 )
@@ -206,7 +206,7 @@ def link(address: str, text: str) -> str:
 
 
 def table_html(name: str, heads: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> str:
-    """A table whose cells are HTML. It can be scrolled with the keyboard."""
+    """Returns a table whose cells are HTML. It can be scrolled with the keyboard."""
     if not rows:
         return f'<p class="empty">{escape(empty)}</p>\n'
     head = "".join([f'<th scope="col">{escape(each)}</th>' for each in heads])
@@ -218,7 +218,7 @@ def table_html(name: str, heads: Sequence[str], rows: Sequence[Sequence[str]], e
 
 
 def age(milliseconds: int, now: float) -> str:
-    """How long ago it was, in one unit."""
+    """Returns how long ago a time was, in one unit."""
     seconds = max(now - milliseconds / 1000, 0)
     for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:

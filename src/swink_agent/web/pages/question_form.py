@@ -1,6 +1,6 @@
 """A question as HTML: the call with its lines or its diff, and a button for every answer.
 
-Owns these elements and their accessible names. What the answers mean is in `app.talk.questions`.
+Owns these elements and their accessible names. `app.talk.questions` interprets the answers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ALWAYS = ("session_tool", "session_prefix", "session_access", "always", "keep")
 
 
 def question_html(question: Question) -> str:
-    """Returns the dialog. The focus goes to it and not to a button, so a key that was on its way answers nothing."""
+    """Returns the dialog. It gets the focus, not one of its buttons, so that a key pressed too early does nothing."""
     place = f"q-{question.id}"
     is_call = question.kind == "call"
     title = f"Allow {one_line(question.name, 100)}?" if is_call else one_line(question.title, 300)

@@ -1,6 +1,6 @@
-"""The pages about durable runs: their table, and one run with what waits and its conversation.
+"""The pages about durable runs: their table, and one run with its waiting calls and its conversation.
 
-Owns what they show. The script reads a page again when its run has news.
+The page's script loads a page again when its run has changed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Routes about the server itself: what it is, which models it knows, and the document of this API."""
+"""Routes about the server itself: its version, folder and model, the models to choose, and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Model(msgspec.Struct, frozen=True):
     """A model that can be chosen."""
 
     model: str
-    """Its name with the provider's, for `model` of a session."""
+    """The provider's and the model's name, as a session's `model` takes it."""
     name: str
     detail: str = ""
 

@@ -1,6 +1,6 @@
-"""One request of the API: what a route is, and what its handler is given.
+"""One request of the API: the entry of its route, and the argument of its handler.
 
-Owns how a query and a body are read and refused, and how an answer is written. What is done is in the other files.
+Owns how a query and a body are parsed and refused, and how an answer is written. The handlers are in the other files.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 MOST_JSON = 1024 * 1024
 Action: TypeAlias = Literal["read", "write", "answer", "delete", "operate"]
-"""What a request does, for the application that decides who may."""
+"""The kind of a request, by which the application decides whether the user may send it."""
 
 
 class Asked(NamedTuple):
-    """A request whose sender may do it. `query` and `body` are what the route's types make of them."""
+    """An authorized request. `query` and `body` are parsed into the route's types."""
 
     site: Site
     request: web.Request
     by: str
-    """The person who asks, as `authorize` named them."""
+    """The name of the user, as `authorize` returned it."""
     query: Any
     body: Any
     routes: tuple[Route, ...]
@@ -42,11 +42,11 @@ class Asked(NamedTuple):
         return self.request.match_info["session"]
 
     def name(self, part: str) -> str:
-        """A part of the path."""
+        """Returns a part of the path."""
         return self.request.match_info[part]
 
     async def room(self) -> Room:
-        """The room of the session in the path. Raises `SessionNotFound`."""
+        """Returns the room of the session in the path. Raises `SessionNotFound`."""
         return self.site.rooms.of(await self.site.find(self.session))
 
 
@@ -54,7 +54,7 @@ HandlerFn: TypeAlias = "Callable[[Asked], Awaitable[web.StreamResponse]]"
 
 
 class Route(NamedTuple):
-    """A line of the table: method and path beneath `/api/v1`, what it does, and the types of what goes in and out."""
+    """An entry of the table: method, path under `/api/v1`, handler, summary, and types of query, body and answer."""
 
     method: str
     path: str
@@ -62,7 +62,7 @@ class Route(NamedTuple):
     handle: HandlerFn
     summary: str
     answer: Any = None
-    """The type of the answer's JSON, a media type, or nothing."""
+    """The type of the answer's JSON, a media type, or `None` for an empty answer."""
     status: int = 200
     query: type[Any] | None = None
     body: type[Any] | None = None
@@ -71,21 +71,21 @@ class Route(NamedTuple):
 
 
 def answered(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
-    """An answer in JSON."""
+    """Returns an answer in JSON."""
     return web.Response(
         status=status, body=msgspec.json.encode(value), content_type="application/json", headers=dict(headers or {})
     )
 
 
 def read_format(name: str, formats: Mapping[str, tuple[str, str]]) -> tuple[str, str]:
-    """The media type and the ending of a format. Raises 422 for an unknown format."""
+    """Returns the media type and the file extension of a format. Raises 422 for an unknown format."""
     if name not in formats:
         raise invalid(f"there is no format {name[:40]!r}: {', '.join(formats)}")
     return formats[name]
 
 
 def read_query(request: web.Request, kind: type[Any] | None) -> Any:
-    """The query as its type; unknown and repeated parameters are refused."""
+    """Returns the query as its type. Raises 422, also for unknown and repeated parameters."""
     given = request.query
     known = () if kind is None else kind.__struct_fields__
     for name in given:
@@ -102,7 +102,7 @@ def read_query(request: web.Request, kind: type[Any] | None) -> Any:
 
 
 async def read_body(request: web.Request, kind: type[Any]) -> Any:
-    """The body as its type. Raises 413, 415, 400 and 422, in this order."""
+    """Returns the body as its type. Raises 413, 415, 400 and 422, in this order."""
     data = await read_bytes(request, MOST_JSON)
     is_json = request.content_type == "application/json"
     if not data and is_optional(kind) and (not is_json or not kind.__struct_fields__):
@@ -122,12 +122,12 @@ async def read_body(request: web.Request, kind: type[Any]) -> Any:
 
 
 def is_optional(kind: type[Any]) -> bool:
-    """Whether a body may be left out: none of its fields is needed."""
+    """Whether a body may be left out, because all its fields have defaults."""
     return len(kind.__struct_defaults__) == len(kind.__struct_fields__)
 
 
 async def read_bytes(request: web.Request, most: int) -> bytes:
-    """The body, of at most so many bytes. Raises 413."""
+    """Returns the body. Raises 413 if it has more than `most` bytes, and 400 if it cannot be read."""
     length = request.content_length
     if length is not None and length > most:
         raise Problem(413, "too_large", f"the body is larger than {most:,} bytes")

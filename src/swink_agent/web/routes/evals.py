@@ -90,7 +90,7 @@ async def compare(asked: Asked) -> web.StreamResponse:
 
 
 def evals_of(site: Site) -> EvalStore:
-    """The store of evaluations. Raises 501 if there is not one."""
+    """Returns the store of evaluations. Raises 501 if there is none."""
     store = site.evals
     if store is None:
         raise Problem(501, "no_evals", "this server has no evaluations")
@@ -98,7 +98,7 @@ def evals_of(site: Site) -> EvalStore:
 
 
 async def loaded(site: Site, run_id: str) -> EvalRun:
-    """The run with this id. An id is never taken for the path of a file."""
+    """Returns the run with this id, which is never used as a file path."""
     store = evals_of(site)
 
     def load() -> EvalRun:
@@ -114,7 +114,7 @@ async def loaded(site: Site, run_id: str) -> EvalRun:
 
 
 async def loaded_case(site: Site, run_id: str, case_id: str) -> tuple[EvalRun, CaseResult]:
-    """The run with this id, and its result of this case."""
+    """Returns the run with this id, and its result of this case."""
     run = await loaded(site, run_id)
     result = next((each for each in run.results if each.case_id == case_id), None)
     if result is None:

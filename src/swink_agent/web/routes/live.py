@@ -24,7 +24,7 @@ class Prompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """What was asked for has begun. Its events come behind `position`."""
+    """The requested work has begun. Its events come after `position`."""
 
     position: int
 
@@ -112,7 +112,7 @@ async def answer(asked: Asked) -> web.StreamResponse:
 async def command(asked: Asked) -> web.StreamResponse:
     line = asked.body.line.strip()
     if not line.startswith(("/", "#")):
-        raise invalid("a command begins with / or #; commands of a shell run in a terminal only")
+        raise invalid("a command begins with / or #; shell commands run only in a terminal")
     room = await asked.room()
     async with room.opening:
         talk = await room.opened(asked.by)
@@ -149,7 +149,7 @@ async def all_events(asked: Asked) -> web.StreamResponse:
 
 
 def position_in(given: str) -> int | None:
-    """The position that a reader names; `None` if it names none."""
+    """Returns the position that a reader gave; `None` if it gave none."""
     if not given:
         return None
     return int(given) if given.isascii() and given.isdecimal() and len(given) < 20 else -1  # -1 is never kept

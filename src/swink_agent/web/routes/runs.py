@@ -1,4 +1,4 @@
-"""Routes about durable runs: their table, their records as they are written, answers, cancelling and trying again."""
+"""Routes about durable runs: their table, their records as they are written, answers, cancelling and retrying."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _STATUSES: dict[type[AgentError], tuple[int, str]] = {
 }
 _END = "end"
 _LOOK, _BEAT, _LONGEST_UNSENT = 1.0, 15.0, 10.0
-"""Seconds between two looks whether the reader has left, between two signs of life, and that a write may take."""
+"""Seconds between two checks whether the reader has left, between two signs of life, and for one write at most."""
 
 
 class RunsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,7 +72,7 @@ class Reason(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """Whether it had an effect: false if another was first."""
+    """Whether the request had an effect; false if another one came first."""
 
     counted: bool
 
@@ -211,7 +211,7 @@ async def retry(asked: Asked) -> web.StreamResponse:
 
 
 def durable_of(site: Site) -> Any:
-    """The `Durable` that has the runs. Raises 501 if there is not one."""
+    """Returns the `Durable` that has the runs. Raises 501 if there is none."""
     durable = site.durable
     if durable is None:
         raise Problem(501, "no_durable", _NO_STORE)
@@ -220,7 +220,7 @@ def durable_of(site: Site) -> Any:
 
 @contextmanager
 def durable_errors() -> Generator[None]:
-    """Turns the errors of durable runs into answers."""
+    """Turns the errors of durable runs into `Problem`."""
     try:
         yield
     except (DurableError, NotPending) as error:

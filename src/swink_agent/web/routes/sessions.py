@@ -80,19 +80,19 @@ class QueuedText(msgspec.Struct, frozen=True):
 
 
 class SessionState(msgspec.Struct, frozen=True):
-    """What a session has besides its `SessionInfo`."""
+    """The fields of a session in addition to its `SessionInfo`."""
 
     state: str
     """`idle`, `running` or `waiting`."""
     position: int
-    """The newest event of its stream: `after` this, nothing is missed."""
+    """The newest event of its stream. A stream `after` this position misses nothing."""
     questions: list[Question]
     queue: list[QueuedText]
     plan: bool
     fill: float
     """The used part of the model's window, from 0 to 1."""
     chosen: str
-    """The model that is asked next, if it is known already."""
+    """The model of the next run, if it is known."""
     thinking: str
 
 
@@ -102,7 +102,7 @@ class Between(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Messages(msgspec.Struct, frozen=True):
-    """Messages in their order. `first` is the index of the first of them, `total` how many the session has."""
+    """Messages in order. `first` is the index of the first of them, `total` the number in the session."""
 
     messages: list[AgentMessage]
     first: int
@@ -122,10 +122,10 @@ async def list_sessions(asked: Asked) -> web.StreamResponse:
 
 
 async def listed(site: Site, request: web.Request, most: int, before: str = "") -> tuple[list[SessionInfo], str | None]:
-    """The newest sessions that somebody may read, those behind `before`; and `before` for more, if there are more."""
+    """Returns the newest sessions after `before` that the user may read, and the `before` for more, or `None`."""
     found: list[SessionInfo] = []
     is_behind = not before
-    limit = most * 2 + 2 if before else most + 1  # not more of them than are shown, if all may be read
+    limit = most * 2 + 2 if before else most + 1  # usually enough if the user may read all sessions
     seen = 0
     while True:
         infos = await asyncio.to_thread(site.store.list, limit=limit)
@@ -150,7 +150,7 @@ async def search(asked: Asked) -> web.StreamResponse:
 
 
 async def hits_of(site: Site, request: web.Request, query: str, most: int) -> list[SearchHit]:
-    """The messages that match, of sessions that somebody may read."""
+    """Returns the messages that match, of sessions that the user may read."""
     if not query.strip():
         return []
     limit = most
@@ -163,7 +163,7 @@ async def hits_of(site: Site, request: web.Request, query: str, most: int) -> li
         shown = [hit for hit in found if allowed[hit.session.id]]
         if len(shown) >= most or len(found) < limit:
             return shown[:most]
-        limit *= 8  # others' sessions filled it
+        limit *= 8  # too many hits were in other users' sessions
 
 
 async def create(asked: Asked) -> web.StreamResponse:
@@ -211,7 +211,7 @@ async def change(asked: Asked) -> web.StreamResponse:
                     await journal.durable()  # the answer is read from the disk
             if wanted.plan is not None:
                 await talk.set_plan(wanted.plan)
-        if wanted.title is not None:  # last: nothing of the change is made if the rest of it is refused
+        if wanted.title is not None:  # last, so that the title stays if another change is refused
             await asked.site.rename(room, wanted.title)
     return await _session(asked, room.id)
 

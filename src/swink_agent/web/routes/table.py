@@ -1,4 +1,4 @@
-"""The table of the API: every route beneath `/api/v1`, from which the server and its document are made."""
+"""The table of the API: every route under `/api/v1`. The server and the OpenAPI document are made from it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route("GET", _S, "read", sessions.read, "A session and its state", sessions.SessionState),
     Route(
-        "PATCH", _S, "write", sessions.change, "Another title, model or mode", sessions.SessionState,
+        "PATCH", _S, "write", sessions.change, "Change the title, model or mode", sessions.SessionState,
         body=sessions.Change,
     ),
     Route("DELETE", _S, "delete", sessions.delete, "Delete the session", None, 204),
@@ -53,9 +53,9 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", f"{_S}/answers", "answer", live.answer, "Answer a question", _Object, 200, None, live.Answer),
     Route("POST", f"{_S}/command", "write", live.command, "Begin a command", live.Accepted, 202, None, live.Line),
     Route("POST", f"{_S}/uploads", "write", live.upload, "Upload a picture or a PDF", Upload, 201, raw=True),
-    Route("GET", f"{_S}/events", "read", live.events, "What happens in the session", STREAM, query=live.After),
+    Route("GET", f"{_S}/events", "read", live.events, "The events of the session", STREAM, query=live.After),
     Route(
-        "GET", "events", "read", live.all_events, "What happens in several sessions, in one stream", STREAM,
+        "GET", "events", "read", live.all_events, "The events of several sessions, in one stream", STREAM,
         query=live.Several,
     ),
     Route("GET", "runs", "operate", runs.list_runs, "Durable runs", runs.Runs, query=runs.RunsQuery),
@@ -66,7 +66,7 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", f"{_R}/cancel", "operate", runs.cancel, "Cancel the run", runs.Counted, 200, None, runs.Reason),
     Route("POST", f"{_R}/retry", "operate", runs.retry, "Try a failed run again", _Object, 200, None, live.Nothing),
     Route("GET", "evals", "read", evals.list_runs, "Runs of evaluations", evals.EvalRuns),
-    Route("GET", "evals/compare", "read", evals.compare, "What changed between two", Comparison, query=evals.Two),
+    Route("GET", "evals/compare", "read", evals.compare, "The differences between two", Comparison, query=evals.Two),
     Route("GET", _E, "read", evals.read, "A run with its results", _Object),
     Route("GET", f"{_E}/report", "read", evals.report, "A report", "text/markdown", query=evals.ReportFormat),
     Route("GET", f"{_E}/cases/{{case}}", "read", evals.case, "A case with its conversations", _Object),

@@ -1,5 +1,5 @@
-// The page: it shows what the server has rendered, sends what a person does, and swaps the parts that change.
-// Text from models and tools only ever enters as text, or in HTML that the server has escaped.
+// The page shows what the server has rendered, sends the user's input, and replaces the parts that change.
+// Text from models and tools is inserted only as text, or in HTML that the server has escaped.
 "use strict";
 
 const $ = (id) => document.getElementById(id);
@@ -9,7 +9,7 @@ const session = main.dataset.session;
 const api = (path) => `${base}api/v1/${path}`;
 const here = session && `sessions/${encodeURIComponent(session)}`;
 
-// -- what every page has --------------------------------------------------------------------------------------
+// -- every page -----------------------------------------------------------------------------------------------
 
 function store(name, value) {
   try {
@@ -34,7 +34,7 @@ function alarm(text) {
 }
 $("dismiss")?.addEventListener("click", () => alarm(""));
 
-// Sends a request; shows what went wrong and returns null, or else what the server answered.
+// Sends a request and returns the server's answer; shows an error and returns null if the request fails.
 async function ask(method, path, body) {
   const isRaw = body instanceof Blob;
   const options = { method, headers: {} };
@@ -51,13 +51,13 @@ async function ask(method, path, body) {
   }
   const text = await response.text();
   let value = {};
-  try { value = text ? JSON.parse(text) : {}; } catch { /* not JSON: the status says enough */ }
+  try { value = text ? JSON.parse(text) : {}; } catch { /* not JSON: the status is enough */ }
   if (response.ok) return value;
   alarm(value.detail || `The server answered ${response.status}.`);
   return null;
 }
 
-// Times are written in UTC; a person reads their own.
+// The server writes times in UTC; the page shows local time.
 const when = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 function localize(root) {
   for (const time of root.querySelectorAll("time[datetime]")) {
@@ -70,7 +70,7 @@ localize(document);
 const fragment = (html) => localize(document.createRange().createContextualFragment(html));
 
 const listeners = []; // of the stream
-const places = {}; // what the stream is to have, and from where
+const places = {}; // the names that the stream reads, and the position of each
 
 // -- the list of sessions -------------------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ if (list) {
       const query = new URLSearchParams({ before: more.dataset.more, current: session || "" });
       const response = await fetch(`${base}parts/sessions?${query}`).catch(() => null);
       if (response && response.ok) more.closest("li").replaceWith(fragment(await response.text()));
-      else load(); // the session behind which it goes on was deleted
+      else load(); // the session after which the list continues was deleted
     }
   });
   document.addEventListener("click", (event) => {
@@ -167,7 +167,7 @@ if (list) {
     }
   });
 
-  // -- what changes in it, also by other tabs
+  // -- changes of the list, also by other tabs
 
   function drop(id) {
     rowOf(id)?.remove();
@@ -177,7 +177,7 @@ if (list) {
     const fresh = fragment(html).firstElementChild;
     const known = rowOf(id);
     const isSearched = Boolean(search.value.trim());
-    if (known) { // its parts change, so that a menu or the focus in it stays
+    if (known) { // replace only its parts, so that a menu or the focus in it stays
       retitle(id, fresh.dataset.title);
       if (isSearched) known.querySelector(".badge").replaceWith(fresh.querySelector(".badge"));
       else known.querySelector(":scope > .quiet").replaceWith(fresh.querySelector(":scope > .quiet"));
@@ -235,7 +235,7 @@ if (session) {
   const questions = $("questions");
   const commands = JSON.parse(main.dataset.commands);
 
-  // The newest message is kept in sight, unless the person has scrolled up.
+  // The newest message stays visible, unless the user has scrolled up.
   let isAtEnd = true;
   const scrollDown = () => { if (isAtEnd) log.scrollTop = log.scrollHeight; };
   log.addEventListener("scroll", () => {
@@ -295,7 +295,7 @@ if (session) {
   const attach = (more) => { attached.push(...more); showAttached(); };
   files.addEventListener("change", () => { attach(files.files); files.value = ""; });
   message.addEventListener("paste", (event) => {
-    const { files: pasted } = event.clipboardData; // a table of an office program is there as a picture too
+    const { files: pasted } = event.clipboardData; // office programs copy a table also as a picture
     if (pasted.length && !event.clipboardData.getData("text/plain")) { event.preventDefault(); attach(pasted); }
   });
   for (const type of ["dragover", "dragleave", "drop"]) {
@@ -308,8 +308,8 @@ if (session) {
   }
 
   let isSending = false;
-  let back = ""; // what came back meanwhile
-  let isOld = false; // the page is read again, once what it sends is on its way
+  let back = ""; // the text that was given back meanwhile
+  let isOld = false; // whether to reload the page once its message is sent
   async function send(kind) {
     const text = message.value;
     if (isSending || (!text.trim() && !attached.length)) return;
@@ -354,7 +354,7 @@ if (session) {
     stopping += 1;
     const stopped = await ask("POST", `${here}/abort`, {});
     const texts = stopped ? [...stopped.returned, message.value.trim()] : [];
-    if (texts.length > 1) setText(texts.filter(Boolean).join("\n\n")); // nothing that was typed is lost
+    if (texts.length > 1) setText(texts.filter(Boolean).join("\n\n")); // keep all typed text
     setTimeout(() => { stopping -= 1; }, 1000);
   }
   $("stop").addEventListener("click", stop);
@@ -364,7 +364,7 @@ if (session) {
   });
 
   const model = $("model");
-  const changing = new Map(); // what a person has just changed, which an older state must not change back
+  const changing = new Map(); // controls that the user has just changed: an older state must not change them back
   async function change(element, body) {
     const number = (changing.get(element) || 0) + 1;
     changing.set(element, number);
@@ -372,7 +372,7 @@ if (session) {
     const changed = await ask("PATCH", here, body);
     element.disabled = false;
     const done = () => { if (changing.get(element) === number) { changing.delete(element); show(last); } };
-    if (changed) setTimeout(done, 500); // what was on its way is there by then
+    if (changed) setTimeout(done, 500); // older states have arrived by then
     else done();
   }
   model.addEventListener("change", () => change(model, { model: model.value }));
@@ -428,7 +428,7 @@ if (session) {
   }
   async function answer(dialog, body) {
     for (const button of dialog.querySelectorAll("button")) button.disabled = true;
-    dialog.focus(); // a disabled button loses the focus to nowhere
+    dialog.focus(); // a disabled button loses the focus
     const sent = await ask("POST", `${here}/answers`, { question: dialog.dataset.question, ...body });
     if (!sent) for (const button of dialog.querySelectorAll("button")) button.disabled = false;
   }
@@ -454,9 +454,9 @@ if (session) {
   });
   focusQuestion();
 
-  // -- what happens
+  // -- events
 
-  const waiting = new Map(); // text that came for a block, and is shown with the next frame
+  const waiting = new Map(); // new text of each block, shown with the next frame
   let isDue = false;
   function flush() {
     isDue = false;
@@ -511,7 +511,7 @@ if (session) {
     renamed: ({ title }) => retitle(session, title),
     draft: ({ text }) => {
       back = text;
-      if (!message.value.trim() && !stopping) setText(text); // who stops it has the texts
+      if (!message.value.trim() && !stopping) setText(text); // `stop` itself puts the texts back
     },
     reset: () => { isOld = true; if (!isSending) location.reload(); },
     deleted: () => { alarm("This session was deleted."); $("composer").inert = true; },
@@ -539,7 +539,7 @@ if (session) {
 if (listeners.length) {
   const hear = (told) => {
     if (told.isRefused) {
-      alarm("The server does not know this page any more: it was started again. Open the address that it printed.");
+      alarm("The server was restarted and no longer accepts this page. Open the address that it printed.");
     }
     for (const listener of listeners) listener(told);
   };
@@ -554,7 +554,7 @@ if (listeners.length) {
   }
 }
 
-// -- durable runs: the page is read again when there is news ---------------------------------------------------
+// -- durable runs: the page is loaded again when its run changes ------------------------------------------------
 
 async function again() {
   const response = await fetch(location.href).catch(() => null);
@@ -594,7 +594,7 @@ if (run) {
     const { operate, answer } = event.target.closest("button")?.dataset || {};
     if (operate) {
       const done = await ask("POST", `${path}/${operate}`, {});
-      if (done && operate === "retry") return location.reload(); // a run that was over is followed anew
+      if (done && operate === "retry") return location.reload(); // to follow the run again
     } else if (answer) {
       const call = event.target.closest("[data-call]");
       const { reason, result } = call.querySelector("form").elements;

@@ -1,5 +1,5 @@
-// One stream of events for all tabs of a browser, which has few connections to a host. It runs in a shared worker, or
-// in the page itself where there are none. It comes back after a lost connection exactly where it was.
+// One stream of events for all tabs, because a browser opens few connections to a host. It runs in a shared worker, or
+// in the page itself if the browser has none. After a lost connection it continues exactly where it was.
 "use strict";
 
 class Stream {
@@ -60,7 +60,7 @@ class Stream {
   async read(stopping) {
     const places = [...this.places()].map(([name, position]) => `${encodeURIComponent(name)}:${position}`);
     let timer = null;
-    const alive = () => { // the server says something every 15 s
+    const alive = () => { // the server sends at least a sign of life every 15 s
       clearTimeout(timer);
       timer = setTimeout(() => { stopping.isSilent = true; stopping.abort(); }, 40000);
     };
