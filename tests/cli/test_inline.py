@@ -325,6 +325,9 @@ async def test_a_follow_up_is_queued_by_a_command_that_the_help_names(swink: Swi
         await terminal.expect("▸ bash until")
         terminal.type("/queue and then this\n")
         await terminal.expect("(waits until the run would stop; Ctrl+C stops the run)")
+        terminal.type("#copy\n")
+        await terminal.expect("there is no answer to copy yet")
+        assert terminal.shown.count("(waits until") == 1, "a command that queues nothing does not wait"
         (swink.folder / "go").touch()
         await terminal.expect("One.")
         await terminal.expect("Two.")

@@ -35,6 +35,7 @@ from swink_agent.core.types import extract_text
 from swink_agent.durable import (
     Durable,
     DurableError,
+    DurableRun,
     NotPending,
     RunConflict,
     RunNotFound,
@@ -166,6 +167,22 @@ async def test_what_cannot_be_submitted_is_refused_before_anything_happens(sqlit
         with pytest.raises(TypeError):
             await durable.submit("support", "hello", metadata={"x": object()})
         assert await durable.runs() == ()
+
+
+async def test_a_result_is_waited_for_while_the_store_cannot_be_reached(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load, losses = DurableRun.load, [StoreUnavailable("gone"), StoreUnavailable("still gone")]
+
+    async def failing(run: DurableRun) -> Any:
+        if losses:
+            raise losses.pop()
+        return await load(run)
+
+    monkeypatch.setattr(DurableRun, "load", failing)
+    async with serving(sqlite_url, calc=adding) as durable:
+        result = await (await durable.submit("calc", "2 + 3?")).result(60)
+    assert (result.text, losses) == ("5", [])
 
 
 async def test_the_same_id_is_the_same_run_and_another_prompt_a_conflict(kind: str, url: str) -> None:

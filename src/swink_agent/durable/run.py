@@ -66,8 +66,7 @@ class DurableRun:
         Raises `TimeoutError` after `timeout` seconds.
         """
         async with asyncio.timeout(timeout):
-            info = await self._settled()
-            loaded = await self.load()
+            info, loaded = await self._settled()
         end, given = None, set[int | None]()
         for record in loaded.records():
             if type(record.entry) is RunEnded:
@@ -101,13 +100,13 @@ class DurableRun:
             pending=info.pending,
         )
 
-    async def _settled(self) -> RunInfo:
+    async def _settled(self) -> tuple[RunInfo, LoadedSession]:
         pause = _POLL
         while True:
             try:
                 info = await self.info()
                 if info.is_over or info.status == "waiting":
-                    return info
+                    return info, await self.load()
             except StoreUnavailable:
                 pause = _SLOWEST
             await asyncio.sleep(pause)

@@ -372,8 +372,7 @@ class SwinkApp(TerminalApp[int]):
     async def _take_clipboard(self) -> None:
         from .clipboard import ClipboardError, read_clipboard
 
-        opening = self.talk.opening
-        outside = [str(folder) for folder in (opening.folder, *opening.added)]
+        outside = self.talk.opening.writable
         try:
             found = await asyncio.to_thread(read_clipboard, self.environ, outside, self._pictures())
         except ClipboardError as error:

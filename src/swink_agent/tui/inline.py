@@ -150,6 +150,7 @@ class InlineFront:
         task.add_done_callback(self._tasks.discard)
 
     async def _submit(self, text: str) -> None:
+        waiting = self.talk.queue
         if folded_label(text) is None:
             await self.talk.submit(text)
         else:  # a long paste is never a command, whatever it begins with
@@ -157,7 +158,7 @@ class InlineFront:
                 self._say(f"(sent to the model: a text this long is not a command, though it begins with {text[0]})")
             await self.talk.prompt(text)
         self._draw()
-        if self.talk.is_running and self.talk.queue:
+        if self.talk.is_running and len(self.talk.queue) > len(waiting):
             is_later = self.talk.queue[-1].kind == "follow_up"
             waits = "until the run would stop" if is_later else "for the run to take it up"
             self._say(f"(waits {waits}; Ctrl+C stops the run)")
