@@ -266,7 +266,7 @@ READ_ONLY: Mapping[str, ReadOnly] = MappingProxyType(
         "comm": reads("123z", "", "--check-order --nocheck-order --total" + _HELP, patterns=True),
         "stat": reads("Lt", "c", "-f --dereference --file-system --format --printf --terse" + _HELP, patterns=True),
         "file": reads("bhiLN", "F", "--brief --dereference --mime --mime-encoding --mime-type" + _HELP),
-        # tree reads on after a letter with a value, so these are separate words
+        # tree takes the value of a letter from the next word, so these must be separate words
         "tree": reads(
             "aACdDfFgGhilnNpqQrstuUvx",
             options="-I -L -P --dirsfirst --du --filelimit --gitignore --noreport --prune",
