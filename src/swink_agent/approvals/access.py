@@ -131,7 +131,7 @@ def _some(entries: Sequence[str]) -> str:
 
 
 def place_of(request: ProposedCall) -> bytes | None:
-    """The tool, its folder and its usual sandbox, to which trust in access is bound. `None` if the scope lacks them."""
+    """The tool, its folder and usual sandbox, to which trust in access is bound. `None` without a sandbox or access."""
     scope = request.scope
     if not isinstance(scope.get("walls"), str) or access_of(request) is None:
         return None

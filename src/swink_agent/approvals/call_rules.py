@@ -177,7 +177,7 @@ class _Rule(NamedTuple):
         return cls(tool, pattern, is_command)
 
     def is_about(self, tool: str, server: object = None) -> bool:
-        """Whether it is about the tool. `server`: that of an MCP tool, if known, because names alone can be ambiguous."""
+        """Whether it is about the tool. `server`: that of an MCP tool, if known. Names alone can be ambiguous."""
         if not self.tool.endswith("__*"):
             return tool == self.tool
         return tool.startswith(self.tool[:-1]) and server in (None, self.tool[len("mcp__") : -len("__*")])
