@@ -134,7 +134,7 @@ def _back_end(name: str) -> Callable[[SandboxProfile], Sandbox]:
 
         return SeatbeltSandbox
     known = ", ".join(backend_names()) or "none"
-    raise SandboxError(f"there is no back end {name!r} on this system (back ends: {known})")
+    raise SandboxError(f"there is no back end {name!r} on this system: it has {known}")
 
 
 def _check_by_trial(sandbox: Sandbox) -> None:
