@@ -98,7 +98,7 @@ def sentence_on(access: Mapping[str, Any] | None, reason: str) -> str:
 
 
 def access_warnings(access: Mapping[str, Any]) -> list[str]:
-    """What a person should know before a yes."""
+    """The risks that a person should know before a yes."""
     warnings: list[str] = []
     network, read = access.get(_NETWORK), _entries(access, _READ)
     if read:

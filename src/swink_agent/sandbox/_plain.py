@@ -133,9 +133,9 @@ def _end(running: set[_PlainCommand], private: PrivateFolder, guard: _CrashGuard
 class _CrashGuard:
     """Kills background commands if this program dies, by any signal. Safe for several threads.
 
-    A small process of ours reads from a pipe which commands run. If this program dies, the pipe ends. Then the process
-    kills the groups of these commands and, on Linux, every process with a variable that begins with `mark`. It starts
-    with the first background command.
+    A small process of ours gets the numbers of running commands through a pipe. If this program dies, the pipe ends.
+    Then the process kills the groups of these commands and, on Linux, every process with a variable that begins with
+    `mark`. It starts with the first background command.
     """
 
     def __init__(self, mark: str) -> None:

@@ -85,7 +85,7 @@ class CommandRules:
 
     A command is allowed if it can be read exactly as bash reads it and each of its parts is allowed: a part consists of
     plain words and begins with those of an allow rule. The program must be written as in the rule: `ls` is neither
-    `./ls` nor `/tmp/ls`. Deny rules win, and see more: the parts of compound commands, and programs behind
+    `./ls` nor `/tmp/ls`. Deny rules win, and see more: the parts of compound commands, and programs after
     redirections, paths, options and programs that run others, as far as these are recognised. Every other command is
     asked about. A rule that is not a plain command raises `ValueError`. A single string is one rule.
 
@@ -139,7 +139,7 @@ class CommandRules:
     def decide(
         self, command: str, *, attended: bool = True, folder: str | None = None, trusted: Iterable[tuple[str, ...]] = ()
     ) -> Decision:
-        """Whether the command may run unasked (`allow`), after asking (`ask`), or not at all (`deny`).
+        """Whether the command may run unasked (`allow`), after asking (`ask`), or never (`deny`).
 
         `attended=False`: there is no person to ask, so `ask` becomes `deny`. `folder`: where the command would run and
         the model can write; the current folder by default. `trusted`: first words of commands that a person trusts.

@@ -73,7 +73,7 @@ Joint: TypeAlias = Literal["", ";", "&&", "||"]
 
 
 class NotPlain(ValueError):
-    """The command is not in the accepted form. The text names what was found in it."""
+    """The command is not in the accepted form. The text is the reason."""
 
 
 class Word(Value, frozen=True):

@@ -391,7 +391,7 @@ class BubblewrapCommand:
     def _end_because(self, reason: str) -> None:
         with self._lock:
             if self._killed or self._is_over:
-                return  # what a look finds after the end has begun belongs to the end
+                return  # findings after the kill are its result
             if self._handle is not None:
                 self._handle.ended_because = reason
         self.kill()
@@ -399,7 +399,7 @@ class BubblewrapCommand:
     # -- the end -------------------------------------------------------------------------------------------------
 
     def _outer_ended(self) -> None:
-        """The command has ended. What it left behind ends with the namespace."""
+        """Handles the end of the command. Its remaining processes end with the namespace."""
         self._end_reading(self._outer)
         if self._first < 0:
             return  # it failed: `start` sees the end of its messages, and ends the rest

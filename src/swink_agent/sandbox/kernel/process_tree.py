@@ -217,7 +217,7 @@ def _call(functions: Iterable[Callable[[], None]]) -> None:
         try:
             function()
         except Exception:  # the others are called all the same
-            _LOG.exception("what a command no longer needs could not be freed")
+            _LOG.exception("resources of an ended command could not be freed")
 
 
 def _looked(look: Callable[[], str]) -> str:

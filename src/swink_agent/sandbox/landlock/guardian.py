@@ -186,7 +186,7 @@ class _Guardian:
         path_verdicts = PathVerdicts(
             write=confinement.write,
             private=confinement.private,
-            # Also the targets of links, and of paths behind links.
+            # Also the real paths: a protected path may be a link or lead through one.
             closed=list(dict.fromkeys([*command.protected, *real_paths(command.protected)])),
             hidden_inside=confinement.hidden_inside,
             # A root in another root must not be swapped for a link.

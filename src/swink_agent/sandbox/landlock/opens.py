@@ -1,6 +1,6 @@
-"""Opens files for a child: to write or create them, to list folders above something hidden and, if asked, to read.
+"""Opens files for a child: to write or create, to list folders above something hidden, to read if reads are judged.
 
-The guardian opens the file itself and puts the descriptor into the child, so what was judged is what is open. Nothing
+The guardian opens the file itself and puts the descriptor into the child, so the judged file is the open one. Nothing
 here may block: an open that would wait (for the other end of a FIFO, for a lease) is set aside and tried again. The
 launcher loads this module: the standard library only.
 """

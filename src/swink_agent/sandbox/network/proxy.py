@@ -75,7 +75,7 @@ class Proxy:
     async def handle(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tell: Callable[[Reached], None]
     ) -> None:
-        """Serves one request and closes the connection. Never raises for what a client or a server does."""
+        """Serves one request and closes the connection. Errors of a client or a server are not raised."""
         try:
             try:
                 await self._serve(reader, writer, tell)

@@ -32,7 +32,7 @@ _NOT_PASSED_ON = frozenset(
 
 
 class BadRequest(Exception):
-    """What is wrong with a request, for the answer 400."""
+    """A request is refused with status 400; the text is the reason."""
 
 
 class Request(NamedTuple):

@@ -1,4 +1,4 @@
-"""Accepts the connections of commands from a listener in their network, in an event loop of ours."""
+"""Accepts connections of commands from a listener in their network, in our event loop."""
 
 from __future__ import annotations
 

@@ -308,7 +308,7 @@ class Leftovers:
     def _keep_copy(self, path: str) -> None:
         self._before.pop(path, None)
         if os.path.basename(os.path.dirname(path)) in _STATE_FOLDERS:
-            return  # a rebase has moved on meanwhile: its old state would repeat what is done
+            return  # the rebase has progressed by then: its old state would repeat finished steps
         copy = self._read(path, _LARGEST_KEPT)
         if copy is not None and len(copy[0]) + sum(len(data) for data, _ in self._before.values()) <= _MOST_KEPT:
             self._before[path] = copy
