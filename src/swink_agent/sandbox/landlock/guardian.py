@@ -61,7 +61,7 @@ class Confinement(NamedTuple):
     umask: int
     """The agent's umask, with which a command begins."""
     niceness: int
-    """The agent's, with which a command begins: the launcher and its guardians may have another."""
+    """The agent's niceness, with which a command begins. The launcher and its guardians may have another."""
     proxy: int
     """The port of the proxy, if the guardian connects commands to it; else 0."""
 
