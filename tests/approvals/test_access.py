@@ -111,7 +111,7 @@ async def test_the_whole_network_is_named_as_such() -> None:
     assert question.access == {"network": True}
     assert "! network: the whole network of this machine, unfiltered" in question.display
     assert question.warnings == ("nothing is filtered: all that the command can read can be sent anywhere",)
-    assert question.why.endswith("it says no reason")
+    assert question.why.endswith("it gives no reason")
 
 
 async def test_a_question_cannot_change_what_is_asked_and_trusted() -> None:

@@ -1,8 +1,8 @@
 """Access that a command asks for beyond its sandbox: how a person sees it, and what they trust for longer.
 
-Owns the words and lines of the question, its choices, and the comparison of what is asked for with what was trusted. It
-reads the normal form that the tool puts into the scope of the call, never what the model wrote. The tool checks the
-request, makes that form and opens the sandbox.
+Contains the sentences and lines of the question, and compares the wanted access with the trusted one. The access is
+read from the normal form that the tool puts into the scope of the call, never from the model's arguments. The tool
+checks the request, makes that form and opens the sandbox.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _is_texts(value: object) -> bool:
 
 
 def asked_reason(arguments: Mapping[str, Any]) -> str:
-    """The model's reason in one safe line of at most 500 characters."""
+    """The model's reason, safe to show, in one line of at most 500 characters."""
     reason = arguments.get(REASON)
     if not isinstance(reason, str):
         return ""
@@ -59,7 +59,7 @@ def asked_reason(arguments: Mapping[str, Any]) -> str:
 
 
 def changes_access(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether two calls ask for different access: as JSON, in which `1` and `true` are two things."""
+    """Whether two calls ask for different access. Compared as JSON, in which `1` and `true` differ."""
     return _written(before) != _written(after)
 
 
@@ -93,12 +93,12 @@ def sentence_on(access: Mapping[str, Any] | None, reason: str) -> str:
     """One sentence: what would open, for how long, and why."""
     if access is None:
         return "it asks for access beyond the sandbox that cannot be shown, so it cannot run"
-    why = f"it says: {reason}" if reason else "it says no reason"
+    why = f"it says: {reason}" if reason else "it gives no reason"
     return f"opens {what_opens(access)} for this command, or longer as you choose; {why}"
 
 
 def access_warnings(access: Mapping[str, Any]) -> list[str]:
-    """What a person should know before a yes."""
+    """The risks that a person should know before a yes."""
     warnings: list[str] = []
     network, read = access.get(_NETWORK), _entries(access, _READ)
     if read:
@@ -131,7 +131,7 @@ def _some(entries: Sequence[str]) -> str:
 
 
 def place_of(request: ProposedCall) -> bytes | None:
-    """What trust in access is bound to: the tool, its folder and its usual sandbox. `None` if the scope names none."""
+    """The tool, its folder and usual sandbox, to which trust in access is bound. `None` without a sandbox or access."""
     scope = request.scope
     if not isinstance(scope.get("walls"), str) or access_of(request) is None:
         return None
@@ -139,7 +139,7 @@ def place_of(request: ProposedCall) -> bytes | None:
 
 
 def asks_no_more(wanted: Mapping[str, Any], trusted: Mapping[str, Any]) -> bool:
-    """Whether all that is wanted is part of what is trusted: hosts by their rules, folders and those in them."""
+    """Whether the trusted access includes the wanted one: hosts by their entries, folders with everything in them."""
     from swink_agent.sandbox.network.hosts import covers  # on use: most sessions open nothing
     from swink_agent.sandbox.profile import is_beneath
 
@@ -161,5 +161,5 @@ def opened_hosts(access: Mapping[str, Any]) -> list[str]:
 
 
 def to_remember(access: Mapping[str, Any]) -> list[str]:
-    """The hosts that can be allowed for good: only where hosts alone are asked for."""
+    """The hosts that can be remembered: none if the call asks for anything but hosts."""
     return list(_entries(access, _NETWORK)) if set(access) == {_NETWORK} else []

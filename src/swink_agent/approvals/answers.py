@@ -17,7 +17,7 @@ _LONGEST_REASON = 2000
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 _PLAIN_WORDS = re.compile(r"[A-Za-z0-9_./@+=-]+( [A-Za-z0-9_./@+=-]+)*")
 _KEPT_TOOLS = ("edit_file", "write_file")
-"""Tools without a command whose rule may be kept: they change files of the folder, and none that programs execute."""
+"""Tools without a command whose rule may be kept: they refuse to write protected names, such as `.git`."""
 
 
 class AnswerKey(NamedTuple):
@@ -67,9 +67,9 @@ def offered_answers(question: ApprovalQuestion, *extras: str) -> list[AnswerKey]
 
 
 def kept_rule(question: ApprovalQuestion) -> str:
-    """The rule that would allow calls like this one from now on; nothing where one would allow too much or too little.
+    """The rule that would allow calls like this one from now on; empty if it would allow too much or too little.
 
-    Of a tool that runs commands, only commands that begin with the same plain words.
+    For a tool that runs commands, the rule allows commands that begin with the same plain words.
     """
     tool = question.request.name
     if not _NAME.fullmatch(tool):

@@ -1,8 +1,8 @@
 """Asks a person before a tool runs, and remembers what the person trusts for this session.
 
-`Approvals` is the `approve` callback of an `Agent`, `SessionTrust` what a person trusts, and `ApprovalQuestion` what
+`Approvals` is the `approve` callback of an `Agent`. `SessionTrust` holds what a person trusts, `ApprovalQuestion` what
 they are asked. `commands/rules` decides which commands need no question, `display` how a call is shown. The core and
-the tools check at the spawn that the approved call is the one that runs.
+the tools check, before they act, that the approved call is the one that runs.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _BESIDE_A_COMMAND = frozenset({"timeout", "background", "reason"})
 _CONFINING = frozenset({"bubblewrap", "landlock", "sandbox-exec"})
 _WRITERS = frozenset({"write_file", "edit_file"})
 _OF_TASKS = frozenset({"bash_output", "bash_stop"})
-# Not about where a call runs, so neither a part of what is trusted.
+# Fields that do not describe where a call runs. Trust ignores them.
 _BESIDE_A_PLACE = frozenset({"path", "version", UNKEPT})
 # A file in one of these folders decides what other programs run: trust in a tool does not cover them.
 _SETTINGS_FOLDERS = frozenset({".git", ".swink"})
@@ -109,7 +109,7 @@ class ApprovalQuestion(Value, frozen=True, kw_only=True):
     shown: ProposedCall | None = None
     """The request with secrets masked, if it has any."""
     can_wait: bool = False
-    """Whether the call waits already, and may wait on: then `Defer` is an answer that changes nothing."""
+    """Whether the call waits already and may continue to wait: then the answer `Defer` changes nothing."""
     access: dict[str, Any] | None = None
     """What opens beyond the sandbox, exactly: `network` (hosts, or true), `write` and `read` (folders)."""
     reason: str = ""
@@ -135,7 +135,7 @@ RememberFn: TypeAlias = Callable[[list[str]], "Awaitable[None] | None"]
 
 
 class SessionTrust:
-    """The tools and command prefixes that a person trusts, for as long as this object lives.
+    """The tools, command prefixes and access that a person trusts, for as long as this object lives.
 
     Trust applies only to requests with the same `scope` (folder and sandbox, without a file tool's `path` and
     `version`). A trusted prefix matches commands that consist of plain words only, if no option after it would run
@@ -268,14 +268,15 @@ class Approvals:
 
     `mode`: "smart" approves what the rules allow or the session trusts and asks about the rest. "auto" also approves
     what can be taken back: commands whose scope names a back end that confines them, and files written beneath the
-    folder; where a scope says that no checkpoint can be kept, it is "smart". "ask" asks about every call, "all"
+    folder; if the scope reports that no checkpoint can be kept, it is like "smart". "ask" asks about every call, "all"
     approves every call, "none" rejects every call. Deny rules reject in every mode. `calls` are rules for tools that do
     not take commands; they contain rules for commands too. `tools` maps tools that take a shell command to the
     argument with it. `preview` may return the details of a write before it happens (path, old, new, is_new), so
     that it is shown as a diff; it runs in a thread, and `tools.change_preview` makes one. `redactor` masks secrets.
 
-    A command that asks for access beyond its sandbox is asked about in every mode but "none"; no rule covers it.
-    `remember(hosts)`, sync or async, keeps hosts for good; only with it is `always` an answer to such a question.
+    A command that asks for access beyond its sandbox is asked about in every mode but "none": no rule allows it, only
+    trust of this session, which "ask" ignores. `remember(hosts)`, sync or async, stores hosts permanently; `always` is
+    an answer to such a question only if it is given.
 
     Several agents may share one object; they may then ask at the same time.
     """
@@ -325,7 +326,7 @@ class Approvals:
         return await answer()
 
     def prepare_approval(self, request: ProposedCall) -> Callable[[], Awaitable[Approval | Defer]]:
-        """Applies the rules, and returns what asks the person if they leave it open.
+        """Applies the rules. Returns a function that answers, and asks the person if the rules do not decide.
 
         An agent calls it in a thread, because the rules look at the disk.
         """
@@ -359,7 +360,7 @@ class Approvals:
         return request.name in self._tools and asks_for_access(request)
 
     async def _decide_access(self, request: ProposedCall) -> Approval | Defer:
-        """Asks about access beyond the sandbox, unless a person trusted as much for this session."""
+        """Asks about access beyond the sandbox, unless the trust of this session covers it."""
         if self._mode != "ask" and self.trust.covers(request):
             return Approve()
         if self._ask is None:
@@ -372,7 +373,7 @@ class Approvals:
         return await self._put(self._ask, request, "")
 
     def denial(self, call: PendingCall) -> str | None:
-        """Returns why a deny rule or the mode "none" forbids a call that waits, or `None`; `resume` asks neither.
+        """Returns why a deny rule or the mode "none" forbids a call that waits, or `None`. `resume` checks neither.
 
         The rules look at the disk: call it in a thread.
         """
@@ -382,9 +383,10 @@ class Approvals:
         return decision.reason if decision.verdict == "deny" else None
 
     async def ask_later(self, call: PendingCall) -> Approval | Defer:
-        """Asks a person about a call that waits: the answer for `resume`. What `denial` names is rejected.
+        """Asks a person about a call that waits, and returns the answer for `resume`.
 
-        It is asked in every other mode, because the caller wanted a person to decide. Without `ask` it waits on.
+        Rejects a call that `denial` forbids. All others are asked about in every mode, because the caller wants a
+        person to decide. Without `ask`, the call continues to wait.
         """
         denial = await asyncio.to_thread(self.denial, call)
         if denial is not None:

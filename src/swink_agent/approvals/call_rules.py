@@ -22,7 +22,7 @@ from .web_hosts import HOST_TOOLS, read_url
 _GRAMMAR = "a rule is TOOL or TOOL: PATTERN, such as 'bash: pytest *', 'write_file: src/**' or 'edit_file'"
 _TOOL = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 _OF_A_SERVER = re.compile(r"mcp__(?:(?!__)[a-z0-9_-]){0,19}[a-z0-9_-]__(?:\*|[\w-]+)", re.ASCII)
-"""A tool of an MCP server, or all of them. Which there are is known when the server runs."""
+"""A tool of an MCP server, or all of its tools. Their names are known only when the server runs."""
 _PATH = "path"
 _PIECES = re.compile(r"(?:^|(?<=/))\*\*/|\*\*|\*|\?|[^*?]+", re.DOTALL)
 _MEANINGS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
@@ -33,15 +33,14 @@ class CallRules:
     """Rules that allow or deny calls: `CallRules("src", allow=["bash: npm test"], deny=["bash: git push"])`.
 
     A rule is a tool's name, for all of its calls, or the name, a colon and a pattern; `mcp__git__*` is all tools of the
-    MCP server `git`. For a tool that runs commands the
-    pattern is one of `CommandRules`: `pytest *` is `pytest` with any arguments, `npm test` is exactly that command;
-    several commands in a row are allowed if each one is. For other tools the pattern is a path relative to `root`: `*`
-    matches part of a name, `**` folders too. Allow rules compare the path as the tool resolved it; deny rules compare
-    it as written and with its links followed. For `web_fetch` it is a host: `docs.python.org`,
-    `*.python.org`, with a port unless that is 80 or 443.
+    MCP server `git`. For a tool that runs commands, the pattern is one of `CommandRules`: `pytest *` is `pytest` with
+    any arguments, `npm test` is exactly that command; several commands in a row are allowed if each one is. For
+    `web_fetch` it is a host: `docs.python.org`, `*.python.org`, with a port unless that is 80 or 443. For other tools
+    it is a path relative to `root`: `*` matches part of a name, `**` folders too. Allow rules compare the path as the
+    tool resolved it; deny rules compare it as written and with its links followed.
 
-    Pass the object to `Approvals(calls=…)` and to the agent's policies, so that denied calls do not run where no
-    approval is needed either. A single string is one rule. Immutable. An empty or malformed rule raises `ValueError`.
+    Pass the object to `Approvals(calls=…)`, and also to the agent's policies, so that denied calls do not run if no
+    approval is needed. A single string is one rule. Immutable. An empty or malformed rule raises `ValueError`.
     """
 
     name = "call_rules"
@@ -72,7 +71,7 @@ class CallRules:
 
     @property
     def denied_tools(self) -> frozenset[str]:
-        """The tools that are denied with any arguments, by the names in the rules. An agent need not have them."""
+        """The tools that are denied with any arguments, by the names in the rules. Agents can be made without them."""
         return frozenset([rule.tool for rule in self._deny if not rule.pattern])
 
     def denies_tool(self, name: str) -> bool:
@@ -163,10 +162,10 @@ class _Rule(NamedTuple):
             raise ValueError(f"the rule '{shown}' names no tool{there_are}: {_GRAMMAR}")
         if is_of_a_server and colon:
             raise ValueError(
-                f"the rule '{shown}' has a pattern: what the arguments of a tool of an MCP server mean is not known"
+                f"the rule '{shown}' has a pattern, but the meaning of an MCP tool's arguments is not known"
             )
         if colon and not pattern:
-            raise ValueError(f"the rule '{shown}' has no pattern behind its colon: {_GRAMMAR}")
+            raise ValueError(f"the rule '{shown}' has no pattern after its colon: {_GRAMMAR}")
         is_command = bool(pattern) and tool in command_tools
         if pattern and tool in HOST_TOOLS:
             try:
@@ -178,7 +177,7 @@ class _Rule(NamedTuple):
         return cls(tool, pattern, is_command)
 
     def is_about(self, tool: str, server: object = None) -> bool:
-        """Whether it is about the tool. `server` is that of an MCP tool, if known: names alone can be the same."""
+        """Whether it is about the tool. `server`: that of an MCP tool, if known. Names alone can be ambiguous."""
         if not self.tool.endswith("__*"):
             return tool == self.tool
         return tool.startswith(self.tool[:-1]) and server in (None, self.tool[len("mcp__") : -len("__*")])

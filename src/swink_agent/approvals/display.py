@@ -81,7 +81,7 @@ def call_lines(
     known: Mapping[str, Any] = {} if details is None else details
     shown_path = known.get("path", path)
     title = f"{name} {_path(str(shown_path), request)}{' (new file)' if known.get('is_new') else ''}"
-    # Texts that were cut cannot be compared: a change behind the cut would not show.
+    # Texts that were cut cannot be compared: a change after the cut would not show.
     if isinstance(known.get("old"), str) and isinstance(known.get("new"), str) and not known.get("is_cut"):
         return _joined(title, _diff(known["old"], known["new"], limit), details, limit)
     # Another tool of this name may take more arguments than ours: they are shown too.
@@ -215,7 +215,7 @@ def _edits(edits: list[Any], limit: int | None) -> list[CallLine]:
 
 
 def _where(edit: Mapping[str, Any]) -> str:
-    """The place that an edit names."""
+    """The place of an edit, in words."""
     everywhere = " everywhere" if edit.get("replace_all") else ""
     line = edit.get("line")
     if line is None:

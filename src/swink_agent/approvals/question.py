@@ -1,8 +1,9 @@
 """An approval question as lines, and laid out in rows of a window: the call, warnings, and the keys that answer.
 
-Every row is ours from its first cell to its last. Text of the model is to the right of a bar (`│`) in every row and is
-wrapped here, never by the terminal, so that it cannot look like one of our rows. The question always fits the window,
-with its title and its keys, however long the call is. The result is plain text; the front ends read the keys.
+Every row begins with our own text: rows of the call with a bar (`│`), others with other marks. Text of the model is
+wrapped here, never by the terminal, so that it cannot look like one of our rows. The question, with its title and its
+keys, is cut to the height of the window, however long the call is. The result is plain text; the front ends read the
+keys.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Row(NamedTuple):
 
 
 class QuestionText:
-    """What a person reads of one question, before any layout. `redact` masks secrets in each line."""
+    """The text of one question, before any layout. `redact` masks secrets in each line."""
 
     def __init__(self, question: ApprovalQuestion, redact: Callable[[str], str] = str) -> None:
         request = question.shown or question.request
@@ -61,7 +62,7 @@ class QuestionText:
         self.notes = [line.text for line in lines[1:] if line.kind == "note"]
         self.warnings = [redact(text) for text in question.warnings]
         self.why = redact(question.why)
-        if question.access is not None:  # the sentence on it is in sight in every window
+        if question.access is not None:  # as a warning, the sentence is visible in every window
             self.warnings, self.why = [self.why, *self.warnings], ""
 
     @property

@@ -1,6 +1,6 @@
 """The host that a URL leads to, in the form in which people approve it and rules name it.
 
-Owns the reading of URLs. The tool that fetches them uses the same reading, so that what was approved is what is asked.
+The tool that fetches URLs parses them here too, so that it connects to the host that was approved.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ HOST_TOOLS = {"web_fetch": "url"}  # the tools that fetch from a host, and the a
 _PORTS = {"http": 80, "https": 443}
 _LONGEST = 8_192
 _QUOTED = str.maketrans({'"': "%22", "<": "%3C", ">": "%3E"})
-"""What a URL cannot have, and a text about one could be misread by."""
+"""Characters that a URL cannot contain and that could make a text which quotes it misleading."""
 _STRAY = re.compile(r"[\x00-\x20\x7f\\]")
 
 
 class WebPlace(NamedTuple):
-    """What a URL means: where to connect to, and what to ask for there."""
+    """A parsed URL: where to connect to, and what to ask for there."""
 
     url: str
     """The URL in its normal form, without a fragment."""
@@ -31,12 +31,12 @@ class WebPlace(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The host, with its port unless that is 80 or 443: what is approved, and what rules are compared with."""
+        """The host, with its port unless that is 80 or 443. People approve this text, and rules name it."""
         return _with_port(self.host, self.port if self.port not in DEFAULT_PORTS else None)
 
 
 def read_url(url: str) -> WebPlace:
-    """Reads an http or https URL. Raises `ValueError`, whose text says what is wrong with it."""
+    """Parses an http or https URL. Raises `ValueError` with the problem."""
     if len(url) > _LONGEST:
         raise ValueError(f"the URL has {len(url):,} characters, more than {_LONGEST:,}")
     if _STRAY.search(url):

@@ -1,6 +1,6 @@
-"""Lists the places of credentials, browser profiles and our own keys: in a home folder, the system, and variables.
+"""Lists the paths of credentials, browser profiles and our own keys, which the back ends hide.
 
-The back ends make sure that they cannot be read.
+They are in a home folder, in the system, and where environment variables moved them.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ _FOLDERS_BY_VARIABLE: dict[str, tuple[str, ...]] = {
     "SWINK_DATA_DIR": (),
     "XDG_RUNTIME_DIR": (),
 }
-"""Variables that name a folder of credentials, and which of its files are secret if it contains other files too."""
+"""Variables that name a folder of credentials, and its secret files: only these are hidden if it contains a home folder
+or the working folder."""
 
 _FILES_IN_FOLDERS: dict[str, tuple[str, ...]] = {
     "CARGO_HOME": ("credentials", "credentials.toml"),
@@ -134,7 +135,7 @@ def default_hidden(home: str | os.PathLike[str], environ: Mapping[str, str] | No
 
 
 def own_hidden(home: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Those of them that are this program's own, and where variables moved them, existing or not."""
+    """The hidden paths of this program itself, in the home folder and where variables moved them, existing or not."""
     home = os.path.abspath(os.fspath(home))
     environ = os.environ if environ is None else environ
     names = _OWN_IN_HOME + _OWN_IN_MAC_HOME
@@ -146,7 +147,7 @@ def own_hidden(home: str | os.PathLike[str], environ: Mapping[str, str] | None =
 def _moved_by_xdg(names: tuple[str, ...], environ: Mapping[str, str]) -> Iterator[str]:
     for variable, usual in _MOVED_BY_XDG.items():
         folder = environ.get(variable, "")
-        if not os.path.isabs(folder):  # the standard says that relative paths are ignored
+        if not os.path.isabs(folder):  # the standard ignores relative paths
             continue
         for name in names:
             if name.startswith(f"{usual}/"):

@@ -1,7 +1,7 @@
 """The output of a child as a stream, and its exit as a future.
 
-Reads the one pipe that carries stdout and stderr, and waits for the exit. Unlike in asyncio's own subprocesses, the
-exit does not wait for the pipe, which a background child may hold open for ever.
+Reads the one pipe that carries stdout and stderr, and waits for the exit. Unlike asyncio's own subprocesses, the exit
+does not wait for the pipe, which a background child may hold open for ever.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Whether a command can enter and write a folder, and why not; where temporary files can be; whether a name is taken.
+"""Checks whether a command can enter and write a folder, finds a place for temporary files, and checks for names.
 
-Commands have none of root's privileges, so for root the process's own rights do not count.
+Commands have none of root's privileges, so for root the mode and the owner of a folder decide.
 """
 
 from __future__ import annotations
@@ -105,14 +105,14 @@ def _name(user: int) -> str:
 
 
 def exists(path: str) -> bool:
-    """Whether something has this name, also a link that leads nowhere. Fast for names that nothing has."""
-    # Without an exception for each, unlike `lexists`.
+    """Whether the path exists, also as a broken link. Fast for missing paths."""
+    # `lexists` raises and catches an exception for each.
     return os.access(path, os.F_OK, follow_symlinks=False) if _can_ask_about_links() else os.path.lexists(path)
 
 
 @cache
 def _can_ask_about_links() -> bool:
-    """Whether the system answers for links themselves. Older C libraries refuse, which would read as "missing"."""
+    """Whether `os.access` can check a link itself. Older C libraries refuse, which would look like "missing"."""
     try:
         return os.access(os.path.sep, os.F_OK, follow_symlinks=False)
     except NotImplementedError:

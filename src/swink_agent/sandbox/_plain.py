@@ -1,7 +1,7 @@
-"""Child processes without namespaces: in a new session, with a search for what they left behind.
+"""Child processes without namespaces: in a new session, with a search for processes that they left behind.
 
-Starts and kills processes that no kernel boundary holds together: commands that the user runs unconfined, and those
-that macOS confines. A process that left both its parents and its environment is not found.
+For commands that no kernel boundary holds together: those that the user runs unconfined, and those that macOS confines.
+A process that left its group and lost its parent is found only on Linux, and only if it kept its environment.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class PlainSandbox(Sandbox):
         return ()
 
     def proxy(self) -> SharedProxy | None:
-        """Through which commands reach hosts by name."""
+        """The proxy through which commands reach hosts by name, if there is one."""
         return None
 
     async def _start(self, request: SpawnRequest) -> tuple[SandboxedProcess, Sequence[str]]:
@@ -131,11 +131,11 @@ def _end(running: set[_PlainCommand], private: PrivateFolder, guard: _CrashGuard
 
 
 class _CrashGuard:
-    """Ends background commands when this program dies, by any signal. Safe for several threads.
+    """Kills background commands if this program dies, by any signal. Safe for several threads.
 
-    A small process of ours reads a pipe, which tells it which commands run. If this program dies, the pipe ends. Then
-    the process kills the groups of these commands and, on Linux, every process with a variable that begins with `mark`.
-    It is started with the first command.
+    A small process of ours gets the numbers of running commands through a pipe. If this program dies, the pipe ends.
+    Then the process kills the groups of these commands and, on Linux, every process with a variable that begins with
+    `mark`. It starts with the first background command.
     """
 
     def __init__(self, mark: str) -> None:
@@ -239,7 +239,10 @@ class _PlainCommand:
         return self._handle
 
     def kill(self) -> None:
-        """Kills the session, the command's descendants, and every process with its mark. Any thread may call it."""
+        """Kills the command's process group, its descendants and, on Linux, every process with its mark.
+
+        Any thread may call it.
+        """
         with self._lock:
             if not self._is_swept:
                 kill_descendants(self._process.pid, partial(with_variable, _MARK, self._mark))

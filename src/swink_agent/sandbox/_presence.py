@@ -29,12 +29,13 @@ _FLOCK = "hhqqi4x"
 
 
 class Presence:
-    """This sandbox among the others. Call `enter()` before a command starts, `settle()` when its mounts are made, and
+    """The locks of one sandbox. Call `enter()` before a command starts, `settle()` when its mounts are made, and
     `leave()` when it has ended. Thread-safe.
 
-    One file has three bytes to lock for each folder. Sandboxes that run commands share `here` of their root and
-    `beneath` of the folders above it; a sandbox that is alone and is mounting has `starting`. A sandbox is alone if it
-    can lock the first two of its root exclusively and no other has `here` of a folder above.
+    One file has three bytes to lock for each folder. Sandboxes that run commands share `here` of their roots and
+    `beneath` of the folders above; one that is alone and is mounting also shares `starting` of the folders above. A
+    sandbox is alone if it can lock `here` and `beneath` of its roots exclusively, and no other has `here` of a folder
+    above or `starting` of a root.
     """
 
     def __init__(self, roots: Sequence[str], path: str | None = None) -> None:
@@ -72,7 +73,7 @@ class Presence:
             if self._starting:
                 return
             was_alone, self._is_alone = self._is_alone, False
-            if not self._present:  # what could not start has left already
+            if not self._present:  # the command could not start, and has left
                 self._give_up()
             elif was_alone:
                 self._change(self._here, fcntl.F_RDLCK)

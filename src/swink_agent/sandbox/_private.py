@@ -1,6 +1,6 @@
-"""A private temporary folder for one sandbox. It is removed with the sandbox, also after a crash.
+"""A private temporary folder for one sandbox. It is removed when the sandbox closes.
 
-What a killed process left behind is removed by the next process that makes such a folder.
+The folder of a process that was killed is removed by a later process that makes such a folder.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _empty(fd: int, until: float) -> None:
 
 
 def _without_files(fd: int, stuck: set[str], until: float) -> list[str]:
-    """Removes files of a folder and returns names of folders in it; none, once neither are left."""
+    """Removes files of a folder and returns names of folders in it: none once nothing removable is left."""
     while True:
         if time.monotonic() > until:
             raise TimeoutError("removing took too long")

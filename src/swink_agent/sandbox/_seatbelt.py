@@ -1,7 +1,7 @@
 """The back end for macOS: `sandbox-exec` with a profile in its own language.
 
-In that language the last matching rule wins, so what is allowed comes first and exceptions follow. Names need not exist
-to be denied, so nothing is put on the disk.
+In that language the last matching rule wins, so permissions come first and exceptions follow. Names need not exist to
+be denied, so no placeholders are needed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def seatbelt_profile(
 ) -> str:
     """The rules of `profile` in the language of `sandbox-exec`; `temporary` may be written too.
 
-    `proxy`: the port at `localhost` that may be connected to, and nothing else.
+    `proxy`: without `profile.network`, commands may connect to this port at `localhost`, and to nothing else.
     """
     roots = (*profile.write, os.path.realpath(temporary))
     lines = [

@@ -36,7 +36,7 @@ class BackendReport(Value, frozen=True, kw_only=True):
 class SandboxError(AgentError):
     """A child process could not be confined as asked, and was not started.
 
-    `remedy` is what would help: `None` if only the back end's own needs are known, empty if the message says it.
+    `remedy` is advice: `None` if only the general advice for the back end applies, empty if the message contains it.
     """
 
     def __init__(self, message: str = "", *, remedy: str | None = None) -> None:
@@ -45,7 +45,7 @@ class SandboxError(AgentError):
 
 
 class SandboxUnavailable(SandboxError):
-    """No back end can enforce the profile. `reports` says why for each, and what to do."""
+    """No back end can enforce the profile. `reports` has the reason for each, and advice."""
 
     def __init__(self, message: str = "", *, reports: Sequence[BackendReport] = ()) -> None:
         self.reports = tuple(reports)
@@ -58,7 +58,7 @@ class SandboxUnavailable(SandboxError):
 
 
 class UnfitFolder(SandboxError):
-    """This back end cannot work with the folder or something in it. The message says what to do."""
+    """This back end cannot work with the folder or something in it. The message has the reason."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(message, remedy="")

@@ -2,7 +2,7 @@
 
 A back end is never chosen by the name of a program. In the trial a command tries to write outside and to reach a
 listener; the result is read from the disk and the listener, not from the command's output. If no back end works, the
-error says what would help.
+error contains advice.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ASK_PROXY = (
     r'(exec 3<>"/dev/tcp/127.0.0.1/${HTTP_PROXY##*:}" && printf "trial\r\n\r\n" >&3 && read -r answer <&3 '
     r'&& echo "$answer"); '
 )
-"""Asks for nothing, which the proxy refuses."""
+"""Sends a request that the proxy refuses: the answer proves that commands reach it."""
 _HAS_ANSWERED = "HTTP/1.1 400"
 
 
@@ -47,7 +47,7 @@ def open_sandbox(
 
     For a profile with `hosts`, `resolve(host, port)` returns the addresses of an allowed host, and
     `connect(address, port)` a reader and a writer, both in place of the system's, in the event loop that started the
-    command. Raises `SandboxUnavailable`, with a report on each back end, if none does.
+    command. Raises `SandboxUnavailable`, with a report on each back end, if none passes.
     """
     reports: list[BackendReport] = []
     for name in backend_names() if backend == "auto" else (backend,):
@@ -60,7 +60,10 @@ def open_sandbox(
 
 
 def open_unconfined(profile: SandboxProfile) -> Sandbox:
-    """Opens no sandbox at all: for the user's explicit choice, never as a fallback. The environment is clean anyway."""
+    """Opens a sandbox that confines nothing: only for the user's explicit choice, never as a fallback.
+
+    Commands still inherit only the profile's environment.
+    """
     from ._plain import UnconfinedSandbox
 
     return UnconfinedSandbox(profile)
@@ -131,7 +134,7 @@ def _back_end(name: str) -> Callable[[SandboxProfile], Sandbox]:
 
         return SeatbeltSandbox
     known = ", ".join(backend_names()) or "none"
-    raise SandboxError(f"there is no back end {name!r} on this system: there are {known}")
+    raise SandboxError(f"there is no back end {name!r} on this system: it has {known}")
 
 
 def _check_by_trial(sandbox: Sandbox) -> None:
@@ -150,7 +153,7 @@ def _check_by_trial(sandbox: Sandbox) -> None:
         with ThreadPoolExecutor(1, thread_name_prefix="swink-sandbox-trial") as executor:  # not in the caller's loop
             said = executor.submit(asyncio.run, trial).result()
         if word not in said:
-            raise SandboxError(f"a command does not run in it: {said.strip()[-300:] or 'it said nothing'}")
+            raise SandboxError(f"a command does not run in it: {said.strip()[-300:] or 'it printed nothing'}")
         for mark in marks:
             if not os.path.exists(mark) and _can_be_made(mark):
                 raise SandboxError(f"a command in it cannot write to {os.path.dirname(mark)!r}: {said.strip()[-300:]}")

@@ -26,7 +26,7 @@ from .repositories.watch_behind import Look, WatchBehind
 _LOG = logging.getLogger("swink_agent.sandbox")
 
 _CERTAINLY_ENDED = 0.1
-"""Seconds after which a command is gone whose start was cancelled."""
+"""Seconds after which a command whose start was cancelled is assumed to be gone."""
 
 # Some programs do nothing without a writable cache, and the home folder is not writable.
 _CACHES = {"GOCACHE": ".cache/go", "UV_CACHE_DIR": ".cache/uv", "npm_config_cache": ".cache/npm"}
@@ -36,7 +36,8 @@ class SandboxedProcess:
     """A command that was started in a sandbox.
 
     `output` is the stdout and stderr of the command and its children, in one stream, unless `spawn` was given a
-    descriptor for stderr. After a `kill()`, everything that the command started has ended when `output` ends.
+    descriptor for stderr. After a `kill()`, everything that the command started has ended when `output` ends, except
+    what `left_behind` reports and, with `sandbox-exec` and `off`, processes that can no longer be found.
     """
 
     def __init__(
@@ -49,35 +50,36 @@ class SandboxedProcess:
     ) -> None:
         """For back ends: `exited` gets the exit code, or minus the signal. `kill` is idempotent and never raises.
 
-        `reached` is what a proxy adds to.
+        `reached`: the log of the proxy.
         """
         self.pid = pid
         self.output = output
         self.ended_because = ""
-        """Why the sandbox itself ended the command, if it did: for instance because of a limit."""
+        """Why the sandbox killed the command, if it did: for instance because of a limit."""
         self.left_behind = False
         """Whether a process could not be killed: the kernel holds it in a call, on a disk that does not answer."""
         self.warnings: tuple[str, ...] = ()
-        """What the command left behind, or tried to, that would run code later, and what was done. After `wait()`."""
+        """Sentences on files that the command left, or tried to leave, that would run code later, and what was done
+        with them. `wait()` and `look_behind()` add to them."""
         self._reached = reached or ReachedLog()
         self._exited = exited
         self._kill = kill
         self._is_killed = False
         self.looks_with: Callable[[bool], Awaitable[list[str]]] | None = None
-        """For back ends: what `look_behind` does."""
+        """For back ends: the function that `look_behind` calls."""
 
     @property
     def reached(self) -> tuple[Reached, ...]:
         """The hosts that the command asked for by name, if the profile has `hosts`; at most 200 different ones.
 
-        Where all commands of a sandbox share a network (Landlock, sandbox-exec), those of the others that ran at the
-        same time are among them.
+        Where all commands of a sandbox share a network (Landlock, sandbox-exec), hosts of other commands that ran at
+        the same time are included.
         """
         return self._reached.entries()
 
     @property
     def exited(self) -> asyncio.Future[int]:
-        """What `wait(look=False)` waits for, for those who wait for other things too. Do not cancel it."""
+        """The future that `wait(look=False)` waits for, to be awaited together with others. Do not cancel it."""
         return self._exited
 
     async def wait(self, *, look: bool = True) -> int:
@@ -93,13 +95,13 @@ class SandboxedProcess:
         return code
 
     async def look_behind(self, *, is_last: bool = True) -> tuple[str, ...]:
-        """Moves aside what the command left behind that would run later, such as hooks, and returns the `warnings`.
+        """Moves aside files that the command left and that would run later, such as hooks. Returns the `warnings`.
 
         `is_last`: all of its processes have ended.
         """
         if self.looks_with is not None:
             found = await self.looks_with(is_last)
-            self.warnings = (*self.warnings, *found)  # with what was told meanwhile
+            self.warnings = (*self.warnings, *found)  # `tell` may have added some meanwhile
             if is_last:
                 self.looks_with = None
         return self.warnings
@@ -152,19 +154,19 @@ class Sandbox(ABC):
         self.passed_over: tuple[BackendReport, ...] = ()
         """The back ends that were tried before this one and do not work, to show to a person."""
         self.ways_out = WaysOut()
-        """For `open`: what the proxy of a profile with `hosts` resolves and connects by."""
+        """Replacements for the resolver and connections of the proxy, if the profile has `hosts`. `open` sets them."""
         self._watch_behind: WatchBehind | None = None
         self._looking: set[asyncio.Task[None]] = set()
         self._starting = threading.Lock()
         """Held while a back end decides what a command sees: event loops in several threads may start commands."""
         self._fingerprint: tuple[SandboxProfile, Mapping[str, str], str] | None = None
-        """With the profile that it was made of, and its variables, which alone can change."""
+        """The last one, with the profile and the variables that it was made of: only variables can change."""
         self._owner = os.getpid()
         self._closed = False
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the back end and its profile: what an approval is bound to."""
+        """A digest of the back end and its profile. Approvals are bound to it."""
         known, profile = self._fingerprint, self.profile
         if known is None or known[0] is not profile or known[1] != profile.environment:
             known = self._fingerprint = (profile, dict(profile.environment), fingerprint_of(self.backend, profile))
@@ -183,8 +185,8 @@ class Sandbox(ABC):
     ) -> SandboxedProcess:
         """Starts `argv` in `cwd`. `environment` is added to the profile's; `pass_fds` stay open in the child.
 
-        With `background`, commands that are started while this one runs are in its network, where the back end gives
-        each command its own, so they reach its servers; and it ends with this process, however that ends. Start such
+        With `background`, later commands reach the servers of this one while it runs: if the back end gives each
+        command its own network, they share that of this one. It ends with this process, however that ends. Start such
         commands one after the other. `stderr` is a descriptor for the child's errors, which are then not in `output`.
 
         Raises `SandboxClosed` after `close()`, `SandboxError` if the sandbox cannot be built or this process is a fork
@@ -226,7 +228,7 @@ class Sandbox(ABC):
     async def _start(self, request: SpawnRequest) -> tuple[SandboxedProcess, Sequence[str]]:
         """For back ends: starts a command. Returns also the paths beneath the write roots that are read-only for it.
 
-        A sandbox with a `spawn` of its own does not need it.
+        A sandbox that overrides `spawn` does not need it.
         """
         raise NotImplementedError
 
@@ -263,7 +265,7 @@ class Sandbox(ABC):
     def child_environment(
         self, temporary: str, additions: Mapping[str, str] | None = None, proxy: Mapping[str, str] | None = None
     ) -> dict[str, str]:
-        """All variables of a child whose private temporary folder is `temporary`. `proxy`: those that name ours."""
+        """All variables of a child whose private temporary folder is `temporary`. `proxy`: those that name a proxy."""
         environment = dict(self.profile.environment)
         environment["TMPDIR"] = temporary
         for name, folder in _CACHES.items():

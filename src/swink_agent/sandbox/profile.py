@@ -66,7 +66,7 @@ HOME_PROTECTED = (
     *(".config/pip", ".pip", ".config/VSCodium", ".config/Cursor", "Library/Application Support/Code/User"),
     *(".config/swink", ".config/swink-agent", ".swink", ".cargo/config.toml", ".cargo/bin", ".psqlrc", ".sqliterc"),
 )
-"""Read-only beneath a writable home folder: what runs at the next login, or decides what runs."""
+"""Read-only beneath a writable home folder: files that run at the next login, or decide what runs."""
 
 RUN_FROM_A_FOLDER = {
     **dict.fromkeys((".config/fish",), ("config.fish", "conf.d", "functions", "completions")),
@@ -84,16 +84,16 @@ RUN_FROM_A_FOLDER = {
     ".config/pip": ("pip.conf",),
     ".ssh": ("config", "rc", "environment", "authorized_keys", "authorized_keys2"),
 }
-"""What runs by itself in such a folder, for roots that are the folder or a part of it."""
+"""Names in such a folder that run by themselves, read-only if a write root is the folder or inside it."""
 
 RUN_AS_A_WHOLE = (
     *(".config/autostart", ".config/environment.d", ".config/plasma-workspace", ".config/systemd/user"),
     *(".local/share/systemd/user", ".local/share/dbus-1", ".local/share/applications", "Library/LaunchAgents"),
     *(".config/fish/conf.d", ".config/fish/functions", ".config/fish/completions", ".local/share/bash-completion"),
 )
-"""Folders in the home folder in which every file runs at login or by its name. Commands may not write in them."""
+"""Folders in the home folder in which every file runs at login or by its name. A write root must not be in them."""
 _OF_PROGRAMS = ("bin", ".local/bin", ".cargo/bin")
-"""Folders in the home folder that `PATH` usually names. Commands may not write in them, but in folders inside them."""
+"""Folders in the home folder that `PATH` usually names. A write root may be inside them, but not one of them."""
 
 DEFAULT_ALLOW = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TERM", "COLORTERM"),
@@ -147,7 +147,7 @@ def _most_memory() -> int | None:
 class ProcessLimits(Value, frozen=True, kw_only=True):
     """What one command may use; `None` sets no limit.
 
-    `memory`: bytes that its processes may hold together, on Linux; three quarters of what the machine or container has.
+    `memory`: bytes that its processes may use together, on Linux; by default 3/4 of what the machine or container has.
     `disk_left`: bytes that stay free on the disks of the write roots; if less than twice that is free already, half of
     what is free. `file_size`: bytes of one file. The other limits are counts.
     """
@@ -169,16 +169,16 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
 
     `write`: folders that may be written, besides a private temporary folder. `read`: `None` for everything that is not
     hidden, else these folders, the write roots and the system's. `hidden` wins over both. `protected`: names beneath
-    each write root that stay read-only, existing or not, as do those of `HOME_PROTECTED` in a root. `programs`: the
-    folders that this program runs from, read-only in a root too. `environment`: all variables that the child inherits.
-    `network`: the machine's network, unfiltered. `hosts`: without it, what may be reached through a proxy of ours:
-    `example.org`, `*.example.org`, either with `:port`, an address, a network, or `*` for every public host.
+    each write root that stay read-only, existing or not; unless it is empty, so do those of `HOME_PROTECTED` in a root.
+    `programs`: the folders that this program runs from, read-only in a root too. `environment`: all variables that the
+    child inherits. `network`: the machine's network, unfiltered. `hosts`: without `network`, the hosts that may be
+    reached through our proxy: `example.org`, `*.example.org`, either with `:port`, an address, a network, or `*` for
+    every public host.
 
-    Paths are made absolute, and those of roots real, at construction. A relative hidden path applies beneath each write
-    root, like a protected one. Raises `ValueError` if the whole machine is writable, a root is in a hidden folder, a
-    protected name leaves its root, a path to hide is relative and there is no root, or a host is not one that can be
-    allowed; and `TypeError` for one string
-    instead of a tuple of paths.
+    At construction, paths are made absolute, and those of `write` and `read` real. A relative hidden path applies
+    beneath each write root, like a protected one. Raises `ValueError` if the whole machine is writable, a root is in a
+    hidden folder, a protected name leaves its root, a path to hide is relative and there is no root, or a host or
+    variable is not valid; and `TypeError` for one string instead of a tuple of paths.
     """
 
     hidden_fields: ClassVar[frozenset[str]] = frozenset({"environment", "hidden", "programs"})
@@ -218,7 +218,7 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
     def fingerprint(self) -> str:
         """A digest of the profile: profiles with the same fingerprint confine alike, and find the same programs.
 
-        Variables that only decide how output looks do not count: who approves a command may sit at another terminal.
+        Variables that only decide how output looks do not count: a command may be approved at another terminal.
         """
         fields = {name: getattr(self, name) for name in self.__struct_fields__}
         fields["environment"] = {
@@ -234,7 +234,7 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
         return () if self.network else self.hosts
 
     def hidden_paths(self) -> tuple[str, ...]:
-        """The hidden paths that exist now, and the targets of those that are links. None is inside another."""
+        """The real paths of the hidden paths that exist now. None is inside another."""
         found = set(real_paths(path for path in self.hidden if os.access(path, os.F_OK)))
         outer: list[str] = []
         for path in sorted(found - {os.path.sep}):
@@ -243,10 +243,10 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
         return tuple(outer)
 
     def hidden_elsewhere(self, there: Collection[str]) -> list[str]:
-        """The hidden paths that do not exist now: a command must not read them if they are created.
+        """The hidden paths that are not in `there`, which has the existing ones: no command may read them once created.
 
-        Not histories of typed text, not our own files, which we may be about to write, and not what the command can
-        create itself.
+        Histories of typed text, our own files, which we may be about to write, and paths that the command can create
+        itself are left out.
         """
         ours = (value for name, value in os.environ.items() if name.startswith("SWINK_") and os.path.isabs(value))
         known = frozenset((*there, *map(os.path.abspath, ours)))
@@ -325,7 +325,7 @@ def home_folders() -> tuple[str, ...]:
 
 
 def own_paths() -> tuple[str, ...]:
-    """Where this program keeps its settings, keys, sessions and checkpoints, unless an application says otherwise."""
+    """The usual places of this program's settings, keys, sessions and checkpoints. An application may use others."""
     return tuple(dict.fromkeys(path for home in home_folders() for path in own_hidden(home)))
 
 

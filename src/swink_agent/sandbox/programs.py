@@ -59,9 +59,9 @@ def without_folders(entries: Iterable[str], folders: Iterable[str]) -> list[str]
 
 
 def own_interpreter() -> str:
-    """The interpreter for our own purposes, or an empty text.
+    """The interpreter for our own helpers, which need no packages, or an empty text.
 
-    Not that of a virtual environment, because a file beside it decides what it does. Ours needs no packages.
+    The base interpreter is preferred: a file beside that of a virtual environment decides what the latter does.
     """
     for program in (getattr(sys, "_base_executable", None), sys.executable):
         if program and os.path.isabs(program) and os.access(program, os.X_OK):
@@ -100,9 +100,9 @@ def own_names_in(root: str, folders: Iterable[str]) -> list[str]:
 
 
 def importable(path: Iterable[str], roots: Iterable[str]) -> list[str]:
-    """The entries of `sys.path` from which no module can come that a command in `roots` could have written.
+    """The entries of `sys.path` in which no command in `roots` could have written a module.
 
-    Entries that depend on the working folder are left out, and those in a root that are not our own, protected ones.
+    Relative entries are left out, and entries in a root that are not our own, protected folders.
     """
     folders = _roots(roots)
     held = _held_in(folders)

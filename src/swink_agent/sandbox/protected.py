@@ -1,7 +1,7 @@
 """Finds the paths beneath the write roots that must stay read-only, as the disk is now.
 
-Searches for repositories and walks along each path; the back ends enforce the result. Only reads the disk, follows no
-link beneath a root, and is bounded: it takes a few milliseconds in a tree of any size.
+Searches for repositories and walks along each path; the back ends enforce the result. Only reads the disk. The search
+for repositories follows no link beneath a root, and is bounded in folders, depth and repositories.
 """
 
 from __future__ import annotations
@@ -83,12 +83,12 @@ def settings_among(paths: Iterable[str], profile: SandboxProfile) -> list[str]:
 
 @lru_cache(maxsize=8)
 def _besides_git(write: tuple[str, ...], protected: tuple[str, ...]) -> frozenset[str]:
-    """What is protected by name outside of a `.git`. Cached, because every command needs it."""
+    """The paths that are protected by name outside of a `.git`. Cached, because every command needs them."""
     return frozenset(os.path.join(root, name) for root in write for name in protected if name[:5] != ".git/")
 
 
 def own_names(profile: SandboxProfile) -> tuple[str, ...]:
-    """What is read-only by name alone: the profile's names, and the lock file that sandboxes share."""
+    """The paths that are read-only by name alone: the profile's, and the lock file that sandboxes share."""
     locks = lock_path()
     mine = (locks,) if any(is_beneath(locks, root) for root in profile.write) else ()
     return (*profile.protected_names(), *mine)
@@ -120,8 +120,8 @@ def holds(
 ) -> tuple[Hold, ...]:
     """How to protect the paths beneath the roots, parents before children.
 
-    Raises `UnfitFolder` if a name in `own` is a link or behind one: a link cannot be kept in place. Other links are
-    left alone, because their targets are either protected themselves or outside of the roots.
+    Raises `UnfitFolder` if a name in `own` is a link or leads through one: a link cannot be kept in place. Other links
+    are not held; `repositories/leftovers` judges them after a command if they changed.
     """
     found: dict[str, HoldKind] = {}
     innermost_first = sorted(roots, key=len, reverse=True)
@@ -254,9 +254,10 @@ def _folders_in(folder: str) -> list[str]:
 
 
 def exposed_paths(profile: SandboxProfile) -> tuple[str, ...]:
-    """Paths that no back end can keep read-only: missing ones, links, and files in folders of the command.
+    """Paths that would run code and that no back end keeps read-only.
 
-    They are what the configuration of known repositories makes git read, and what Python runs at our next start.
+    They are missing files and links that the configuration and hooks of known repositories make git read, and files
+    that Python would run at our next start.
     """
     if not _protects_repositories(profile):
         return ()
@@ -297,9 +298,9 @@ def run_by_repositories(root: str, folder: str) -> tuple[str, ...]:
 
 
 def read_only_around(folder: str, profile: SandboxProfile) -> str | None:
-    """What would be read-only if a folder around this one could be written, and no longer is if this one can; or None.
+    """A path that is read-only if a folder around this one is a write root, but not if this one is; or `None`.
 
-    That is a path that this folder is in, and what a repository around it runs from it.
+    It is a protected path that this folder is in, or a path in this folder that a repository around it runs.
     """
     for above in folders_above(folder):
         git_names = (name for name in ("HEAD", "objects", "refs") if os.path.lexists(os.path.join(above, name)))
@@ -387,7 +388,7 @@ def _named_alike(root: str, files: Container[tuple[int, int]]) -> list[str]:
 
 
 def _named_values(git_folder: str) -> list[tuple[str, str, str]]:
-    """Includes and hook folders in the configuration: the file that names them, and one of the two."""
+    """Includes and hook folders in the configuration: the file that names each, and one of the two, the other empty."""
     found: list[tuple[str, str, str]] = []
     home = os.path.expanduser("~")
     others = os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")

@@ -1,8 +1,9 @@
 """Starts other programs for our own use: an editor, a clipboard, pip, a worker, a sandbox.
 
 Everything that no sandbox confines, and that is not a command of the user or the model, is started here. A command may
-write to the working folder, and `PATH` often names a folder in it (`.venv/bin`). So the program must be outside of the
-folders that commands may write, its environment names none of them, and it does not start in one of them.
+write to the working folder, and `PATH` often names a folder in it (`.venv/bin`). So the program must not be where a
+command could have written it, variables that name programs and libraries lose such places, and it starts in `/` unless
+the caller gives another folder.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _BOOT = (
     "importlib.import_module('swink_agent.sandbox.' + sys.argv[2]).main(*map(int, sys.argv[3:]))\n"
 )
 _NEEDED = "LD_LIBRARY_PATH"
-"""The one variable without which some Pythons do not start."""
+"""Without this variable some Pythons do not start."""
 _SANDBOX = os.path.dirname(os.path.abspath(__file__))
 _PATH = re.compile(r"/[^\s'\";=:,|&()]+")
 
@@ -104,7 +105,7 @@ def start_helper(
     """
     interpreter = own_interpreter()
     if not interpreter:
-        raise SandboxError("this Python does not know its own program, which the launcher needs")
+        raise SandboxError("this Python does not know its own program, which a helper of the sandbox needs")
     try:
         return start_program(
             [interpreter, "-I", "-S", "-X", "utf8", "-c", _BOOT, _SANDBOX, module, *map(str, (line, *arguments))],
@@ -116,11 +117,11 @@ def start_helper(
             new_session=True,
         )
     except OSError as error:
-        raise SandboxError(f"the launcher could not be started: {error}") from error
+        raise SandboxError(f"a helper of the sandbox could not be started: {error}") from error
 
 
 def end_helper(process: subprocess.Popen[bytes], within: float) -> None:
-    """Waits for the end of a program that was told to end. After so many seconds it is killed."""
+    """Waits for the end of a helper that was asked to end. After `within` seconds it is killed."""
     try:
         process.wait(within)
     except subprocess.TimeoutExpired:

@@ -37,7 +37,7 @@ _CACHES = (
     *("gradle", "maven", "nix", "mise", "fnm", "rubocop_cache", "helm", "Homebrew", "fontconfig", "matplotlib"),
     "torch",
 )
-"""Names of programs in the folders of caches, which have what a person read in them too."""
+"""Names of programs in cache folders. Other names there may be caches of what a person has read."""
 _FOLDERS_OF_CACHES = (".cache", "Library/Caches")
 _OF_PROGRAMS = ("bin", "sbin", "shims", "Scripts")
 
@@ -52,10 +52,10 @@ def profile_with_access(
 ) -> SandboxProfile:
     """The profile of commands that may do more than those of `base`.
 
-    `hosts` are added to those of `base`; `network` opens the whole network instead. With either, a `base` that reads
-    everything reads its folders, those given here, the system's and `tool_folders()` only. `write` and `read` add
-    folders; one that is hidden is opened if it is named itself. Raises `ValueError` for a part of a hidden folder, and
-    for what a profile does not accept.
+    `hosts` are added to those of `base`; `network` opens the whole network instead. With hosts or `network`, a `base`
+    that reads everything reads only its folders, those given here, the system's and `tool_folders()`. `write` and
+    `read` add folders; one that is hidden is opened if it is named itself. Raises `ValueError` for a part of a hidden
+    folder, and for what a profile does not accept.
     """
     added = [os.path.realpath(os.path.expanduser(path)) for path in (*write, *read)]
     hidden = tuple(path for path in base.hidden if path not in added and os.path.realpath(path) not in added)
@@ -80,9 +80,9 @@ def profile_with_access(
 def tool_folders(environment: Mapping[str, str], *, outside: Collection[str] = ()) -> tuple[str, ...]:
     """The folders outside of the system that programs are in, and their caches, as far as they exist.
 
-    By `PATH` and other variables of the environment, and by their usual names in the home folder. Never the home folder
-    itself or one that holds it, and none on the way to which is one of `outside`: a command that writes there could
-    make a link to any other folder.
+    They are found by `PATH` and other variables, and by their usual names in the home folder. Never the home folder
+    itself or one that contains it, and none whose path leads through a folder of `outside`: a command that writes there
+    could make a link to any other folder.
     """
     home = os.path.realpath(os.path.expanduser("~"))
     at_home = [*_IN_HOME, *(f"{folder}/{name}" for folder in _FOLDERS_OF_CACHES for name in _CACHES)]
@@ -101,6 +101,6 @@ def _named(environment: Mapping[str, str]) -> Iterator[str]:
         if os.path.isabs(path):
             yield path
             above = os.path.dirname(path.rstrip(os.path.sep))
-            # What programs need beside them: `lib`, `share`. Not of `~/.local`, which has more than programs in it.
+            # Programs need the folders beside theirs: `lib`, `share`. Not in `~/.local`, which has more than programs.
             if os.path.basename(path.rstrip(os.path.sep)) in _OF_PROGRAMS and os.path.realpath(above) != local:
                 yield above

@@ -1,8 +1,9 @@
 """Checks what git would run or read by itself in a folder, before git runs there unasked.
 
-The settings of the repository, its worktree and its submodules may contain only what is known to start no program,
-a reading command must not start any hook, and the repository must belong to the folder. Settings in the home
-folder are the user's: only what they take from the folder matters. The sandbox's `git_config` parses settings.
+The settings of the repository, its worktree and its submodules may contain only what is known to start no program, a
+reading command must not start any hook, and a command that shows contents needs a repository in the folder. Settings
+of the user and the system are trusted, except for programs that they take from the folder and passwords in addresses.
+The sandbox's `git_config` parses settings.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def _parents(folder: str) -> Iterator[str]:
 
 
 def _repositories_in(place: Place, folder: str) -> Iterator[_Repository]:
-    """What git may use as a repository here, in the order in which it looks."""
+    """The repositories that git may find here, in the order in which it looks."""
 
     def has(name: str) -> bool:
         return os.path.lexists(os.path.join(folder, name))
@@ -183,7 +184,7 @@ class _Repository:
         real = os.path.realpath(os.path.join(self.folder, text[7:].strip()))
         if self.place.holds(real) or not self.place.holds(self.folder):
             return real
-        # Elsewhere only if the repository there names this as one of its worktrees or submodules.
+        # A repository elsewhere must name this folder as one of its worktrees or submodules.
         if os.path.realpath(path) not in _worktrees_of(real):
             raise _Doubt(f"{_shown(path)} leads to a repository out of the folder")
         return real
@@ -230,7 +231,7 @@ def _worktrees_of(settings: str) -> list[str]:
 
 
 def _has_password(key: str, value: str) -> bool:
-    """Whether the setting adds what may be a password or a token to addresses that git shows."""
+    """Whether the setting may add a password or a token to addresses that git shows."""
     if re.fullmatch(r"url\..*\.(push)?insteadof", key, re.DOTALL):
         return _WITH_PASSWORD.search(key) is not None
     return key.startswith("remote.") and _WITH_PASSWORD.search(value) is not None
@@ -239,7 +240,7 @@ def _has_password(key: str, value: str) -> bool:
 def _check_own(
     place: Place, environment: Mapping[str, str], misplaced: Callable[[str], str | None], *, remotes: bool
 ) -> None:
-    """Checks what the user's own settings would run from the folder, or show."""
+    """Checks that the settings of the user and the system run nothing from the folder and show no password."""
     home = environment.get("HOME") or os.path.expanduser("~")
     further = environment.get("XDG_CONFIG_HOME")
     files = ["/etc/gitconfig", f"{home}/.gitconfig", f"{home}/.config/git/config"]

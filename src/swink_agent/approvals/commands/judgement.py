@@ -99,7 +99,7 @@ def parsed(text: str, kind: str, parse: Callable[[str], T]) -> T:
 
 
 class Allowed(Value, frozen=True):
-    """What may run unasked: the user's rules, and the standard ones if they are on."""
+    """The rules for commands that run unasked: the user's, and the standard ones if they are on."""
 
     rules: tuple[AllowRule, ...]
     has_standard: bool = False
@@ -161,10 +161,10 @@ class Judgement:
         """The folders that the next command may run in: fewer if it runs only after all before it succeeded."""
         self.has_run_own = False
         self.may_go_anywhere = self.is_lost = False
-        """Whether the user's rules allow `cd`; and whether it led to a folder that was not checked."""
+        """Whether the user's rules allowed a `cd`, and whether one led to a folder that is not checked."""
         self.reasons: list[str] = []
         self.before: tuple[SimpleCommand, ...] = ()
-        """What is piped into the current command."""
+        """The commands that are piped into the current one."""
 
     def problem(self) -> str | None:
         """Why the command is asked about, or `None`."""
@@ -217,9 +217,9 @@ class Judgement:
         if rule is None:
             return self._standard_problem(command, is_piped=is_piped)
         if len(self.places) > 1 and not self.may_go_anywhere:
-            return f"{rule} is allowed by a rule, but not behind cd"
+            return f"{rule} is allowed by a rule, but not after cd"
         if self.has_run_own and not self.allowed.compound:
-            return f"{rule} is allowed by a rule, but not behind another command that is"
+            return f"{rule} is allowed by a rule, but not after another command that a rule allows"
         self.has_run_own = True
         self.reasons.append(f"the rule {rule} allows it")
         return None
@@ -291,7 +291,10 @@ class Judgement:
 
 
 def _current_folder() -> str:
-    """The folder of commands that were given none: this process's own, unless that is the root folder."""
+    """The folder of commands that were given none: this process's own.
+
+    Nothing is in the result if that is the root folder or the home folder, or was deleted.
+    """
     try:
         current = os.getcwd()
     except OSError:

@@ -50,7 +50,7 @@ _FED = names("at batch bmake crontab ed ex ftp gmake just lftp make nc ncat nvim
 # Git runs what follows one of these words.
 _GIT_RUNS = names("bisect foreach difftool filter-branch hook mergetool --exec -x --tree-filter for-each-repo")
 _TELLERS = names("cat echo printf")
-# Files with these endings are texts or sources of other languages: no shell runs them unless it is told to.
+# Files with these endings are texts or sources of other languages: a shell runs them only if a command names them.
 _DATA = tuple(
     names(
         ".c .cc .cfg .cpp .cs .css .csv .diff .go .h .hpp .htm .html .ini .java .js .json .jsx .kt .log .md .mjs "
@@ -61,7 +61,7 @@ _DATA = tuple(
 _KEEPERS = names("git ls wc")
 _MAY_BE_ANY_NAME = re.compile(r"[*?\[$`{]")
 _FIND_RUNS = names("-exec -execdir -ok -okdir")
-_ONLY_TELLS = re.compile(r"-p?[vV]")  # with these options, `command` tells what a name stands for and runs nothing
+_ONLY_TELLS = re.compile(r"-p?[vV]")  # with these options, `command` prints what a name stands for and runs nothing
 _VERSION = re.compile(r"[-.]?\d[\d.]*$")
 _MORE_THAN_A_NAME = re.compile(r"[\s;&|<>(){}$`'\"\\=]")
 _BRACES = re.compile(r"(.*?)\{([^{}]*,[^{}]*)\}(.*)", re.DOTALL)
@@ -72,15 +72,15 @@ _ANSI = re.compile(r"\\(x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|[0
 _SIMPLE_ANSI = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
 _DEEPEST = 4
 _FIELD_SEPARATORS = re.compile(r"\{IFS\}|IFS(?![A-Za-z0-9_])")
-# In `a[1<<2]=3`, `<<` is a shift.
 _FAR = 500
 _MOST_DOCUMENTS = 20
+# In `a[1<<2]=3`, `<<` is a shift.
 _IN_AN_INDEX = re.compile(r"[\w$]\[[^\]]*$")
 _SYSTEM = re.compile(r"/(usr/(local/)?)?s?bin/")
 
 
 def named_commands(command: str, depth: int = 0) -> list[tuple[str, ...]]:
-    """What the command would run, as far as it shows, including text that its parts give to a shell."""
+    """The commands that the text would run, as far as it shows, including text that its parts give to a shell."""
     found: list[tuple[str, ...]] = []
     splitter = _Splitter(command)
     parts = [words for part in splitter.split() if (words := _without_prefixes(part))]
@@ -189,7 +189,7 @@ class _Splitter:
         self.position = 0
         self.parts: list[list[str]] = [[]]
         self.documents: list[_Document] = []
-        """The here-documents: input of a program, which runs only if the program is a shell."""
+        """The here-documents: input of programs, some of which run it."""
         self.written = _Written()
         self.inputs: list[str] = []  # the files that commands read as input
         self.later: list[str] = []  # the text that the command reads
@@ -209,7 +209,7 @@ class _Splitter:
         return [part for part in self.parts if part]
 
     def split_document(self) -> list[list[str]]:
-        """What the substitutions in a text run, where bash replaces substitutions and nothing else."""
+        """The commands of the substitutions in a here-document, which is otherwise plain text."""
         self.modes = ["document"]
         found: list[list[str]] = []
         while character := self._take():
@@ -275,7 +275,7 @@ class _Splitter:
         return self.command[self.position - back : self.position - back + 1] if self.position >= back else ""
 
     def _is_dollar(self) -> bool:
-        """Whether the previous character begins a variable: it is neither escaped nor the end of `13090`."""
+        """Whether the previous character begins a variable: it is neither escaped nor the end of `$$`."""
         signs = re.search(r"(\\*)(\$+)$", self.command[max(0, self.position - 50) : self.position - 1])
         return signs is not None and (len(signs[1]) + len(signs[2])) % 2 == 1
 

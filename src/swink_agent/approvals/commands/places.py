@@ -57,7 +57,7 @@ class Place:
         """The place that `cd` leads to: an existing folder in ours, without a link on the way."""
         if not name or name.startswith("-") or len(name) > _LONGEST:
             return None
-        # bash follows names and the kernel what they are: without links the two agree.
+        # For `..`, bash drops a name and the kernel goes to the parent folder: without links the two agree.
         path = os.path.normpath(os.path.join(self.current, name))
         if is_in(path, (self.given,)):
             path = self.root + path[len(self.given) :]
@@ -130,7 +130,7 @@ class Place:
                 found = [(os.path.join(path, part), f"{name}{part}/") for path, name in found]
                 continue
             matcher = re.compile(fnmatch.translate(re.sub(r"\*+", "*", part)))
-            # The locale decides how many characters such a name has: in some, each byte is one.
+            # The locale decides how many characters a name that is not ASCII has: in some, each byte is one.
             loose = re.compile(fnmatch.translate(re.sub(r"[*?]+(?!\])", "*", part)))
             following: list[tuple[str, str]] = []
             for path, name in found:

@@ -58,7 +58,7 @@ _PYTEST = (
     "-[qvxslh]+|-[qvxs]*[kmr].*|-n.*|--(tb|maxfail|lf|last-failed|ff|failed-first|durations|collect-only|co|no-header"
     "|cov|cov-report|timeout|disable-warnings|showlocals|verbose|quiet|exitfirst|capture|color|stepwise|sw|nf)(=.*)?"
 )
-# What may follow, before a `--`, even if a person gave trust by hand. For other programs anything may follow.
+# The options that trust given by hand covers, before a `--`. For other programs it covers all options.
 _OPTIONS = {
     "pytest": _PYTEST,
     "unittest": "-[qvfbc]+|-[kstp].*|--(quiet|verbose|failfast|buffer|locals)",
@@ -77,7 +77,7 @@ _OPTIONS = {
         "(=.*)?"
     ),
 }
-# Folders in which a program of a name is the usual one.
+# Folders in which a program is the usual one of its name.
 _SYSTEM = re.compile(r"/(usr/(local/)?)?s?bin/[^/]+")
 
 

@@ -1,8 +1,8 @@
 """The commands that only read, with their options.
 
-This is the table behind `CommandRules.standard()`. An entry lists every option with which its program is known only to
-read and print. Other options are asked about, so options of later versions are too. Not listed are programs that run
-others (env with words, xargs, less, man), write a file (tee), or load code of the current folder (npm, cargo, make).
+`CommandRules.standard()` uses this table. An entry lists every option with which its program is known only to read and
+print. All other options are asked about, also those of later versions. Not listed are programs that run others (env
+with words, xargs, less, man), write a file (tee), or load code of the current folder (npm, cargo, make).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _awk_form(words: tuple[Word, ...]) -> str | None:
             position += 1
             break
         if not re.match("-[Fv]", text):
-            return None if text in _HELP.split() and len(words) == 1 else f"{safe_display(text, 60)} is not read here"
+            return None if text in _HELP.split() and len(words) == 1 else f"{safe_display(text, 60)} is not known here"
         value = text[2:] or (words[position + 1].text if position + 1 < len(words) else "")
         if text.startswith("-v") and not re.fullmatch(r"([a-z_][a-z0-9_]*|O?[FR]S)=(?s:.*)", value):
             return f"with {safe_display(value, 60)} it may do more than read"
@@ -82,7 +82,7 @@ def _script_problem(scripts: list[Word], is_reading: Callable[[str], bool]) -> s
 
 
 def _test_form(words: tuple[Word, ...]) -> str | None:
-    return None if is_reading_test(tuple(word.text for word in words)) else "what it tests is not read here"
+    return None if is_reading_test(tuple(word.text for word in words)) else "its condition is not known to only read"
 
 
 def _bracket_form(words: tuple[Word, ...]) -> str | None:
@@ -266,7 +266,7 @@ READ_ONLY: Mapping[str, ReadOnly] = MappingProxyType(
         "comm": reads("123z", "", "--check-order --nocheck-order --total" + _HELP, patterns=True),
         "stat": reads("Lt", "c", "-f --dereference --file-system --format --printf --terse" + _HELP, patterns=True),
         "file": reads("bhiLN", "F", "--brief --dereference --mime --mime-encoding --mime-type" + _HELP),
-        # tree reads on after a letter with a value, so these are separate words
+        # tree takes the value of a letter from the next word, so these must be separate words
         "tree": reads(
             "aACdDfFgGhilnNpqQrstuUvx",
             options="-I -L -P --dirsfirst --du --filelimit --gitignore --noreport --prune",

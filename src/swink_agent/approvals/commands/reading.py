@@ -72,7 +72,7 @@ class ReadOnly(Value, frozen=True, kw_only=True):
         if self.filters is None or any(word.pattern is not None for word in words):
             return False
         texts = [word.text for word in words]
-        # Options can make a search look for files by itself.
+        # With some options, a search looks for files itself.
         searches = self.follows and any(re.match("-[a-zA-Z]*[rRf]|--[rfd]", text) for text in texts)
         return not searches and len(self._operands(texts)) <= self.filters
 
@@ -94,7 +94,7 @@ class ReadOnly(Value, frozen=True, kw_only=True):
         text = word.text
         shown = safe_display(text, 60)
         if word.varies:
-            return f"what {shown} is shows only when it runs"
+            return f"the value of {shown} is known only when it runs"
         if self.never is not None and re.search(self.never, text):
             return f"with {shown} it may run another program"
         if word.pattern is not None:

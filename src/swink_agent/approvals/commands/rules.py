@@ -85,11 +85,11 @@ class CommandRules:
 
     A command is allowed if it can be read exactly as bash reads it and each of its parts is allowed: a part consists of
     plain words and begins with those of an allow rule. The program must be written as in the rule: `ls` is neither
-    `./ls` nor `/tmp/ls`. Deny rules win, and see more: the parts of compound commands, and programs behind
+    `./ls` nor `/tmp/ls`. Deny rules win, and see more: the parts of compound commands, and programs after
     redirections, paths, options and programs that run others, as far as these are recognised. Every other command is
     asked about. A rule that is not a plain command raises `ValueError`. A single string is one rule.
 
-    `patterns` allow too, and also say where a command ends: `npm test` is exactly that; in `pytest *` the last star
+    `patterns` allow too, and also fix where a command ends: `npm test` is exactly that; in `pytest *` the last star
     matches any arguments, in `npm run test:*` a part of one word. If commands are joined with `;`, `&&`, `||` or `|`,
     your rules may allow one of them, the others must only read, and those after it may read only its output; with
     `compound` your rules may allow any of them.
@@ -121,7 +121,7 @@ class CommandRules:
         compound: bool = False,
         search_path: str | None = None,
     ) -> CommandRules:
-        """Commands that only read, with options that only read, in the current folder; and what you add.
+        """Rules for commands that only read, with options that only read, in the current folder; and what you add.
 
         They may be joined by `|`, `&&`, `||` and `;`, begin with `cd` into a folder beneath, contain file patterns and
         discard output (`2>/dev/null`). Words, patterns and links are followed on the disk, and the settings of the
@@ -139,7 +139,7 @@ class CommandRules:
     def decide(
         self, command: str, *, attended: bool = True, folder: str | None = None, trusted: Iterable[tuple[str, ...]] = ()
     ) -> Decision:
-        """Whether the command may run unasked (`allow`), after asking (`ask`), or not at all (`deny`).
+        """Whether the command may run unasked (`allow`), after asking (`ask`), or never (`deny`).
 
         `attended=False`: there is no person to ask, so `ask` becomes `deny`. `folder`: where the command would run and
         the model can write; the current folder by default. `trusted`: first words of commands that a person trusts.
@@ -180,7 +180,7 @@ class CommandRules:
         if _LITERAL.fullmatch(command):
             text = command.casefold()
             if not any(rule[0].casefold() in text for rule in self._deny):
-                return None  # most commands: nothing in it can be put together to such a name
+                return None  # most commands: without quotes and variables, no such name can be put together
         for words in named_commands(command):
             # A program that runs others may have the other command anywhere in its arguments.
             names = [program_name(word) for word in (words if is_runner(words) else words[:1])]
@@ -217,7 +217,7 @@ def _is_named(program: str, word: str, name: str, *, is_first: bool) -> bool:
         return True
     if not _PATTERN.search(name):
         return False
-    # /bin/r? expands to the program too; in later words a pattern is rather one to search for. A star alone matches
+    # /bin/r? expands to the program too. In later words, a pattern is more likely for a search. A star alone matches
     # files: as a program it would be the first file of the folder.
     is_path = word.startswith("/")
     is_pattern = (is_first or is_path) and len(name) < 40

@@ -34,7 +34,7 @@ KEYWORDS = names("! [[ ]] { } case coproc do done elif else esac fi for function
 # Builtins can run code, change how later words are read, or evaluate a quoted argument, such as the subscript in
 # `test -v 'a[$(id)]'`. Only builtins that do none of this may be named in a rule.
 _HARMLESS_BUILTINS = names("cd echo false kill pwd true type umask wait")
-# These do in some of their forms. Only the standard rules may allow them, because they check the form.
+# These are harmless in some of their forms. Only the standard rules may allow them, because they check the form.
 _BUILTINS_WITH_HARMLESS_FORMS = names("[ command printf test")
 _BUILTINS = names(
     ". : [ alias bg bind break builtin caller cd command compgen complete compopt continue declare dirs disown echo "
@@ -73,7 +73,7 @@ Joint: TypeAlias = Literal["", ";", "&&", "||"]
 
 
 class NotPlain(ValueError):
-    """The command is not in the accepted form. The text names what was found in it."""
+    """The command is not in the accepted form. The text is the reason."""
 
 
 class Word(Value, frozen=True):
@@ -196,7 +196,7 @@ class _Reader:
         return words
 
     def _skip_spaces(self) -> bool:
-        """Whether something follows."""
+        """Skips spaces. Returns whether something follows."""
         while self._next() == " ":
             self.position += 1
         return self.position < len(self.command)
@@ -359,7 +359,7 @@ class _ScriptReader(_Reader):
             joint = operator
 
     def _loop(self, match: re.Match[str]) -> list[Pipeline]:
-        """What a loop runs: its body once for each word, with the word in place of the variable."""
+        """The pipelines that a loop runs: its body once for each word, with the word in place of the variable."""
         name = match[1]
         self.position = match.end()
         words: list[Word] = []
@@ -416,7 +416,7 @@ class _ScriptReader(_Reader):
                 return self.position < len(self.command)
 
     def _skip_lines(self) -> bool:
-        """Whether something follows, on this line or a later one."""
+        """Skips empty lines. Returns whether something follows."""
         while self._skip_spaces() and self._next() == "\n":
             self.position += 1
             self._read_documents()

@@ -105,7 +105,7 @@ class _AwkReader:
             self.parentheses.append(self.before)
         elif token == ")" and self.parentheses:
             self.parentheses.pop()
-        # After a print it would name a file; in a pattern or a condition it compares.
+        # After a print, `>` would name a file; in a pattern or a condition it compares.
         compares = self.braces == 0 or self.parentheses[-1:] in (["if"], ["while"])
         self.before = token
         return token != ">" or compares

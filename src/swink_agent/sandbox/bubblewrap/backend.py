@@ -6,8 +6,9 @@ Builds the arguments of `bwrap` and manages what it starts. `open` finds out whe
     └── 1          first of a process namespace: when it dies, the kernel kills all the others
         └── 2      the command
 
-Everything is mounted anew for each command, as the disk is then: hidden paths are covered; protected paths are
-read-only or, if they are missing, mounted on a placeholder that nothing can write to.
+Everything is mounted anew for each command, as the disk is then. Hidden paths are covered. Protected paths are
+read-only; missing ones get a placeholder, which is read-only too, except the missing `.git` of a root: a command may
+fill it, and the content is judged afterwards.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _SYSTEM_FOLDERS = (
 )
 _SEARCH_AGAIN_AFTER = 30.0
 _COARSE = 50_000_000
-"""Nanoseconds by which the time of a folder may be behind the clock: a younger one may change unseen."""
+"""Nanoseconds by which the time of a folder may lag the clock. Within them, a second change may keep the same time."""
 _States = tuple["tuple[int, int, int] | None", ...]
 _TMP = "/tmp"
 
@@ -105,7 +106,7 @@ class BubblewrapSandbox(Sandbox):
         weakref.finalize(self, self._mounts.close)
         self._places: tuple[object, object, list[str]] = ((), (), [])
         self._covers: tuple[object, dict[str, list[str]]] = ((), {})
-        """What was found when hidden paths were last looked for, and how they are covered."""
+        """The hidden paths of the last look, and the mounts that cover each."""
 
     async def _start(self, request: SpawnRequest) -> tuple[SandboxedProcess, Sequence[str]]:
         write = (*self.profile.write, self._private.path)
@@ -166,7 +167,7 @@ class BubblewrapSandbox(Sandbox):
     # -- what a command sees -------------------------------------------------------------------------------------
 
     def _may_hold_all(self, is_alone: bool, hidden: Sequence[str]) -> bool:
-        """Whether every running command protects all paths, so that none can swap one for a link while it is mounted.
+        """Whether all running commands protect all paths, so that none can swap one for a link while we mount it.
 
         Protected paths beneath the roots are searched for only while nothing runs, so that all commands agree on them.
         """
@@ -181,7 +182,7 @@ class BubblewrapSandbox(Sandbox):
         return True
 
     def _hidden_now(self) -> tuple[list[str], Sequence[str]]:
-        """The hidden paths that exist, and those that do not. A placeholder of another command is empty already."""
+        """The hidden paths to cover, and those that do not exist. Placeholders are left out, because they are empty."""
         (paths, absent), mounts = self._hidden.look(), self._mounts.now()
         if self._places[0] != paths or self._places[1] is not mounts:
             again = [place for path in paths for place in mounted_again(path, mounts)]
@@ -209,11 +210,11 @@ class BubblewrapSandbox(Sandbox):
         mounts = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
         mounts += ["--share-net"] if profile.network else []
         mounts += [] if command.entrance is None else command.entrance.arguments
-        # The folders to read that nothing else covers: neither a root, which they are in, nor what hides them.
+        # The folders to read that are neither in a root nor in something hidden.
         others = (path for path in profile.read or () if path not in ("/dev", "/proc"))
         seen = [path for path in others if not is_in(path, (*profile.write, *hidden))]
         folders = sorted(path for path in seen if command.folders.expect(path))
-        # Those to be mounted before what every command has for itself, and those after.
+        # Folders that contain /proc, /dev or /tmp are mounted before the command's own ones, all others after.
         outer = [folder for folder in folders if any(is_beneath(path, folder) for path in ("/proc", "/dev", _TMP))]
         mounts += ["--ro-bind", "/", "/"] if profile.read is None or "/" in outer else _system_folders()
         for folder in outer:
@@ -245,8 +246,7 @@ class BubblewrapSandbox(Sandbox):
         inside = self._inside(hidden)
         if inside and (not everything or inside != self._hidden_inside):
             raise SandboxError(
-                "another command runs in the same folder, which has something hidden in it that it does not cover: "
-                "wait for its end"
+                "the folder has something hidden in it that another running command may not cover: wait for its end"
             )
         return holds(self.profile.write, self._known(everything), inside, self._own)
 
@@ -254,10 +254,10 @@ class BubblewrapSandbox(Sandbox):
         return tuple(self._protected) if everything else sorted(self._own)
 
     def _folders_on_the_way(self) -> list[str]:
-        """Folders of ours on the way to roots beneath `/tmp`.
+        """Mounts of empty folders on the way to roots beneath `/tmp`.
 
-        Commands write in the private folder, so a root's mount point in it must not be behind a link that one of them
-        made. The first folder on the way is a mount in every command, so no command can replace it.
+        Commands write in the private folder, so the way to a mount point in it must not lead through a link that one of
+        them made. The first folder on the way is a mount in every command, so no command can replace it.
         """
         mounts: list[str] = []
         for folder in dict.fromkeys((*self.profile.write, *(self.profile.read or ()))):
@@ -295,9 +295,9 @@ class BubblewrapSandbox(Sandbox):
         return self.profile.read is None or is_in(path, _SYSTEM_FOLDERS)
 
     def _cover(self, path: str) -> list[str]:
-        """Covers a hidden path that commands would see with something empty.
+        """The mount that covers a hidden path with something empty; none if commands cannot read the path anyway.
 
-        If it does once, it does until something in the folder of the path changes.
+        A mount is reused until something in the folder of the path changes.
         """
         try:
             state = os.lstat(path)
@@ -382,7 +382,7 @@ def _empty_folder_arguments(program: str, write: Sequence[str]) -> Callable[[str
     try:
         said = run_program([program, "--version"], timeout=5, environ={}, outside=write).stdout
     except (OSError, subprocess.SubprocessError) as error:
-        raise SandboxError(f"{program!r} does not say what version it is: {error}") from error
+        raise SandboxError(f"{program!r} does not report its version: {error}") from error
     version = tuple(map(int, re.findall(rb"\d+", said)[:2]))
 
     def arguments(mode: str) -> list[str]:
@@ -393,7 +393,7 @@ def _empty_folder_arguments(program: str, write: Sequence[str]) -> Callable[[str
 
 
 def _is_sealed(folder: str) -> bool:
-    """Whether we may not write to our own folder. It is read-only for commands, which could change the mode back."""
+    """Whether the folder is ours but we cannot write to it. Commands get it read-only: they could change its mode."""
     try:
         return not os.access(folder, os.W_OK) and os.stat(folder).st_uid == os.geteuid()
     except OSError:  # deleted: bubblewrap will report it

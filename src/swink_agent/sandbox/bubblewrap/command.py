@@ -39,10 +39,10 @@ _START_DEADLINE = 20.0  # for each step of the start
 END_DEADLINE = 5.0
 _PATIENCE = 3.0
 """Seconds that the kernel has to end a namespace before we stop waiting for it."""
-_TASKS_TO_PROCESSES = 4  # threads count too, and every other program has some
+_TASKS_TO_PROCESSES = 4  # threads count too, and many programs have several
 _LOOK_AT_FILES_AGAIN = 0.05
 _FIRST_LOOK = 0.004  # for the command, which starts when everything is mounted
-_BETWEEN_LOOKS = 0.002  # a program that crashes at once lives about as long; more if nothing starts for long
+_BETWEEN_LOOKS = 0.002  # about the life of a program that crashes at once; grows while nothing starts
 _BETWEEN_MOUNTS = 0.001
 
 # What bubblewrap reports if it may not make namespaces; all other messages are about paths.
@@ -52,7 +52,10 @@ _OF_THE_MACHINE = re.compile(
 
 
 class BubblewrapCommand:
-    """It ends with its process namespace: only then are placeholders removed and the exit is reported."""
+    """One command. Its exit is reported, and its placeholders are removed, once nothing of it runs in its namespace.
+
+    If the kernel holds one of its processes in a call, that is not awaited for longer than a few seconds.
+    """
 
     def __init__(
         self, limits: ProcessLimits, watch: Watch, ended: Callable[[BubblewrapCommand], None], write: Sequence[str]
@@ -61,13 +64,13 @@ class BubblewrapCommand:
         self.folders = MountedFolders()
         """The folders that it sees, which are compared before it starts."""
         self.renames: Renames | None = None
-        """Starts the command and answers its renames, if anything does."""
+        """Starts the command and answers its renames; `None` if nothing intercepts them."""
         self.proxy: CommandProxy | None = None
-        """Through which the command reaches hosts by name, if it may."""
+        """The proxy through which the command reaches hosts by name, if it may."""
         self.entrance: Entrance | None = None
         """The way into the network of another command, if this one starts there."""
         self.keeps: SharedNetwork | None = None
-        """Where the network of this command is kept for later ones, if it is."""
+        """Keeps the network of this command for later ones; `None` unless it is a background command."""
         self._held: dict[str, tuple[int, int] | None] = {}
         self.absent: Sequence[str] = ()
         """Hidden paths that do not exist. No mount can cover them, so the command is killed if one is created."""
@@ -189,7 +192,7 @@ class BubblewrapCommand:
             time.sleep(0.001)
 
     def abandon(self, deadline: float | None = None) -> None:
-        """Kills it and waits until nothing of it is left, for when the loop will not. Any thread may call it."""
+        """Kills it and waits for its end until the deadline, for when the loop will not. Any thread may call it."""
         self.kill()
         deadline = time.monotonic() + END_DEADLINE if deadline is None else deadline
         with self._lock:  # until it has ended, they are open
@@ -205,7 +208,7 @@ class BubblewrapCommand:
             self._in_loop(self._give_up)
 
     def _give_up(self) -> None:
-        """Ends the wait even if the kernel holds a process in a call that cannot be interrupted: it never continues."""
+        """Ends the wait even if the kernel holds a killed process in a call: the process ends with the call."""
         if self._is_over:
             return
         if self._process is not None:
@@ -251,8 +254,8 @@ class BubblewrapCommand:
         self._status, status = os.pipe()
         os.set_blocking(self._status, False)
         rules = _file_of(program)
-        # Anybody can see the arguments of a process, so variables are passed like the mounts: bubblewrap itself is not
-        # confined and must not load or look up what they name.
+        # All users can see the arguments of a process, so variables are passed in a file, like the mounts. They are not
+        # bubblewrap's own: it is not confined and must not load or look up what they name.
         variables = "".join([f"--setenv\0{name}\0{value}\0" for name, value in environment.items()])
         mounts = _file_of(os.fsencode("\0".join([*arguments, variables])))
         try:
@@ -318,7 +321,7 @@ class BubblewrapCommand:
             self._loop.remove_reader(descriptor)
 
     async def _mounts_made(self) -> None:
-        """Waits until everything is mounted. Raises if it is not what the profile names, or bubblewrap gave up."""
+        """Waits until the mounts were compared, if they must be. Raises if they are wrong, or bubblewrap gave up."""
         if self.folders.are_mounted(self._first_pid):
             return
         async with asyncio.timeout(_START_DEADLINE):
@@ -388,7 +391,7 @@ class BubblewrapCommand:
     def _end_because(self, reason: str) -> None:
         with self._lock:
             if self._killed or self._is_over:
-                return  # what a look finds after the end has begun belongs to the end
+                return  # findings after the kill are its result
             if self._handle is not None:
                 self._handle.ended_because = reason
         self.kill()
@@ -396,7 +399,7 @@ class BubblewrapCommand:
     # -- the end -------------------------------------------------------------------------------------------------
 
     def _outer_ended(self) -> None:
-        """The command has ended. What it left behind ends with the namespace."""
+        """Handles the end of the command. Its remaining processes end with the namespace."""
         self._end_reading(self._outer)
         if self._first < 0:
             return  # it failed: `start` sees the end of its messages, and ends the rest
@@ -428,7 +431,7 @@ class BubblewrapCommand:
                 self._handle.tell(text)
             self._handle.ended_because = self._handle.ended_because or self._replaced()
         self.placeholders.release()
-        # In a thread that nothing waits for: a disk may take some time to remove what no folder names.
+        # In a thread that nothing waits for: a disk may take some time to free removed files.
         if self.renames is None or not self.renames.close(self.placeholders.close):
             self._watch.call_later(self.placeholders.close)
         self._on_end(self)
@@ -512,7 +515,7 @@ def _counts_its_own(pid: int) -> bool:
 
 
 def _file_of(data: bytes) -> int:
-    """A file in memory with the data, to be read from its start. No other process sees arguments and filter."""
+    """A file in memory with the data, to be read from its start. Other users cannot see it, unlike arguments."""
     descriptor = os.memfd_create("swink", os.MFD_CLOEXEC)
     os.write(descriptor, data)
     os.lseek(descriptor, 0, os.SEEK_SET)

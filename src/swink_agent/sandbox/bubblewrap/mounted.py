@@ -15,7 +15,7 @@ from ..kernel.mounts import read_mounts
 
 
 class MountedFolders:
-    """The folders that one command sees at their own paths, each of which must be what it was."""
+    """The folders that one command sees at their own paths. Each must still be the folder that it was."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, int]] = {}
@@ -36,13 +36,13 @@ class MountedFolders:
     def are_mounted(self, process: int) -> bool:
         """Whether the process has made its mounts, and they are the folders. Raises `SandboxError` if they are not.
 
-        True at once if no command can have swapped a folder: to wait for the mounts takes some milliseconds.
+        True at once if no command can have swapped a folder: waiting for the mounts takes some milliseconds.
         """
         if self.is_alone and self._known.keys() == self._roots:
             return True
         root = f"/proc/{process}/root"
         try:
-            # bubblewrap's own, in the root that it enters when all else is mounted.
+            # bubblewrap's own /dev appears with the root that it enters when all else is mounted.
             if os.stat(f"{root}/dev").st_dev == os.stat("/dev").st_dev:
                 return False
         except FileNotFoundError:

@@ -107,7 +107,7 @@ class Placeholders:
         for parent, name, descriptor in self._placed:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # An unfinished repository that a command made there may be as empty. A folder that is not stays anyway.
+                # A `.git` needs no mark: a command may have begun a repository there. If it is not empty, it stays.
                 if name == ".git" or _placeholder(parent, name, descriptor, lists=False):
                     (os.unlink if name in _FILES else os.rmdir)(name, dir_fd=parent)
             except OSError:  # in use elsewhere, or no longer empty: then it stays
@@ -180,7 +180,7 @@ def _open(parent: int, name: str) -> int | None:
 def _placeholder(parent: int, name: str, descriptor: int, *, lists: bool) -> tuple[int, int] | None:
     """Its device and number if the descriptor is the file of that name, and an untouched placeholder.
 
-    `lists`: whether to look into a folder too. Otherwise its time tells, which a command could have set.
+    `lists`: whether to look into a folder too. Otherwise only its time counts, which a command could have set.
     """
     try:
         named = os.stat(name, dir_fd=parent, follow_symlinks=False)

@@ -2,8 +2,8 @@
 
 A mount cannot be renamed over, so without this git could not change settings there. Each running command has a thread:
 it installs a system call filter that reports renames, starts the command (which inherits the filter) and answers. The
-protection does not depend on it: all other renames are left to the kernel, which finds the mount in its place, and a
-change is made through our own paths, with a content that was judged.
+protection does not depend on it: all other renames are left to the kernel, which refuses those over a mount, and a
+change is made through our own paths, with content that was judged.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Renames:
             self._start = None
             self._is_begun.set()
         try:
-            # Until the end in any case: a child that is set to die with its parent dies with this thread.
+            # The thread stays until the end in any case: a child that is set to die with its parent dies with it.
             self._serve(listener)
         finally:
             os.close(self._ended)

@@ -1,8 +1,8 @@
 """Lets later commands under bubblewrap reach the servers of one that is still running.
 
 Each command has its own network namespace. While a command that keeps its network runs, descriptors hold its namespace
-open here, and later commands are started from inside it. They end with this process, so nothing is left after a crash.
-Everything else of a command stays its own: processes, mounts, users.
+open here, and later commands are started from inside it. The descriptors close when this process ends, so nothing is
+left after a crash. Commands do not share other namespaces: processes, mounts, users.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ..programs import own_interpreter
 _OWNER = 0xB701
 """The request for the user namespace that a namespace belongs to."""
 
-# Enters the namespaces and becomes bubblewrap. Root enters the network alone. Others must first enter the users of the
-# network, where bubblewrap's own first process is root: no command runs in there.
+# Enters the namespaces and becomes bubblewrap. Root enters the network namespace alone. Others must first enter the
+# user namespace that owns it, in which bubblewrap's own first process is root and no command runs.
 _ENTER = (
     "import ctypes, os, sys\n"
     "network, users = int(sys.argv[1]), int(sys.argv[2])\n"
@@ -91,7 +91,7 @@ class Entrance:
 
     @property
     def arguments(self) -> list[str]:
-        """What bubblewrap is told: the network is there, and the user is who it would be outside."""
+        """Arguments for bubblewrap: it stays in the network that it is started in, and keeps the user and group."""
         return ["--share-net", "--uid", str(os.geteuid()), "--gid", str(os.getegid())]
 
     def command_line(self, argv: Sequence[str]) -> list[str]:

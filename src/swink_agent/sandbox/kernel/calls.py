@@ -1,4 +1,4 @@
-"""The kernel interface of the Landlock back end: rulesets, filters, privileges, descriptors, memory of other processes.
+"""The kernel interface of the Linux back ends: rulesets, filters, privileges, descriptors, memory of other processes.
 
 Contains numbers, structure layouts and thin functions that raise `OSError`. Knows nothing of profiles or policy. The
 launcher loads it too, so it imports the standard library only.
@@ -124,7 +124,7 @@ def restrict_self(ruleset: int) -> None:
 
 
 def drop_privileges() -> None:
-    """Gives up every capability for good, also as root, and the ways to get new ones."""
+    """Gives up every capability irrevocably, also as root, and the ways to get new ones."""
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     for option, arguments in (
         (_PR_CAP_AMBIENT, (_PR_CAP_AMBIENT_CLEAR_ALL,)),
@@ -204,7 +204,7 @@ class Listener:
         return NOTIFICATION.unpack(buffer)
 
     def is_valid(self, identifier: int) -> bool:
-        """Whether the caller still waits: then what was read from its process number really came from it."""
+        """Whether the caller still waits: then data that was read by its process number really came from it."""
         try:
             fcntl.ioctl(self.descriptor, _IS_VALID, _IDENTIFIER.pack(identifier))
         except OSError:
@@ -287,7 +287,7 @@ class ForeignMemory:
 
 
 class Openat2:
-    """`openat2` for `O_PATH` descriptors. It refuses to follow the links of `/proc` into other processes, or any."""
+    """`openat2` for `O_PATH` descriptors. Follows no magic links of `/proc`; with `links=False`, no links."""
 
     def __init__(self, *, links: bool = True) -> None:
         self._call = libc().syscall
@@ -342,7 +342,7 @@ def _is_link(descriptor: int) -> bool:
     """Whether an `O_PATH` descriptor is of a link. Unlike `fstat`, asks no disk, which might not answer."""
     try:
         os.readlink("", dir_fd=descriptor)
-    except OSError as error:  # it may be one that only others may read
+    except OSError as error:  # any other error may come from a link that this user may not read
         return error.errno != errno.ENOENT
     return True
 

@@ -1,8 +1,9 @@
 """Counts the processes of a command, from `/proc`.
 
-A fork bomb makes hundreds of processes in the time of one look at each, and among hundreds of busy processes a look of
-milliseconds takes seconds. So most looks are one small read of constant cost, and a command that crowds the machine
-gets the lowest priority before it is counted. Landlock's launcher loads this module: the standard library only.
+While its processes are counted one by one, a fork bomb makes hundreds more, and among hundreds of busy processes a
+count that takes milliseconds takes seconds. So most looks are one small read of constant cost, and a command that
+crowds the machine gets the lowest priority before it is counted. Landlock's launcher loads this module: the standard
+library only.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ LOOK_AGAIN = 0.02
 _COUNT_AGAIN = 0.5
 _SHARE = 10  # counting uses at most one part in this many of a processor
 _THREADS_TO_PROCESSES = 16
-_A_CROWD = 8  # this fraction of the limit was added, and as many want a processor at the same time
-_TO_A_PROCESSOR = 4  # and more than this many for each processor, so that a large busy machine does not count
+_A_CROWD = 8  # a crowd: more than 1/8 of the limit was added, and more than as many tasks want a processor now
+_TO_A_PROCESSOR = 4  # and also more than this many per processor, so that normal work on a large machine does not count
 _LAST = 19
 _MOST_GROUPS = 100
 
 ChildrenFn = Callable[[int], "tuple[list[int], int]"]
-"""Returns the children of a process, also those not reaped yet, and its number of threads."""
+"""Returns the children of a process, also those not reaped yet, and its number of threads (1 if not counted)."""
 
 
 class Entry(NamedTuple):
@@ -66,7 +67,7 @@ class Headcount:
         return f"it had more than {self._most} processes" if self.is_exceeded() else ""
 
     def is_exceeded(self) -> bool:
-        """Whether there are too many. Call it every `LOOK_AGAIN` seconds. Never a false alarm."""
+        """Whether there are too many. Call it every `LOOK_AGAIN` seconds. True only after a count."""
         if self._most is None:
             return False
         if self._children is not None:  # another program is asked, whose time does not count here
@@ -77,7 +78,7 @@ class Headcount:
             (has_grown and now >= self._glance_at, _children_of_first_thread),
             (now >= self._count_at, _children_of_all_threads),
         ):
-            # It does not reap before it counts again: a bomb's processes can end as fast as they are reaped.
+            # A second count leaves out ended ones. Reaping them first might not end: a bomb makes new ones as fast.
             if (
                 is_due
                 and self._are_too_many(children)
@@ -87,7 +88,7 @@ class Headcount:
         return False
 
     def _look_at_machine(self, most: int) -> bool:
-        """Whether the machine has gained as many tasks as would be too many for this command alone."""
+        """Whether the machine has gained more tasks than this command may have processes. Sets back a crowd."""
         try:
             running, tasks = tasks_of_machine()
         except (OSError, ValueError, IndexError):
@@ -102,7 +103,7 @@ class Headcount:
     def _set_back(self, crowd: int) -> None:
         """Gives the process groups directly beneath, and so what they start, the lowest priority.
 
-        Not if other programs crowd the machine: then they would never get a processor.
+        Not if other programs crowd the machine: then the command would never get a processor.
         """
         if time.monotonic() < self._set_back_at:
             return
@@ -128,7 +129,7 @@ class Headcount:
     def _are_too_many(
         self, children_of: ChildrenFn, clock: Callable[[], float] = time.thread_time, *, is_exact: bool = False
     ) -> bool:
-        """Counts no further than necessary. `clock` measures the cost. `is_exact`: not the root's ended children."""
+        """Counts no further than necessary. `clock` measures the cost. `is_exact`: omits ended children of the root."""
         most = self._most or 0
         started = clock()
         processes = threads = 0
@@ -182,7 +183,7 @@ def read_process(pid: int) -> Entry | None:
 
 
 def _read(path: str, most: int) -> bytes:
-    """The start of a small file. Half the cost of a file object, for what is read many times a second."""
+    """The start of a small file that is read many times a second. Costs half as much as a file object."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(descriptor, most)

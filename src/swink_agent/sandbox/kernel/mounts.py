@@ -65,7 +65,7 @@ def _unescape(field: bytes) -> str:
 
 
 def mounted_again(path: str, mounts: Sequence[Mount]) -> Iterator[str]:
-    """The other paths of what is at or in `path`, through a second mount of the same file system."""
+    """The other paths of `path`, or of something in it, through a second mount of the same file system."""
     own = max(
         (mount for mount in mounts if is_in(path, (mount.point,))), key=lambda mount: len(mount.point), default=None
     )

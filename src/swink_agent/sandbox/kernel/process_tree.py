@@ -1,7 +1,7 @@
 """Finds, limits and kills the processes beneath a process, and watches commands while they run.
 
-Reads `/proc`, or runs `ps` where there is none. The result is true only at the moment of reading; a process namespace
-is the safer way.
+Reads `/proc`, or runs `ps` on systems without it. The result is true only at the moment of reading. A process namespace
+is safer.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def kill_descendants(pid: int, others: Callable[[], list[int]] = list, *, deadli
     """Kills the process group of `pid`, everything beneath it and what `others` finds, until nothing is left."""
     end = time.monotonic() + deadline
     while True:
-        # Descendants must be read before their parents are killed; a group that grows faster is stopped first.
+        # Descendants must be read before their parents are killed. The group is stopped first, so that it cannot grow.
         with suppress(OSError):
             os.killpg(pid, signal.SIGSTOP)
         beneath = [process for process in descendants(pid) if process not in (pid, os.getpid())]
@@ -180,7 +180,7 @@ class Watch:
         self._closed.set()
 
     def _run(self) -> None:
-        with suppress(OSError):  # this thread alone counts a fork bomb of root, which wants every processor
+        with suppress(OSError):  # only this thread's count stops a fork bomb of root, which takes every processor
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _FIRST)
         idle_looks = 0
         pause = self._period
@@ -217,7 +217,7 @@ def _call(functions: Iterable[Callable[[], None]]) -> None:
         try:
             function()
         except Exception:  # the others are called all the same
-            _LOG.exception("what a command no longer needs could not be freed")
+            _LOG.exception("resources of an ended command could not be freed")
 
 
 def _looked(look: Callable[[], str]) -> str:

@@ -1,4 +1,4 @@
-"""System call filters, as classic BPF programs: what no sandboxed process may ask of the kernel.
+"""System call filters, as classic BPF programs: calls that no sandboxed process may make.
 
 Contains the rules that both Linux back ends share, the numbers of system calls and a small assembler. Installs nothing:
 `build_filter` returns the bytes of a `struct sock_filter` array for bubblewrap's `--seccomp` or for `seccomp(2)`.
@@ -234,7 +234,7 @@ def base_rules(
     # A filter cannot see the flags of clone3. If it fails, the C library uses clone.
     rules += [Rule("clone3", _ENOSYS), Rule("clone", _EPERM, (Condition(0, 0, _NEW_NAMESPACES, equal=False),))]
     rules += [Rule("ioctl", _EPERM, (Condition(1, command),)) for command in (_TIOCSTI, _TIOCLINUX)]
-    # A lease on any file makes other processes that open it wait, for three quarters of a minute.
+    # A lease on a file makes other processes that open it wait, for up to 45 seconds.
     rules += [Rule("fcntl", _EPERM, (Condition(1, command),)) for command in (_F_SETLEASE, _F_SETDELEG)]
     for kind in (_S_IFCHR, _S_IFBLK):
         rules.append(Rule("mknod", _EPERM, (Condition(1, kind, _S_IFMT),)))
@@ -250,7 +250,7 @@ def base_rules(
 
 
 def _mode_rules() -> Sequence[Rule]:
-    """Denies set-id programs, which would outlive the sandbox for anybody who finds them."""
+    """Denies set-uid and set-gid modes: such a program would outlive the sandbox and run with the user's rights."""
     rules = [Rule(name, _EPERM, (Condition(at, 0, _S_ISUID_OR_GID, equal=False),)) for name, at in _OF_MODES]
     for name, flags in _OF_OPENING:
         for creates in (_O_CREAT, _O_TMPFILE):  # otherwise there is no mode, and the register has any value
@@ -260,7 +260,10 @@ def _mode_rules() -> Sequence[Rule]:
 
 
 def _socket_rules(has_ip: bool, proxied: bool) -> Sequence[Rule]:
-    """Denies sockets, or all but IP sockets: a Unix socket leads to daemons with more rights than their caller."""
+    """Denies sockets, or all but IP ones, or all but those for a proxy: Unix sockets lead to daemons with more rights.
+
+    Netlink sockets for routes are allowed together with IP sockets, and connected pairs of sockets always.
+    """
     rules: list[Rule] = []
     if has_ip:
         rules += [Rule("socket", ALLOW, (Condition(0, family),)) for family in (_AF_INET, _AF_INET6)]
@@ -272,12 +275,12 @@ def _socket_rules(has_ip: bool, proxied: bool) -> Sequence[Rule]:
             is_stream = Condition(1, _SOCK_STREAM, _SOCK_TYPE_MASK)
             rules.append(Rule("socket", ALLOW, (Condition(0, _AF_INET), is_stream, Condition(2, protocol))))
         rules += [Rule(name, _EPERM) for name in _SERVING]
-        # So does sending with this flag, which connects first.
+        # With this flag, sending connects too.
         for name, flags in (("sendto", 3), ("sendmsg", 2), ("sendmmsg", 3)):
             rules.append(Rule(name, _EPERM, (Condition(flags, _MSG_FASTOPEN, _MSG_FASTOPEN),)))
     else:
         rules += [Rule(name, _EPERM) for name in ("connect", *_SERVING)]
-    # Programs that would retry a forbidden call give up at once if it does not exist.
+    # Programs that would retry a forbidden call give up at once on an address family that is not supported.
     rules.append(Rule("socket", fail_with(errno.EAFNOSUPPORT)))
     # Socket pairs are like pipes, but datagrams can be sent from them to any Unix socket by its address.
     for kind in (_SOCK_STREAM, _SOCK_SEQPACKET):

@@ -32,7 +32,7 @@ class Usage:
     def __init__(self, root: int, *, memory: int | None, disk: int | None, folders: Iterable[str] = ()) -> None:
         """`memory`: bytes that they may use together. `disk`: bytes that stay free on the disks of these folders.
 
-        If less than twice that is free already, half of what is free stays. Room for 10,000 more files stays too.
+        If less than twice that is free already, half of what is free stays. The same holds for 10,000 more files.
         """
         self._root = root
         self._memory = memory
@@ -69,7 +69,7 @@ def memory_of_machine() -> int | None:
     with suppress(OSError, ValueError, AttributeError):
         sizes.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     for path in _OF_GROUPS:
-        with suppress(OSError, ValueError), open(path, "rb") as file:  # or "max", without one
+        with suppress(OSError, ValueError), open(path, "rb") as file:  # "max" means no limit
             sizes.append(int(file.read(64)))
     return min(sizes, default=None)
 
@@ -86,7 +86,7 @@ def offer_to_the_kernel(pid: int | str) -> None:
 
 @contextmanager
 def offering_children_to_the_kernel() -> Generator[None]:
-    """Does the same for what this process forks meanwhile, which inherits it, and not for this process.
+    """Does the same for processes that this one forks meanwhile, which inherit it; then resets this process.
 
     A child under Landlock cannot do that itself: it may not open the file. One that is open can still be written.
     """
@@ -108,7 +108,7 @@ def offering_children_to_the_kernel() -> Generator[None]:
 
 
 def _may_be_used(most: int) -> bool:
-    """Whether as much as that is in use on the machine at all."""
+    """Whether the whole machine uses more than that."""
     try:
         with open("/proc/meminfo", "rb", buffering=0) as file:
             found = _MEMINFO.match(file.read(256))
@@ -135,14 +135,14 @@ def _proportional(pid: int) -> int:
 
 
 class _Left(NamedTuple):
-    """What is left of a disk: bytes, and the number of files that can still be made; much, where none is counted."""
+    """What is left of a disk: bytes, and files that can still be made (a huge number if they are not counted)."""
 
     size: int
     files: int
 
 
 def _disks(folders: Iterable[str], least: int) -> dict[str, _Left]:
-    """A folder on each disk, and what stays free there."""
+    """A folder on each disk, and what must stay free there."""
     found: dict[int, tuple[str, _Left]] = {}
     for folder in folders:
         with suppress(OSError):

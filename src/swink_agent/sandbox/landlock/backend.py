@@ -4,8 +4,8 @@ For machines where a user may not make namespaces. This is the agent's side: it 
 and ends them.
 
     launcher           started once per sandbox; forks a guardian for each command
-    └── guardian       confined; does for the command what it may not do alone, and kills all that it leaves behind
-        └── command    confined further: writes nothing by itself, starts nothing unseen
+    └── guardian       confined; opens and changes files for the command, and kills all that it leaves behind
+        └── command    confined further: it opens no file for writing itself, and its processes cannot leave the tree
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _SCOPES_SINCE = 6
 class LandlockSandbox(Sandbox):
     """Runs each command under its own guardian. Raises `SandboxError` if the kernel does not support it.
 
-    Commands can write only beneath the roots and in a private temporary folder, `TMPDIR`; `/tmp` is the system's and
-    read-only. Files in `/dev/shm` are private too. If the system allows it, commands have their own loopback network;
-    otherwise they have no sockets at all.
+    Commands can write only beneath the roots and in a private temporary folder, `TMPDIR`; `/tmp` is the system's and,
+    unless it is a root, read-only. Files in `/dev/shm` are private too. Without `network`, commands have their own
+    loopback network if the system allows it; otherwise they have no sockets except for connections to the proxy.
     """
 
     backend = "landlock"
@@ -75,7 +75,7 @@ class LandlockSandbox(Sandbox):
 
     @property
     def has_loopback(self) -> bool:
-        """Whether processes of one command can reach each other by IP, which needs their own network."""
+        """Whether processes of commands can reach each other by IP, in their own network or the machine's."""
         return self._launcher.has_loopback or self.profile.network
 
     async def _start(self, request: SpawnRequest) -> tuple[SandboxedProcess, Sequence[str]]:
@@ -109,7 +109,7 @@ class LandlockSandbox(Sandbox):
                 command.abandon()
 
     def _shared_proxy(self) -> SharedProxy | None:
-        """Serves the listener, if there is one. In the machine's network others reach it: commands give a token."""
+        """The proxy for the listener, if there is one. In the machine's network, which others use, it needs a token."""
         if self._proxy is None and self._launcher.proxy is not None:
             from ..network.serving import SharedProxy
 
@@ -305,7 +305,7 @@ class _Command:
         except OSError:
             data = b""
         if not data:
-            self._finish(-9)  # the guardian was killed, and with it everything that it guarded
+            self._finish(-9)  # the guardian was killed, and the launcher kills everything that it guarded
             return
         *lines, self._said = (self._said + data).split(b"\n")
         for line in lines:

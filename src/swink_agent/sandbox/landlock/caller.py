@@ -26,7 +26,7 @@ _SHARED_MEMORY = b"/dev/shm/"
 
 
 class CallServices(NamedTuple):
-    """What is needed to serve every call of one command."""
+    """The objects with which every call of one command is served."""
 
     listener: kernel.Listener
     resolver: Resolver
@@ -52,7 +52,7 @@ class NamedEntry(NamedTuple):
 
 
 class Caller:
-    """A task that waits in a system call. It is closed when the call was answered."""
+    """A task that waits in a system call. Call `close()` when the call was answered."""
 
     __slots__ = ("_opened", "identifier", "services", "task")
 
@@ -118,7 +118,7 @@ class Caller:
         return NamedEntry(folder, place.name, place.slash, path_verdict, path_verdict.of(place.name))
 
     def thing(self, folder: int, address: int, *, follow: bool, empty: bool = False) -> int:
-        """An `O_PATH` descriptor of what a path leads to, or, with `empty`, of the descriptor itself."""
+        """An `O_PATH` descriptor of what a path leads to or, with `empty` and an empty path, of `folder` itself."""
         if empty and not address:
             return self.descriptor(folder)
         start, path = self.path(folder, address)
@@ -127,7 +127,7 @@ class Caller:
         return self.keep(self.services.resolver.open(start, path, self.task, 0 if follow else os.O_NOFOLLOW))
 
     def descriptor(self, number: int) -> int:
-        """An `O_PATH` descriptor of the file behind the caller's descriptor."""
+        """An `O_PATH` descriptor of the file that the caller's descriptor refers to."""
         found = self.keep(self.services.resolver.folder_of_caller(self.task, signed(number)))
         self._check()
         return found

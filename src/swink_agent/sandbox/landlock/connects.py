@@ -1,8 +1,8 @@
 """Connects a child to the proxy, where it shares the machine's network.
 
-Landlock's rules for ports name no address, and a filter cannot see one. So a child may make sockets but connect none:
-the guardian reads the address, and if it is the proxy's it connects a socket of its own and replaces the child's with
-it. What a child does to its own socket leads nowhere. The launcher loads this module: the standard library only.
+Landlock's rules for ports do not include addresses, and a filter cannot see them. So a child may make sockets but not
+connect them: the guardian reads the address, and if it is the proxy's, it connects a socket of its own and replaces the
+child's with it. The child's own socket stays unconnected. The launcher loads this module: the standard library only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ADDRESS = struct.Struct("!2sH4s")  # the family is in the order of the machine,
 _INET = struct.pack("=H", socket.AF_INET)
 _HERE = socket.inet_aton("127.0.0.1")
 _LONGEST = 128
-_PATIENCE = 1000  # milliseconds: a proxy that is behind in accepting keeps the whole command waiting
+_PATIENCE = 1000  # milliseconds: a proxy that accepts late delays every call that the guardian serves
 
 
 def connect(caller: Caller, proxy: int, number: int, address: int, length: int) -> int:

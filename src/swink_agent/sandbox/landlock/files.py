@@ -113,7 +113,7 @@ class AttributeCalls:
         path = _checked(caller, thing)
         special = stat.S_ISUID if stat.S_ISDIR(os.fstat(thing).st_mode) else stat.S_ISUID | stat.S_ISGID
         if mode & special:
-            raise failure(errno.EPERM)  # anybody who finds it could run it with the user's rights
+            raise failure(errno.EPERM)  # other users could run it with this user's rights
         os.chmod(path, mode & 0o7777)
         return 0
 
@@ -157,7 +157,7 @@ def _path_of(entry: NamedEntry) -> str:
 
 
 def thing_at(caller: Caller, folder: int, path: int, flags: int = 0) -> int:
-    """What a path leads to, by the flags of the `…at` calls."""
+    """An `O_PATH` descriptor of what a path leads to, by the flags of the `…at` calls."""
     if flags & ~(kernel.AT_SYMLINK_NOFOLLOW | kernel.AT_EMPTY_PATH):
         raise failure(errno.EINVAL)
     follow = not flags & kernel.AT_SYMLINK_NOFOLLOW

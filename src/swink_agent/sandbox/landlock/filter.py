@@ -1,6 +1,6 @@
-"""The filter of system calls that a child makes with the help of its guardian.
+"""The filters of a child: the rules that both Linux back ends share, and the calls that its guardian serves.
 
-Adds to the rules that both Linux back ends share. `landlock/supervisor` serves the calls.
+`landlock/supervisor` serves these calls.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
 _WITHOUT = ("openat2", "setxattrat", "removexattrat", "file_setattr")
 """Calls whose arguments are in memory, where a filter cannot see them. Programs fall back to older calls."""
 
-# Those of btrfs make and remove folders through a descriptor opened for reading; cloning has the same letter.
+# Cloning and deduplicating have the same letter as calls of btrfs, which are denied: those make and remove folders
+# through a descriptor opened for reading.
 _CLONING = (0x40049409, 0x4020940D, 0xC0189436)
 _LETTER = 0xFF00
 # Flags, attributes, versions, encryption and freezing, which need only a descriptor opened for reading: those of ext4
@@ -49,7 +50,7 @@ _F_SETOWN, _F_SETSIG, _F_SETOWN_EX = 8, 10, 15
 
 
 def base_program(*, network: bool, loopback: bool = False, proxied: bool = False) -> bytes:
-    """The filter that both Linux back ends have.
+    """The filter of the shared rules, for processes without their own process and IPC namespaces.
 
     `loopback`: the processes have their own network. `proxied`: they do not, and the guardian connects them to a proxy.
     """
@@ -69,7 +70,8 @@ def notify_program(*, scopes: bool, judges_reads: bool, proxied: bool = False) -
         *_open_rules("openat", 2, judges_reads),
         *(Rule(name, NOTIFY) for name in _ALWAYS if name in numbers),
         *([Rule("connect", NOTIFY)] if proxied else ()),
-        # A process that is not dumpable cannot be served. There are no set-uid programs here that need it.
+        # The guardian cannot serve a process that is not dumpable, so the call has no effect. No set-uid program runs
+        # here that would need it.
         Rule("prctl", fail_with(0), (Condition(0, _PR_SET_DUMPABLE), Condition(1, 0))),
         Rule("setpriority", fail_with(errno.EPERM), (Condition(0, _OF_A_USER[0]),)),
         Rule("ioprio_set", fail_with(errno.EPERM), (Condition(0, _OF_A_USER[1]),)),

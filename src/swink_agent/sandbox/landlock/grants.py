@@ -1,8 +1,8 @@
 """The paths that the Landlock rules name, and the two rulesets made of them.
 
-Landlock can only allow, and a rule applies to everything beneath. So a path is hidden by naming all its neighbours, and
-those of the folders above it (the listable parents), but not the path itself. Makes that list, knows when it is out of
-date, and makes the rulesets. `landlock/supervisor` does what Landlock cannot: read-only or hidden paths beneath a
+Landlock can only allow, and a rule applies to everything beneath. So a path is hidden by allowing everything beside it
+and beside the folders above it (the listable parents), but not the path itself. Makes that list, knows when it is out
+of date, and makes the rulesets. `landlock/supervisor` does what Landlock cannot: read-only or hidden paths beneath a
 writable folder. The launcher loads this module: the standard library only.
 """
 
@@ -24,7 +24,7 @@ SYSTEM = (
     *("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", "/etc", "/opt", "/proc", "/sys"),
     *("/nix", "/gnu", "/snap", "/run/current-system", "/var/lib", "/var/cache"),
 )
-"""What programs need in order to run, if the profile limits what may be read."""
+"""Folders that programs need in order to run, if the profile limits what may be read."""
 
 _NEVER = ("/dev", "/sys/kernel/debug", "/sys/kernel/tracing")
 """Devices (except those above) and the kernel's own interfaces: a raw disk shows every hidden file."""
@@ -58,7 +58,7 @@ class Grants(NamedTuple):
     hidden_inside: tuple[str, ...]
     """Hidden paths in a writable folder. No rule can leave them out, so the supervisor does."""
     taken: int
-    """When, in nanoseconds."""
+    """When they were listed, in nanoseconds."""
 
     def are_stale(self) -> bool:
         """Whether one of the listable parents changed, or may have, so that a new neighbour could not be read."""
@@ -75,9 +75,10 @@ class Grants(NamedTuple):
 class Rulesets(NamedTuple):
     """Two rulesets, as descriptors that can restrict any number of processes.
 
-    `guardian` restricts the process that acts for the children: no writes outside the roots, no reads of hidden paths.
-    `child` restricts the children further: no listing of hidden folders, no signals to the outside, and no writes at
-    all. The guardian does the writes, so a way to write that it does not know fails.
+    `guardian` restricts the process that acts for the children: no writes outside the roots and `DEVICES`, no reads of
+    hidden files outside the roots. `child` restricts the children further: no listing of folders that are not granted,
+    no changes and no opening for writing and, where Landlock has scopes, no signals to the outside. The guardian does
+    these for them, so a way to write that it does not know fails.
     """
 
     guardian: int
@@ -88,12 +89,12 @@ class Rulesets(NamedTuple):
 
 
 def find_grants(access: Access) -> Grants:
-    """Walks along the folders above hidden paths and names everything beside the way."""
+    """Lists the folders above hidden paths, and grants everything else in them."""
     places = hidden_places(access.hidden)
     hidden_inside = tuple(sorted(path for path in places if is_in(path, access.write)))
     hidden = places.difference(hidden_inside).union(_NEVER)
     above = {folder for path in hidden for folder in _ancestors(path)}
-    # Those of the profile are real: one that leads through a link by now is not the folder that it names.
+    # The profile's paths are real already. If one leads through a link by now, it is another folder: not followed.
     tops = ("/",) if access.read is None else tuple(dict.fromkeys((*map(os.path.realpath, SYSTEM), *access.read)))
     listable_parents: dict[str, os.stat_result] = {}
     taken = time.time_ns()
@@ -128,7 +129,7 @@ def _beside(
 def open_roots(access: Access) -> tuple[int, ...]:
     """Descriptors of the writable folders as they are now: later, a path might lead elsewhere.
 
-    Raises `OSError` for a root that does not exist, is not a folder or is behind a link.
+    Raises `OSError` for a root that does not exist, is not a folder or leads through a link.
     """
     roots: list[int] = []
     for path in (*access.write, *access.private):

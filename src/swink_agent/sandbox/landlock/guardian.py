@@ -59,9 +59,9 @@ class Confinement(NamedTuple):
     calls: Mapping[int, str]
     limits: Mapping[str, int | None]
     umask: int
-    """The agent's environment, with which a command begins."""
+    """The agent's umask, with which a command begins."""
     niceness: int
-    """Likewise: the launcher and its guardians may have another."""
+    """The agent's niceness, with which a command begins. The launcher and its guardians may have another."""
     proxy: int
     """The port of the proxy, if the guardian connects commands to it; else 0."""
 
@@ -87,7 +87,7 @@ def guard(line: socket.socket, lifelines: Sequence[int], confinement: Confinemen
         try:
             guardian.prepare(line)
             guardian.run(line)
-        except Exception as error:  # the agent must be told about any error
+        except Exception as error:  # every error must be reported to the agent
             kind = "K" if error is guardian.problem else "E"  # what the kernel lacks, or what is wrong with the command
             guardian.report(kind, str(error)[:_LONGEST_REPORT] or type(error).__name__)
         finally:
@@ -181,12 +181,12 @@ class _Guardian:
         self.report("X", os.waitstatus_to_exitcode(status))
 
     def _services(self, command: Command) -> tuple[Opens, Supervisor]:
-        """What answers the calls of the command."""
+        """The objects that answer the calls of the command."""
         confinement = self._confinement
         path_verdicts = PathVerdicts(
             write=confinement.write,
             private=confinement.private,
-            # Also the targets of links, and of paths behind links.
+            # Also the real paths: a protected path may be a link or lead through one.
             closed=list(dict.fromkeys([*command.protected, *real_paths(command.protected)])),
             hidden_inside=confinement.hidden_inside,
             # A root in another root must not be swapped for a link.
@@ -203,7 +203,7 @@ class _Guardian:
         return opens, supervisor
 
     def _serve(self, control: socket.socket, opens: Opens, supervisor: Supervisor) -> None:
-        """Serves until the command has ended, or the agent has hung up."""
+        """Serves until the command ends or exceeds a limit, or the agent hangs up or ends."""
         listener, poll = self._listener, select.poll()
         for descriptor in (listener.descriptor, control.fileno(), os.pidfd_open(self._main), *self._lifelines):
             poll.register(descriptor, select.POLLIN)
@@ -261,7 +261,7 @@ def _rest(line: socket.socket) -> bytes:
 
 
 def become(line: socket.socket, guardian: int, confinement: Confinement) -> NoReturn:
-    """Confines this process and turns it into the command that comes. Errors are reported through the line.
+    """Confines this process, waits for the command and becomes it. Errors are reported through the line.
 
     After the filter is installed, nothing may be imported or listed: it would wait for a guardian that waits for us.
     """
@@ -282,7 +282,7 @@ def become(line: socket.socket, guardian: int, confinement: Confinement) -> NoRe
         listener = kernel.install_listener(confinement.notify)
         socket.send_fds(line, [b"L"], [listener])
         os.close(listener)
-        step = "hear its command"
+        step = "receive its command"
         data, given, _, _ = socket.recv_fds(line, 4, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
         if len(data) < 4:
             os._exit(1)  # it is not needed
@@ -304,7 +304,7 @@ def become(line: socket.socket, guardian: int, confinement: Confinement) -> NoRe
 
 
 def _arrange_descriptors(line: socket.socket, wanted: Mapping[int, int]) -> socket.socket:
-    """Puts descriptors where the command expects them and closes all others. Returns the line at its new number.
+    """Puts descriptors where the command expects them; all others close at its exec. Returns the line, moved too.
 
     `wanted` maps the number that a descriptor gets to the descriptor.
     """
@@ -327,9 +327,10 @@ def _set_limits(limits: Mapping[str, int | None]) -> None:
 
 
 def _limit_tasks(processes: int | None) -> None:
-    """Lets the kernel stop a fork bomb that is faster than the count. It counts all tasks of a user, and root's never.
+    """Lets the kernel stop a fork bomb that is faster than the count. The kernel does not limit root.
 
-    So the tasks of the whole machine are added: other work of the user does not count against the command.
+    It counts all tasks of a user. So the tasks of the whole machine are added: other work of the user does not count
+    against the command.
     """
     if processes is not None:
         _, tasks = tasks_of_machine()

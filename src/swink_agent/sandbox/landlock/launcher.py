@@ -101,7 +101,7 @@ class Launcher:
             self.version, self._access, self._grants, self._roots, tcp=self._denies_tcp
         )
         self._niceness = os.getpriority(os.PRIO_PROCESS, 0)
-        with suppress(OSError):  # root may do this; only the guardians, which inherit it, count fork bombs of root
+        with suppress(OSError):  # root may do this. Guardians inherit it: only their count stops a fork bomb of root
             os.setpriority(os.PRIO_PROCESS, 0, _FIRST)
         self._umask = os.umask(0o077)
         os.umask(self._umask)
@@ -142,7 +142,7 @@ class Launcher:
             if self._agent.fileno() in ready:
                 if not self._take_request():
                     return
-            elif not ready:  # forks a guardian for the next command; for some minutes after a command
+            elif not ready:  # prepares a guardian for the next command, and for some minutes renews its rules
                 self._looks += 1
                 self._refresh_rules()
                 self._spare = self._spare or self._fork_guardian()
@@ -237,7 +237,7 @@ class Launcher:
         now = time.monotonic()
         for guardian in [guardian for guardian, due in self._late.items() if due <= now]:
             pid = self._guardians[guardian]
-            os.kill(pid, signal.SIGSTOP)  # without it, its processes can make no group, and they keep their parent
+            os.kill(pid, signal.SIGSTOP)  # while it is stopped, its processes can make no group and keep their parent
             kill(self._tree.descendants(pid))
             last_words = b"X-9\n" if self._are_gone(pid) else b"Ltrue\nX-9\n"
             send(pid, signal.SIGKILL)
@@ -270,8 +270,8 @@ class Launcher:
             os.close(line)
 
     def _handle_end(self, guardian: int) -> None:
-        """Handles the end of a guardian. If it was killed, its processes are ours now; they can neither write nor make
-        a group."""
+        """Handles the end of a guardian. If it was killed, its processes are ours now; they can neither open files for
+        writing nor make a group."""
         if self._spare is not None and self._spare.process == guardian:
             self._drop_spare()
         self._forget_line(guardian)

@@ -1,6 +1,6 @@
-"""Opens files for a child: for writing, for creating them, and for listing folders above something hidden.
+"""Opens files for a child: to write or create, to list folders above something hidden, to read if reads are judged.
 
-The guardian opens the file itself and puts the descriptor into the child, so what was judged is what is open. Nothing
+The guardian opens the file itself and puts the descriptor into the child, so the judged file is the open one. Nothing
 here may block: an open that would wait (for the other end of a FIFO, for a lease) is set aside and tried again. The
 launcher loads this module: the standard library only.
 """
@@ -36,7 +36,7 @@ class Opens:
     def __init__(
         self, services: CallServices, umasks: Umasks, parents: Mapping[str, tuple[int, int]], *, judges_reads: bool
     ) -> None:
-        """`parents`: folders whose listing Landlock cannot allow without allowing those beneath.
+        """`parents`: folders whose listing Landlock cannot allow without allowing it for all folders beneath.
 
         `judges_reads`: reads are judged too.
         """
@@ -134,7 +134,7 @@ class Opens:
         self._finish(caller, caller.keep(opened), wanted, is_inside=is_inside)
 
     def _finish(self, caller: Caller, opened: int, flags: int, *, is_inside: bool) -> None:
-        """Checks what was opened once more, by what it is and not by its name."""
+        """Checks the opened file once more, by device and number and not by its name, and hands it over."""
         status = os.fstat(opened)
         kind = self._services.path_verdicts.protected.get((status.st_dev, status.st_ino))
         if kind is not None and (kind == HIDDEN or flags & (os.O_ACCMODE | os.O_TRUNC)):
@@ -213,7 +213,7 @@ def _judge_open(entry: NamedEntry, flags: int) -> int:
         raise denial(entry.verdict)
     if not flags & os.O_CREAT:
         return flags
-    # It is read, and created only if it is missing, which it will stay.
+    # The file may be read if it exists, but not created.
     try:
         os.stat(entry.name, dir_fd=entry.folder, follow_symlinks=False)
     except FileNotFoundError:

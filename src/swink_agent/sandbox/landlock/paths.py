@@ -24,7 +24,7 @@ _INTO = kernel.O_PATH | os.O_CLOEXEC
 
 
 class Place(NamedTuple):
-    """A name in a folder. The name may be `.` or `..`, which cannot be changed; a slash after it is kept apart."""
+    """A name in a folder. The name may be `.` or `..`, which cannot be changed. `slash`: whether a slash follows it."""
 
     folder: int
     name: bytes
@@ -43,7 +43,7 @@ class Resolver:
         self._openat2 = kernel.Openat2()
 
     def folder_of_caller(self, task: int, descriptor: int) -> int:
-        """The caller's working folder, or the file behind its descriptor. The result must be closed.
+        """The caller's working folder, or the file of its descriptor. The result must be closed.
 
         Raises `OSError` if it has no such descriptor, or has ended.
         """
@@ -295,7 +295,7 @@ class PathVerdicts:
         return PathVerdict(OPEN, {name: child.kind for name, child in node.children.items()}, True)
 
     def _by_identity(self, folder: int) -> PathVerdict:
-        """Climbs from the folder to a root, known by device and number, and uses the path from there."""
+        """Climbs from the folder to a root, recognised by device and number, and judges the path from there."""
         status = os.fstat(folder)
         if not stat.S_ISDIR(status.st_mode):
             return _ELSEWHERE

@@ -1,9 +1,10 @@
 """The guardian's work: it answers the system calls that its command's processes may not make alone.
 
 A process that opens a file for writing, or makes, moves, removes or changes one, waits in the kernel until the guardian
-has done it or refused. So no time passes between judging a path and using it. Making process groups and, on older
-kernels, sending signals is checked too; their arguments are numbers that cannot change, so the kernel runs the call
-itself. This module maps calls to handlers. The launcher loads it: the standard library only.
+has done it or refused. The guardian acts on what it judged, so a path cannot be changed between check and use. Calls
+that make process groups, set the umask and, on older kernels, send signals come here too; their arguments are numbers
+that cannot change, so the kernel may run the call itself. This module maps calls to handlers. The launcher loads it:
+the standard library only.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Supervisor:
             "creat": lambda caller, a: opens.open(caller, _HERE, a[0], _CREATE, a[1]),
             **_naming(names),
             **_marking(marks),
-            # Checked, so that no group is made while all are being killed: see `landlock/tree`.
+            # They need an answer, so that no group is made while all are being killed: see `landlock/tree`.
             **dict.fromkeys(("setsid", "setpgid"), lambda caller, _: services.listener.let_run(caller.identifier)),
             "umask": self._umask,
             "connect": lambda caller, a: connect(caller, proxy, a[0], a[1], a[2]),

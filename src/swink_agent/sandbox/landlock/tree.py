@@ -102,10 +102,10 @@ class ProcessTree:
 
 
 def kill(entries: Iterable[Entry]) -> None:
-    """Kills the process groups of these, each at once and as soon as it is known, so that none grows faster.
+    """Kills the process groups of these, each as a whole and as soon as it is known, so that none outgrows the kills.
 
     The kernel starts no process for one that has a pending signal. A new group needs a guardian's answer; without it,
-    whatever they start is in a known group. Ended processes that are not reaped show their group too, and keep its
+    whatever they start is in a known group. Ended processes that are not reaped show their group too, and prevent its
     number from being reused.
     """
     ours = os.getpgrp()

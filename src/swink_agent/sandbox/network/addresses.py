@@ -1,6 +1,6 @@
-"""Addresses: their one form, which of them are public, and which are a cloud's metadata service.
+"""IP addresses: parsing them, and which of them are public or a cloud's metadata service.
 
-The tables are written out here. Those of `ipaddress` differ between versions of Python.
+The tables are written out here, because those of `ipaddress` differ between versions of Python.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NOT_PUBLIC_4 = _networks(
     *("224.0.0.0/4", "240.0.0.0/4"),
 )
 _UNICAST_6 = IPv6Network("2000::/3")
-"""Every public IPv6 address is in it, or is one of NAT64."""
+"""Every public IPv6 address is in it, except those that contain an IPv4 address (mapped, NAT64)."""
 _TEREDO, _SIX_TO_FOUR, _NAT64 = IPv6Network("2001::/32"), IPv6Network("2002::/16"), IPv6Network("64:ff9b::/96")
 _NOT_PUBLIC_6 = _networks("2001::/23", "2001:db8::/32", "3fff::/20")
 _METADATA = frozenset(
@@ -42,7 +42,7 @@ def read_address(text: str) -> Address | None:
     """The address that a text is, in any form that a C library reads, or `None` if it is a name.
 
     `127.1`, `0x7f000001`, `0177.0.0.1` and `2130706433` are all 127.0.0.1. Brackets around IPv6 are allowed. Raises
-    `ValueError` for what is neither a name nor an address, such as `1.2.3.4.5` or an address with a zone.
+    `ValueError` for a text that is neither a name nor an address, such as `1.2.3.4.5` or an address with a zone.
     """
     if text.startswith("[") != text.endswith("]"):
         raise ValueError("its brackets do not match")
@@ -76,12 +76,12 @@ def _number(part: str) -> int:
 
 
 def is_metadata(address: Address) -> bool:
-    """Whether a cloud tells a machine its keys there. Addresses inside of it count."""
+    """Whether a cloud gives a machine its keys there. IPv4 addresses inside an IPv6 address count."""
     return any(inner in _METADATA for inner in (address, *_inside(address)))
 
 
 def is_public(address: Address) -> bool:
-    """Whether the whole Internet means the same machine by it; so must the addresses inside of it."""
+    """Whether the address belongs to the public Internet. If an IPv6 address contains IPv4 addresses, they decide."""
     if isinstance(address, IPv6Address) and (inner := _inside(address)):
         return all(map(is_public, inner))
     if isinstance(address, IPv4Address):

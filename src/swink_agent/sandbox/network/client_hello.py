@@ -14,7 +14,7 @@ _RECORD_HEAD, _MESSAGE_HEAD = 5, 4
 _LONGEST_RECORD = 16384 + 2048
 _LONGEST_HELLO = 16 * 1024
 _LONGEST_ANYWHERE = 256 * 1024
-"""Longer than any server takes a hello."""
+"""No server accepts a longer hello."""
 _AT_SESSION, _LONGEST_SESSION = _MESSAGE_HEAD + 2 + 32, 32
 
 
@@ -23,7 +23,7 @@ class OtherHost(Exception):
 
 
 class HelloGate:
-    """Lets the bytes of a client pass that do not begin TLS, or begin TLS with the host of the tunnel.
+    """Passes on the bytes of a client, unless they begin TLS that names another host than the tunnel's.
 
     A server may ask for a second hello, which is checked too.
     """
@@ -78,7 +78,7 @@ class HelloGate:
     def _is_not_a_hello(self) -> bool:
         """Whether the next record does not begin a hello for any server.
 
-        Where a session of TLS 1.2 goes on, it is encrypted: its first byte may be the one that begins a hello.
+        In a resumed session of TLS 1.2 the record is encrypted, and its first byte may happen to be that of a hello.
         """
         size = int.from_bytes(self._held[_RECORD_HEAD - 2 : _RECORD_HEAD])
         message = self._held[_RECORD_HEAD : _RECORD_HEAD + size]
@@ -89,7 +89,7 @@ class HelloGate:
         return len(message) > _AT_SESSION and message[_AT_SESSION] > _LONGEST_SESSION
 
     def _has_hello(self) -> bool:
-        """Reads the records that have come since the last time. They may contain a part of a hello each."""
+        """Reads the records that came since the last call, each with a part of a hello. Returns whether it is whole."""
         held, message = self._held, self._message
         while len(held) >= (start := self._read + _RECORD_HEAD):
             size = int.from_bytes(held[start - 2 : start])

@@ -1,4 +1,4 @@
-"""Our side of `namespaces`: the proxy of a command, with a listener in its network before the command is let go."""
+"""Our side of `namespaces`: the proxy of a command, with a listener in its network before the command starts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .serving import ProxyServer
 
 _END_DEADLINE = 5.0
 _PORTS = range(61001, 65535)
-"""Above those that Linux gives to connections, and above those that people give to servers. In a new network all are
-free: variables name one before the network is made."""
+"""Above the ports that Linux gives to connections and people give to servers. One is chosen at random: variables name
+it before the network exists."""
 
 
 class NamespaceHelper:
@@ -63,7 +63,7 @@ class NamespaceHelper:
         return socket.socket(fileno=descriptors[0])
 
     def close(self) -> None:
-        """Ends the helper. Idempotent; in a fork of the process that started it, it goes on."""
+        """Ends the helper, except in a fork of the process that started it. Idempotent."""
         if os.getpid() != self._owner:
             return
         with suppress(OSError):

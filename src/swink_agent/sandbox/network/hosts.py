@@ -24,7 +24,7 @@ _LONGEST_ENTRY = 1000
 
 
 class _Entry(NamedTuple):
-    """One entry. Of `name`, `beneath`, `address` and `network` one is given; none: every public host."""
+    """One entry, with one of `name`, `beneath`, `address` and `network`. Without any it means every public host."""
 
     name: str = ""
     beneath: str = ""
@@ -46,7 +46,7 @@ class _Entry(NamedTuple):
 
 
 def host_entry(text: str) -> str:
-    """The normal form of an entry: lower case, IDNA, a port that was given. Raises `ValueError` if it is not one."""
+    """The normal form of an entry: lower case, IDNA, with its port if given. Raises `ValueError` if it is invalid."""
     return str(_read(text))
 
 
@@ -86,7 +86,7 @@ class Hosts:
     def refusal(self, addresses: Sequence[Address], port: int) -> Address | None:
         """The first address of an allowed name that may not be connected to, if any.
 
-        It must be public, or named besides by its address (whose port, if given, is this one) or its network. A
+        An address must be public, or an entry must name it (without a port, or with this one) or its network. A
         metadata address must be named itself.
         """
         return next((address for address in addresses if not self._may_lead_to(address, port)), None)
@@ -113,7 +113,7 @@ def _names(entry: _Entry, host: str | Address) -> bool:
 
 
 def _by_port(entry: _Entry) -> Iterator[_Entry]:
-    """The entry once for each of its ports, except where it stands for all ports of an address."""
+    """The entry once for each of its ports; one of an address or a network unchanged, because it may mean all ports."""
     if entry.network is not None or entry.address is not None:
         yield entry
     else:

@@ -1,4 +1,4 @@
-"""Makes a listener in the network namespace of another process. A program of its own, started once per sandbox.
+"""Makes a listener in the network namespace of another process. A separate program, started once per sandbox.
 
 Only a process with one thread can enter the user namespace that a network namespace belongs to, and it cannot leave
 it again. So this program forks for each request; the fork enters, makes the listener and passes its descriptor out. It
@@ -47,7 +47,7 @@ def main(descriptor: int, agent: int) -> NoReturn:
 
 
 def _serve(port: int, answer: int, network: int) -> NoReturn:
-    """Answers with the listener's descriptor, or with what went wrong."""
+    """Answers with the listener's descriptor, or with the error."""
     try:
         with socket.socket(fileno=answer) as line:
             try:

@@ -1,7 +1,7 @@
 """The filtering proxy: takes requests of confined commands and passes on those to allowed hosts.
 
 It runs in this process, in the event loop that started the command, and reads what a hostile program sends. So it is
-small: HTTP/1 only, `CONNECT` and absolute `http:` addresses, one request for a connection, and bounds on everything. A
+small: HTTP/1 only, `CONNECT` and absolute `http:` addresses, one request per connection, and bounds on everything. A
 name is compared with the allowed ones, then resolved once, and the connection goes to an address that was checked.
 """
 
@@ -34,21 +34,21 @@ _CONNECT_WITHIN = 30.0
 _IDLE = 600.0
 """Seconds in which a connection must pass something on, in either direction."""
 _AFTER_THE_CLIENT = 15.0
-"""Seconds in which a server must go on with its answer once the client sends nothing more."""
+"""Seconds in which a server must continue its answer once the client has closed its side."""
 _LINGER = 1.0
 _MOST_LINGERED = 1024 * 1024
 _MOST_ADDRESSES = 16
 _LONGEST_CHUNK_LINE = 1024
 _MOST_TRAILERS = 64
 _USER = "swink"
-"""The name that goes with a token."""
+"""The user name that is sent with a token."""
 _HERE = "127.0.0.1"
 _LOOPBACK = "localhost,127.0.0.1,::1"
 _NOT_AMONG = "is not among the hosts that may be reached"
 
 
 class _Refused(Exception):
-    """An answer instead of the one that was asked for."""
+    """The proxy answers itself, with this status and text, instead of the server."""
 
     def __init__(self, status: str, text: str) -> None:
         super().__init__(text)
@@ -75,7 +75,7 @@ class Proxy:
     async def handle(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tell: Callable[[Reached], None]
     ) -> None:
-        """Serves one request and closes the connection. Never raises for what a client or a server does."""
+        """Serves one request and closes the connection. Errors of a client or a server are not raised."""
         try:
             try:
                 await self._serve(reader, writer, tell)
@@ -169,7 +169,7 @@ class Proxy:
 
 
 def proxy_variables(port: int, token: str = "") -> dict[str, str]:
-    """The variables by which programs find the proxy. Certificates are the servers' own, so their variables stay."""
+    """The variables by which programs find the proxy. Those for certificates stay, because TLS is not opened here."""
     address = f"http://{_USER}:{token}@{_HERE}:{port}" if token else f"http://{_HERE}:{port}"
     names = {"HTTP_PROXY": address, "HTTPS_PROXY": address, "ALL_PROXY": address, "NO_PROXY": _LOOPBACK}
     return {**names, **{name.lower(): value for name, value in names.items()}, "NODE_USE_ENV_PROXY": "1"}
@@ -177,13 +177,13 @@ def proxy_variables(port: int, token: str = "") -> dict[str, str]:
 
 async def resolve_by_system(host: str, port: int) -> list[str]:
     """The addresses of a host, by the system's resolver."""
-    # Not in the loop's few threads, which others need: a server of names that does not answer holds a thread for long.
+    # Not in the loop's few threads, which others need: a name server that does not answer blocks a thread for long.
     found = await in_own_thread(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 def _addresses(given: Iterable[object]) -> list[Address]:
-    """What a resolver returned. Raises `ValueError` if one of them is not an address: then none is used."""
+    """The addresses that a resolver returned. Raises `ValueError` if one is not an address: then none is used."""
     read = [read_address(str(text)) for text in ((given,) if isinstance(given, str) else given)]
     if None in read:
         raise ValueError("a name was resolved to something that is not an address")
@@ -223,7 +223,7 @@ class _Source:
 
 
 async def _read_head(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
-    """The head of a request without its empty line, and what came behind it. Raises `_Refused`."""
+    """The head of a request without its empty line, and the bytes after it. Raises `_Refused`."""
     data = bytearray()
     while True:
         seen = len(data)
@@ -274,7 +274,7 @@ async def _forward(
     upstream: asyncio.StreamWriter,
     length: int | None,
 ) -> None:
-    """Sends the body, whose head was sent, and passes the answer on. Bytes behind the body go nowhere."""
+    """Sends the body (the head was sent) and passes the answer on. Bytes after the body are dropped."""
     async with asyncio.timeout(_IDLE) as limit:
         sending = asyncio.ensure_future(
             _send_chunks(client, upstream, limit) if length is None else _send_body(client, upstream, length, limit)
@@ -296,7 +296,7 @@ async def _forward(
 
 
 async def _wait_for_end(client: _Source) -> None:
-    """A client that closes has all that it wants, or waits for the rest of the answer."""
+    """Waits until the client closes its side. It may still read the rest of the answer."""
     with suppress(OSError):
         while await client.some():
             pass
@@ -320,7 +320,7 @@ async def _send_chunks(client: _Source, upstream: asyncio.StreamWriter, limit: a
         await _send(upstream, b"%x\r\n" % size, limit)
         await _send_body(client, upstream, size, limit)
         if await client.line():
-            raise ValueError("a chunk is longer than it says")
+            raise ValueError("a chunk is longer than its size")
         await _send(upstream, b"\r\n", limit)
     for _ in range(_MOST_TRAILERS):
         if not await client.line():  # what comes before it is not passed on
@@ -337,7 +337,7 @@ def _chunk_size(line: bytes) -> int:
 
 
 async def _pass_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: asyncio.Timeout) -> None:
-    """The answer as it is, but for its head, which says that the connection ends with it."""
+    """Passes the answer on unchanged, except that its head announces the end of the connection."""
     data = b""
     while True:
         head, data = await _read_answer_head(reader, data)
@@ -378,7 +378,7 @@ def _end(writer: asyncio.StreamWriter) -> None:
 
 
 async def _together(*ways: Coroutine[Any, Any, None]) -> None:
-    """Runs all to their end; the first that fails ends the others."""
+    """Runs all to their end. The first failure cancels the others."""
     tasks = [asyncio.ensure_future(way) for way in ways]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
@@ -395,7 +395,7 @@ async def _cancel(*tasks: asyncio.Future[None]) -> None:
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, status: str, text: str) -> None:
-    """Answers instead of a server, and reads on for a moment: closing at once could lose the answer."""
+    """Answers instead of a server, and continues to read for a moment: closing at once could lose the answer."""
     body = f"swink sandbox: {text}\n".encode("utf-8", "replace")
     asks = b'Proxy-Authenticate: Basic realm="swink"\r\n' if status.startswith("407") else b""
     head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n".encode()

@@ -1,4 +1,4 @@
-"""What a command reached, or tried to, by name, and by what its proxy resolves names and makes connections."""
+"""The hosts that a command reached or tried to reach by name, and how its proxy resolves and connects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ConnectFn = Callable[[str, int], Awaitable["tuple[asyncio.StreamReader, asyncio.
 
 
 class WaysOut(NamedTuple):
-    """What takes the place of the system's resolver and connections, if given."""
+    """Replacements for the system's resolver and connections, if given."""
 
     resolve: ResolveFn | None = None
     connect: ConnectFn | None = None
@@ -27,8 +27,8 @@ class WaysOut(NamedTuple):
 class Reached(Value, frozen=True):
     """A host and port that a command asked for.
 
-    `allowed`: whether it may be reached. `why` is empty if it was; else it is the rest of a sentence that begins with
-    host and port: why it was refused, or what failed.
+    `allowed`: whether it may be reached. `why` is empty if it was reached; else it is the rest of a sentence that
+    begins with host and port: why it was refused, or what failed.
     """
 
     host: str
@@ -38,7 +38,7 @@ class Reached(Value, frozen=True):
 
 
 class ReachedLog:
-    """What one command asked for: the first 200 different ones, in their order."""
+    """The requests of one command: the first 200 different ones, in their order."""
 
     def __init__(self) -> None:
         self._entries: dict[Reached, None] = {}

@@ -1,7 +1,7 @@
 """The head of a request to the proxy: read strictly, and written anew for the host that it goes to.
 
-Whatever two programs could read in two ways is refused: several lengths, stray line ends, folded lines. Nothing that
-names the host is passed on but the address line itself. Pure functions on bytes.
+Whatever two programs could read in two ways is refused: several lengths, stray line ends, folded lines. The `Host`
+header is made from the address of the request; the client's own is dropped. Pure functions on bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NOT_PASSED_ON = frozenset(
 
 
 class BadRequest(Exception):
-    """What is wrong with a request, for the answer 400."""
+    """A request is refused with status 400; the text is the reason."""
 
 
 class Request(NamedTuple):
@@ -46,7 +46,7 @@ class Request(NamedTuple):
     length: int | None
     """The length of its body; `None` if it comes in chunks."""
     authorization: bytes
-    """What it says to the proxy itself."""
+    """Its credentials for the proxy."""
 
 
 def read_request(head: bytes) -> Request:
@@ -56,7 +56,7 @@ def read_request(head: bytes) -> Request:
     first, *lines = head.split(b"\r\n")
     found = _FIRST_LINE.fullmatch(first)
     if found is None:
-        raise BadRequest("it does not begin with the line of a request of HTTP/1")
+        raise BadRequest("it does not begin with an HTTP/1 request line")
     if len(lines) > _MOST_HEADERS:
         raise BadRequest("it has too many headers")
     headers = [_header(line) for line in lines]

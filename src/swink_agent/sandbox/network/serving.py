@@ -1,4 +1,4 @@
-"""Accepts the connections of commands from a listener in their network, in an event loop of ours."""
+"""Accepts connections of commands from a listener in their network, in our event loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ProxyServer:
 
     def __init__(self, proxy: Proxy, listener: socket.socket) -> None:
         self.logs: dict[ReachedLog, None] = {}
-        """The commands that are told what was reached."""
+        """The logs of the running commands. Each gets every request."""
         self._proxy = proxy
         self._listener = listener
         self._loop = asyncio.get_running_loop()
@@ -29,7 +29,7 @@ class ProxyServer:
         self._resume()
 
     def close(self) -> None:
-        """Ends every connection. Only in the thread of the loop, or after its end. Idempotent."""
+        """Ends every connection. Call it in the thread of the loop, or after its end. Idempotent."""
         if self._listener.fileno() < 0:
             return
         if not self._loop.is_closed():
@@ -95,7 +95,7 @@ class SharedProxy:
         self._servers[loop].logs[log] = None
 
     def end(self, loop: asyncio.AbstractEventLoop, log: ReachedLog) -> None:
-        """Ends it with the last command of the loop. In the thread of the loop, or after its end."""
+        """Stops serving in the loop after its last command. Call it in the thread of the loop, or after its end."""
         server = self._servers.get(loop)
         if server is not None:
             server.logs.pop(log, None)

@@ -1,1 +1,1 @@
-"""What a command may change in a repository, and the look at what it left there that would run later."""
+"""Decides what a command may change in a repository, and checks what it left there that would run later."""

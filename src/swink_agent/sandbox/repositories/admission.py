@@ -2,7 +2,7 @@
 
 Git writes its configuration to `config.lock` and renames that over `config`. Where `config` is read-only, the back end
 sends us the rename instead: the new content is read once, compared with the old, and written into the same file if only
-harmless settings differ. Dangerous content is never on the disk under the name that git reads, not even for a moment.
+harmless settings differ. Refused content is never on the disk under the name that git reads, not even for a moment.
 This module compares and writes; the back ends intercept the rename. The launcher loads it: the standard library only.
 """
 
@@ -34,7 +34,7 @@ _WHERE_TO = frozenset({"remote", "pushremote", "merge"})
 
 
 class Refused(Exception):
-    """A change that is not applied; `str()` says why."""
+    """A change that is not applied; `str()` is the reason."""
 
 
 def is_settings(path: str) -> bool:
@@ -62,7 +62,8 @@ class Admissions:
         The file keeps its inode, because mounts depend on it.
 
         Raises:
-            OSError: the change is not harmless, or the file is missing, not a regular one, or has other names.
+            OSError: the change is not harmless, the lock is missing, one of the two is not a regular file, or the
+                configuration has other names.
         """
         try:
             old, new = _take_over(folder, os.path.basename(path))
@@ -90,8 +91,8 @@ def _take_over(folder: int, name: str) -> tuple[str, str]:
     compare(_text(old or b""), _text(new))
     file = os.open(name, os.O_WRONLY | (os.O_CREAT | os.O_EXCL if old is None else 0) | _FILE, 0o644, dir_fd=folder)
     try:
-        # One write, padded with empty lines. A concurrent reader sees the old settings or the new ones; if it reads in
-        # the middle of the write, it sees the start of one and the end of the other, which is empty lines.
+        # One write, padded with empty lines: until the file is truncated, no end of the old settings follows the new
+        # ones. Only a reader in the middle of the write may see a part of each.
         os.pwrite(file, new + b"\n" * (len(old or b"") - len(new)), 0)
         os.ftruncate(file, len(new))
     finally:

@@ -1,7 +1,7 @@
-"""Finds the repository around a folder that does not contain it: of a linked work tree, a module, or a folder above.
+"""Finds the repository of a folder that is outside of it: of a linked work tree, a module, or a folder above.
 
-A commit writes there, so the default profile lets commands do so, except to git's configuration and hooks. The
-repository must name the folder in turn: files in the folder may have come from elsewhere.
+A commit writes there, so the default profile lets commands do so, except to git's configuration and hooks. If a `.git`
+file names the repository, the repository must name the folder in turn: the file may have come from elsewhere.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def is_layout(names: Iterable[str]) -> bool:
 
 
 def _named_by(git: str, folder: str) -> str | None:
-    """The target of a `.git` file, if it names the folder in turn: only git, run by the user, wrote that."""
+    """The repository that a `.git` file names, if the repository names the folder in turn."""
     place = _after(read_text(git), r"gitdir:\s*(.+)")
     if place is None:
         return None

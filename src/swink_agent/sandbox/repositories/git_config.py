@@ -1,7 +1,7 @@
 """Parses git's configuration as git itself does, and knows which settings cannot start a program.
 
-The approvals use the same parser to decide what git may do unasked. The list of harmless settings is a list of what is
-allowed: git has dozens of settings that start a program (monitors, hooks, filters, drivers, helpers, pagers, editors,
+The approvals use the same parser to decide what git may do unasked. The harmless settings are listed, not the dangerous
+ones: git has dozens of settings that start a program (monitors, hooks, filters, drivers, helpers, pagers, editors,
 aliases, includes of all those) and gets new ones. The launcher loads this module: it imports the standard library only.
 """
 
@@ -198,7 +198,7 @@ _OF_COLOURS = frozenset({"color", "column", "advice"})
 def is_harmless(setting: Setting, is_inside: Callable[[str], bool]) -> bool:
     """Whether the setting starts no program and makes git write nowhere else.
 
-    `is_inside` tells whether a work tree's folder is within the write roots.
+    `is_inside` returns whether a work tree's folder is within the write roots.
     """
     section, subsection, name, value = setting
     value = value or ""

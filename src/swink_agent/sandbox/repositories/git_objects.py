@@ -20,7 +20,7 @@ _NAMES = _FANOUT + 256 * 4
 
 
 def has_held(repository: str, data: bytes, before: int) -> bool:
-    """Whether the data was an object of the repository before the moment, in nanoseconds."""
+    """Whether the data was an object of the repository before the moment `before`, in nanoseconds."""
     blob = b"blob %d\0" % len(data) + data
     objects = os.path.join(repository, "objects")
     if not _is_older(objects, None, stat.S_IFDIR):

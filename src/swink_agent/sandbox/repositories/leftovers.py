@@ -1,4 +1,4 @@
-"""Looks at what a command left behind that would run code later, when the user types `git status` or opens an editor.
+"""Checks files that a command left and that would run code later, when the user types `git status` or opens an editor.
 
 The back ends keep fixed names beneath a root read-only. This module handles what they cannot forbid by name, because
 ordinary work creates it too: repositories that a command makes, moves or changes, the state of a rebase, and editors'
@@ -36,7 +36,7 @@ _MOST_TOLD = 20
 _MOST_AT_ONCE = 100
 _MOST_CHANGED = 4
 _COARSE = 50_000_000
-"""Nanoseconds by which the time of a file may be behind the clock."""
+"""Nanoseconds by which the time of a file may lag the clock."""
 _LARGEST_KEPT, _MOST_KEPT = 256 * 1024, 8 * 1024 * 1024
 """The size of one file, and of all files, whose content is remembered so that it can be put back."""
 _BY_GIT = "your git settings make git read it as configuration or hooks"
@@ -66,7 +66,7 @@ _Signature = tuple[int, int, int]
 
 
 class Look:
-    """One command under watch: when it began, which paths are read-only for it, and whether it can change no more."""
+    """One watched command: when it began, which paths are read-only for it, and whether all of it has ended."""
 
     def __init__(self) -> None:
         self.since = 0
@@ -83,10 +83,9 @@ class Leftovers:
     def __init__(
         self, profile: SandboxProfile, exposed: Callable[[], Iterable[str]], hooks: Callable[[], Iterable[str]] = tuple
     ) -> None:
-        """`exposed` returns files that the user's configuration makes git read but that no back end can keep read-only.
+        """`exposed` returns files that git or Python would run or follow but that no back end keeps read-only.
 
-        They are missing, or links. `hooks` returns the folders, relative to a work tree, in which the user's
-        configuration has hooks.
+        `hooks` returns the folders, relative to a work tree, in which the user's configuration has hooks.
         """
         roots = profile.write if profile.protected else ()  # a profile that protects nothing needs no look
         self._roots = [root for root in roots if not any(root != other and is_beneath(root, other) for other in roots)]
@@ -108,9 +107,9 @@ class Leftovers:
         self._slow: frozenset[str] = frozenset()
         self._noted = 0
         self._is_settled = True
-        """Whether no command can change anything while it is looked at."""
+        """Whether no command can change anything during the check."""
         self._mentioned: dict[str, _Signature | None] = {}
-        """The files that were told about, as they were: while another command runs, they stay changed."""
+        """Files that were reported, as they were then: while another command runs, they still count as changed."""
 
     @property
     def is_needed(self) -> bool:
@@ -157,7 +156,7 @@ class Leftovers:
     def _changed_in_place(self) -> dict[str, int] | None:
         """The folders with changed files and their identities, or `None` if there are new folders, or too many.
 
-        Placeholders of a back end change folders so.
+        Placeholders of a back end change folders in this way.
         """
         now = {folder: _identity_of(folder) for folder in self._folders}
         changed = [folder for folder, seen in self._folders.items() if now[folder] != seen]
@@ -166,7 +165,7 @@ class Leftovers:
         return {folder: self._lasting(folder, now[folder]) for folder in changed}
 
     def _lasting(self, folder: str, identity: int) -> int:
-        """The identity, or one that no folder has if a running command may change the folder again within its time."""
+        """The identity, or one that no folder has if a running command may change the folder without a new time."""
         if self._is_settled or (_signature_of(folder) or (0, 0, 0))[2] < time.time_ns() - _COARSE:
             return identity
         return -1
@@ -201,7 +200,7 @@ class Leftovers:
         return 0 < len(self._folders) <= _MOST_AT_ONCE and self._noted <= _MOST_AT_ONCE and is_near
 
     def end(self, look: Look, *, is_last: bool = True) -> list[str]:
-        """Judges what the command left. Returns a sentence for each problem. Call it when all processes have ended."""
+        """Judges what the command left. Returns a sentence for each problem. `is_last`: all processes have ended."""
         with self._lock:
             others = [other for other in self._running if other is not look]
             running = [look, *others]
@@ -248,7 +247,7 @@ class Leftovers:
                     for table in (self._repositories, self._editors):
                         table.pop(folder, None)
                 continue
-            self._folders[folder] = self._lasting(folder, identity)  # a command can make it readable
+            self._folders[folder] = self._lasting(folder, identity)  # also if it cannot be listed yet
             names = self._names_in(folder, is_after=is_after)
             if names is None:
                 continue
@@ -299,7 +298,7 @@ class Leftovers:
                     table.pop(path, None)
                 continue
             if self._running and signature[2] >= time.time_ns() - _COARSE:
-                self._known.pop(path, None)  # it may change again within its time
+                self._known.pop(path, None)  # it may change again without a new time
                 continue
             self._known[path] = signature
             if not self._running and signature != self._copied.get(path):  # a running command could swap the content
@@ -309,7 +308,7 @@ class Leftovers:
     def _keep_copy(self, path: str) -> None:
         self._before.pop(path, None)
         if os.path.basename(os.path.dirname(path)) in _STATE_FOLDERS:
-            return  # a rebase has moved on meanwhile: its old state would repeat what is done
+            return  # the rebase has progressed by then: its old state would repeat finished steps
         copy = self._read(path, _LARGEST_KEPT)
         if copy is not None and len(copy[0]) + sum(len(data) for data, _ in self._before.values()) <= _MOST_KEPT:
             self._before[path] = copy
@@ -335,7 +334,7 @@ class Leftovers:
                 leads_to = self._judge_file(repository, path)
                 if leads_to and self._is_recent(_signature_of(os.path.join(leads_to, "objects"))):
                     clones.add(os.path.dirname(repository))
-                if leads_to and leads_to not in fresh:  # it may be old, and nobody has looked at it yet
+                if leads_to and leads_to not in fresh:  # it may be old and not judged yet
                     fresh.add(leads_to)
                     self._repositories.setdefault(leads_to, _inode_of(leads_to))
                     todo.append(leads_to)
@@ -355,7 +354,7 @@ class Leftovers:
         return signature is not None and signature[2] >= self._since
 
     def _is_changed(self, path: str) -> bool:
-        """Whether a command made or changed the file, or put its folder there. A file with its old content did not."""
+        """Whether a command made or changed the file, or moved its folder there. The old content is not a change."""
         signature = _signature_of(path)
         if signature is None or signature == self._known.get(path):
             return False
@@ -387,7 +386,7 @@ class Leftovers:
                 self._move_aside(path, "git would take configuration and hooks from the folder that it names")
         elif name.endswith(("git-rebase-todo", "sequencer/todo")):
             if not all(map(_TODO.match, (self._text(path, strip=False) or "").split("\n"))):
-                self._move_aside(path, "git would run commands in it when the rebase goes on")
+                self._move_aside(path, "git would run commands in it when the rebase continues")
         elif (self._text(path) or "") not in STRATEGIES:
             self._move_aside(path, "git would run a merge strategy of this name")
         return None

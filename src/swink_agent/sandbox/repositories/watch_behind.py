@@ -1,6 +1,6 @@
 """Checks what a command left behind, outside of the event loop.
 
-Owns the thread and limits the wait. The check of a large tree is finished all the same; the next command's result and
+Owns the thread and limits the wait. A check that takes longer is finished all the same; the next command's result and
 the log then report what it found.
 """
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class WatchBehind:
-    """Checks the write roots of one profile. A disk that does not answer delays commands only for a moment."""
+    """Checks the write roots of one profile. The wait for a disk that does not answer is limited to a few seconds."""
 
     def __init__(self, profile: SandboxProfile) -> None:
         self._is_closed = False
@@ -54,7 +54,7 @@ class WatchBehind:
         return found
 
     async def look_behind_later(self, look: Look, after: float) -> None:
-        """Checks after so many seconds. The next command's result reports what was found."""
+        """Checks after `after` seconds. The next command's result reports what was found."""
         await asyncio.sleep(after)
         self._late = [*await self.end(look, is_last=True), *self._late]
 
