@@ -275,7 +275,7 @@ def test_what_the_application_hides_stays_closed(places: Places) -> None:
     hidden = (*SandboxProfile().hidden, str(places.other))
     tool = BashTool(places.work, SandboxProfile(write=(str(places.work),), hidden=hidden))
     for kind in ("read", "write"):
-        with pytest.raises(ToolError, match="has files of this program or of what it hides"):
+        with pytest.raises(ToolError, match="has files of this program or files that it hides"):
             tool.approval_scope({"command": "true", "access": {kind: [str(places.other)]}})
 
 
@@ -606,7 +606,7 @@ async def test_what_was_written_outside_can_be_taken_back(places: Places) -> Non
         pytest.skip(str(error))
     result = await run(shell, f"echo changed > {places.outside}/file", {"write": [str(places.outside)]})
     assert not result.is_error, said(result)
-    with pytest.raises(ToolError, match="of what it hides"):
+    with pytest.raises(ToolError, match="or files that it hides"):
         shell.approval_scope({"command": "true", "access": {"read": [str(store.folder)]}})
     shell.close()
     taken = store.checkpoints(places.outside)
