@@ -1,7 +1,7 @@
 """The catalog of known models: their limits, capabilities and prices.
 
-The facts are in `catalog.json`, which `scripts/make_catalog.py` writes and which is read on first use. An entry is found
-by any of a model's names. `prices` calculates the cost of a reply.
+The facts are in `catalog.json`, which `scripts/make_catalog.py` writes and which is read on first use. Each of a
+model's names finds its entry. `prices` calculates the cost of a reply.
 """
 
 from __future__ import annotations

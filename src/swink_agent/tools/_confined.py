@@ -96,7 +96,7 @@ def with_walls_of(workspace: Workspace, profile: SandboxProfile) -> SandboxProfi
 
 
 def refuse_open_walls(workspace: Workspace, profile: SandboxProfile) -> None:
-    """Raises `ValueError` unless an open sandbox, which cannot be changed, hides and protects what the workspace does."""
+    """Raises `ValueError` unless an open sandbox, which cannot be changed, hides and protects the workspace's paths."""
     missing = [path for path in workspace.hidden if path not in profile.hidden]
     covered = tuple(real_paths(profile.hidden)) if missing else ()
     for path in missing:
