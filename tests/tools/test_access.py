@@ -434,7 +434,7 @@ async def _reach(backend: str, places: Places, connect: Callable[[str, int], Any
 async def test_without_an_approval_there_is_no_access(places: Places, usual: BashTool) -> None:
     arguments = {"command": f"echo x > {places.outside}/file", "access": {"write": [str(places.outside)]}}
     result = await usual.execute(arguments, ToolContext())
-    assert said(result) == "the command was not run: nobody was asked about its access; leave access out"
+    assert said(result) == "the command was not run: its access was not approved; leave access out"
     agent = Agent(
         MODEL,
         stream_fn=scripted(call("bash", **arguments), text("ok")),
@@ -631,7 +631,7 @@ async def test_a_background_command_has_its_access_until_it_ends(places: Places,
     assert await asyncio.to_thread(task.over.wait, 30)
     assert (places.outside / "up").read_text() == "up\n"
     refused = await usual.execute(arguments, ToolContext())
-    assert "nobody was asked about its access" in said(refused)
+    assert "its access was not approved" in said(refused)
     assert not usual.tasks.running
 
 

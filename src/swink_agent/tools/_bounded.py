@@ -1,7 +1,7 @@
 """Cuts text to a limit: between characters, at line ends where possible, with a note on what is missing.
 
-Owns the limit for every tool's output and how names of files are shown. Which part of a file or an output matters is
-decided by the caller.
+Has the limit for every tool's output, and shows names of files. The caller decides which part of a file or an output
+matters.
 """
 
 from __future__ import annotations

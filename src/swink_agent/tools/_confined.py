@@ -1,7 +1,7 @@
 """The sandbox of a tool: the one that the user chose, opened when it is first needed.
 
-Owns the choice ("auto", "off", a profile, an open sandbox) and closes what it opened. How a sandbox confines is in
-`swink_agent.sandbox`.
+Turns the choice ("auto", "off", a profile, an open sandbox) into a sandbox, and closes one that it opened. How a
+sandbox confines is in `swink_agent.sandbox`.
 """
 
 from __future__ import annotations

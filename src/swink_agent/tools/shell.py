@@ -322,7 +322,7 @@ class BashTool:
         access = self._access.asked(arguments)
         grant = ctx.grant
         if access is not None and grant is None:
-            raise ToolError("the command was not run: nobody was asked about its access; leave access out")
+            raise ToolError("the command was not run: its access was not approved; leave access out")
         scope = self._scope(usual, access)
         if grant is not None and not grant.covers(self.name, arguments, as_approved(scope, grant.scope)):
             raise ToolError(
@@ -344,7 +344,7 @@ class _Call(NamedTuple):
 
     @property
     def sandbox(self) -> Sandbox:
-        """The one that the command runs in."""
+        """The sandbox that the command runs in."""
         return self.usual if self.held is None else self.held.sandbox
 
 

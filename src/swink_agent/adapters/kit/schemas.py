@@ -84,9 +84,7 @@ class SchemaSubset(Struct, frozen=True):
             elif keyword == "prefixItems" and keyword in self.keywords:
                 part[keyword] = [self._part(child) for child in value]
             elif keyword in ("anyOf", "oneOf") and "anyOf" not in part:
-                part["anyOf"] = [
-                    self._part(child) for child in value
-                ]  # `oneOf` is checked when the reply has come
+                part["anyOf"] = [self._part(child) for child in value]  # `oneOf` is checked when the reply has come
             elif keyword in ("type", "required", "additionalProperties", "description") or self._takes(keyword, value):
                 part[keyword] = value
             elif keyword in _LIMITS:

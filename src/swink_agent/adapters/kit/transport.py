@@ -259,7 +259,7 @@ class _AiohttpResponse:
                 return piece
             try:
                 data = await self._read(_PIECE)
-                if len(data) == _PIECE:  # aiohttp may return more at once, without letting other tasks run
+                if len(data) == _PIECE:  # aiohttp returns buffered data without letting other tasks run
                     await asyncio.sleep(0)
             except self._broken as error:
                 raise self._watch.reason or TransportError(_explain(error, self._url)) from error

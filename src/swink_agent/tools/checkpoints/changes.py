@@ -1,8 +1,8 @@
 """Takes a checkpoint before each call that may change files, and one after it.
 
 Calls that run at once are one change: the first takes the checkpoint before, the last the one after. While a background
-command runs, changes between calls count as made by the run that started it: they cannot be told from changes by
-others. Checkpoints are still taken around the other calls, so each prompt can be taken back alone.
+command runs, changes between calls count as made by the run that started it: they cannot be distinguished from
+changes by others. Checkpoints are still taken around the other calls, so each prompt can be taken back alone.
 """
 
 from __future__ import annotations

@@ -99,11 +99,11 @@ def entry_at(folder: int, name: bytes, most_file: int) -> Entry | None:
 
 
 class Tree:
-    """One look at a tree. `entries` has what was found, by path from the root; `skipped` names what is not kept.
+    """One look at a tree. `entries` has everything found, by path from the root; `skipped` has paths that are not kept.
 
-    `known` is what an earlier look found: a file with the same signature is not read again, and whether git ignores a
-    folder is decided when it is first seen. Otherwise a command could hide files from a look, or make files that were
-    always there look new, by changing a `.gitignore`.
+    `known` is the result of an earlier look: a file with the same signature is not read again, and whether git ignores
+    a folder is decided when it is first seen. Otherwise a command could hide files from a look, or make old files look
+    new, by changing a `.gitignore`.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Tree:
     ) -> None:
         """`keep` is given the hash and the content of each file and link that is read. Raises `TooManyFiles`.
 
-        `without` is a folder that is not part of the tree: where the copies are. `was_kept` says whether a path was
+        `without` is a folder that is not part of the tree: where the copies are. `was_kept` returns whether a path was
         ever kept as a folder. With `may_be_taken_in`, a folder that git no longer ignores becomes part of the tree.
         """
         from swink_agent.sandbox.bubblewrap.placeholders import has_mark  # on use

@@ -213,7 +213,7 @@ class BackgroundTasks:
         """Starts a command, and returns when it runs. `spawn` is called in the event loop of background commands.
 
         `on_end` is called in a thread when the command and all that it started have ended. Raises `ToolError` if too
-        many run, and what `spawn` raises; then nothing runs.
+        many run, and any exception of `spawn`; then nothing runs.
         """
         task, thread = self._add(command, timeout, redactor)
         heard = None if announcer is None else weakref.ref(announcer)  # a task must not keep an agent alive

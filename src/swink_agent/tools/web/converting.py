@@ -1,6 +1,6 @@
 """The body of an answer as text, by its encoding, and HTML as Markdown or as plain text.
 
-The conversion runs in a process of its own (`html_process`), because a hostile page can make any parser slow or large.
+The conversion runs in a separate process (`html_process`), because a hostile page can make any parser slow or large.
 It is killed after a few seconds; the page is then shown as plain text, which takes one pass. Only encodings that pages
 use are read. Python has others that take quadratic time, or that hide text (UTF-7).
 """

@@ -41,7 +41,7 @@ _KINDS = {
     **dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device"),
 }
 _PROBLEMS = {
-    errno.ENOTDIR: "takes a file for a folder: see with list_dir what is there",
+    errno.ENOTDIR: "uses a file as a folder: see with list_dir what is there",
     errno.EISDIR: "is a folder: give the path of a file",
     errno.ELOOP: "goes through links that are not followed: name the file itself",
     **dict.fromkeys((errno.ENXIO, errno.ENODEV), "is a socket or a device: only regular files can be used"),
@@ -196,7 +196,7 @@ class Workspace:
         return opened
 
     def _regular(self, opened: Opened, path: str) -> OpenFile:
-        """The opened file. Closes and refuses what is not a regular one."""
+        """The opened file, if it is a regular one. Closes and refuses any other."""
         file, problem = OpenFile(opened), ""
         if stat.S_ISDIR(file.stat.st_mode):
             problem = "is a folder: use list_dir to see what is in it"
