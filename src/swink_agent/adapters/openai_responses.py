@@ -204,7 +204,7 @@ def _call_item(call: ToolCall) -> dict[str, Any]:
 
 
 def _result_item(message: ToolResultMessage) -> dict[str, Any]:
-    """Returns the item of a call's result. This API has no flag for an error: the text begins with it."""
+    """Returns the item of a call's result. This API has no flag for an error: its text begins with "Error"."""
     content = parts_of(message.content, _PARTS)
     output: str | list[dict[str, Any]] = content
     if all(part["type"] == "input_text" for part in content):

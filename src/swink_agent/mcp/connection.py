@@ -77,7 +77,7 @@ class Connection:
         return _capabilities(answer)
 
     async def _greet_newer(self, info: dict[str, Any], refusal: MCPError) -> dict[str, Any]:
-        """Greets a server that knows only the version without a handshake: each request has our introduction instead."""
+        """Greets a server that knows only the version without a handshake: each request introduces us instead."""
         version = LATEST_MODERN_VERSION
         self._envelope = {
             mcp_types.PROTOCOL_VERSION_META_KEY: version,

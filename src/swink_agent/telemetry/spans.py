@@ -398,8 +398,7 @@ class RunSpan:
         events.DelegateEvent: _take_inside,
         events.AgentEnd: _end,
     }
-    """The handler of each event; the others have none. A table is faster than a `match`, which tries type after type.
-    """
+    """The handlers by type of event. A table, because a `match` would try the types one after another."""
 
 
 def _model_of(model: ModelSpec) -> dict[str, Any]:

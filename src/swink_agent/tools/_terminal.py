@@ -110,8 +110,8 @@ def _first_line(data: bytes | bytearray) -> int:
 class LiveText:
     """The output in updates: each has the text since the last one, never half a character or sequence.
 
-    At most twice `longest` bytes (by default 8 KiB) wait for an update. If more arrive, the oldest are left out, and
-    the update begins with a mark. `left_out` counts the bytes that were in no update.
+    At most twice `longest` bytes wait for an update; `longest` is 8 KiB by default. If more arrive, the oldest are left
+    out, and the update begins with a mark. `left_out` counts the bytes that were in no update.
     """
 
     def __init__(self, longest: int = _LONGEST_UPDATE) -> None:

@@ -29,7 +29,7 @@ _MOST_SKIPPED = 100
 _GIT = b".git"
 _RULES_TAKE = 5.0
 """Seconds for matching git's ignore rules. After that, nothing more is ignored."""
-_LARGEST = 2**63  # larger numbers, which a file's times may have, cannot be stored
+_LARGEST = 2**63  # numbers from here on, which a file's times may have, cannot be stored
 _CLOCK_TICK = 100_000_000
 """Nanoseconds in which a file may change twice and keep the same times, on all common file systems."""
 

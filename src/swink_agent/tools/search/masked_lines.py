@@ -1,7 +1,7 @@
 """Single lines of files, masked as they are in their files.
 
-Makes the excerpt of a matching line. A line of a private key or of wrapped base64 looks the same by itself: to tell
-whether it is secret, the whole file is read.
+Makes the excerpt of a matching line. A single line of base64 does not show whether it is part of a private key: for
+such lines, the whole file is read.
 """
 
 from __future__ import annotations
