@@ -216,7 +216,11 @@ async def test_access_is_asked_about_in_its_normal_form_and_can_be_allowed_for_t
     [(question, options)] = editor.questions
     assert question.raw_input["access"] == {"network": ["example.org"]}
     assert "! network: example.org\n" in question.content[0].content.text
-    assert [option.name for option in options] == ["Allow", "Allow for this session what asks for no more", "Reject"]
+    assert [option.name for option in options] == [
+        "Allow",
+        "For this session, allow commands that ask for no more access",
+        "Reject",
+    ]
     assert (folder / "a.txt").read_text() == "one\ntwo\n"
 
 

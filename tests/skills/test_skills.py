@@ -61,7 +61,7 @@ def test_other_fields_of_the_standard_are_accepted_and_allow_nothing(tmp_path: P
         ("a", "---\nname: a\ndescription: null\n---\n", "is not a text"),
         ("a", "---\nname: a\ndescription: 123\n---\n", "is not a text"),
         ("a", "---\nname: a\ndescription: |\n  x\n  y\n---\n", "one line"),
-        ("a", '---\nname: a\ndescription: "x\\u200by"\n---\n', "do not show"),
+        ("a", '---\nname: a\ndescription: "x\\u200by"\n---\n', "invisible characters"),
         ("a", "---\nname: &n a\ndescription: x\n---\n", "alias or an anchor"),
         ("a", "---\nname: !!str a\ndescription: x\n---\n", "a tag"),
         ("a", "---\nname: a\nname: a\ndescription: x\n---\n", "twice"),

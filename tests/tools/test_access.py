@@ -275,7 +275,7 @@ def test_what_the_application_hides_stays_closed(places: Places) -> None:
     hidden = (*SandboxProfile().hidden, str(places.other))
     tool = BashTool(places.work, SandboxProfile(write=(str(places.work),), hidden=hidden))
     for kind in ("read", "write"):
-        with pytest.raises(ToolError, match="has files of this program or of what it hides"):
+        with pytest.raises(ToolError, match="has files of this program or files that it hides"):
             tool.approval_scope({"command": "true", "access": {kind: [str(places.other)]}})
 
 
@@ -434,7 +434,7 @@ async def _reach(backend: str, places: Places, connect: Callable[[str, int], Any
 async def test_without_an_approval_there_is_no_access(places: Places, usual: BashTool) -> None:
     arguments = {"command": f"echo x > {places.outside}/file", "access": {"write": [str(places.outside)]}}
     result = await usual.execute(arguments, ToolContext())
-    assert said(result) == "the command was not run: nobody was asked about its access; leave access out"
+    assert said(result) == "the command was not run: its access was not approved; leave access out"
     agent = Agent(
         MODEL,
         stream_fn=scripted(call("bash", **arguments), text("ok")),
@@ -606,7 +606,7 @@ async def test_what_was_written_outside_can_be_taken_back(places: Places) -> Non
         pytest.skip(str(error))
     result = await run(shell, f"echo changed > {places.outside}/file", {"write": [str(places.outside)]})
     assert not result.is_error, said(result)
-    with pytest.raises(ToolError, match="of what it hides"):
+    with pytest.raises(ToolError, match="or files that it hides"):
         shell.approval_scope({"command": "true", "access": {"read": [str(store.folder)]}})
     shell.close()
     taken = store.checkpoints(places.outside)
@@ -631,7 +631,7 @@ async def test_a_background_command_has_its_access_until_it_ends(places: Places,
     assert await asyncio.to_thread(task.over.wait, 30)
     assert (places.outside / "up").read_text() == "up\n"
     refused = await usual.execute(arguments, ToolContext())
-    assert "nobody was asked about its access" in said(refused)
+    assert "its access was not approved" in said(refused)
     assert not usual.tasks.running
 
 

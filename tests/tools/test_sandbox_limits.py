@@ -262,7 +262,7 @@ def test_what_the_proxy_saw_is_told(places: tuple[Path, Path]) -> None:
     assert str(hosts_refused(many)[-1]) == "22 more hosts may not be reached"
     profile = SandboxProfile(write=(str(places[0]),), hosts=("pypi.org",))
     (met,) = limits_met("Could not resolve host: example.org", profile, str(places[0]))
-    assert str(met) == "the network is reached through the proxy alone that HTTPS_PROXY names"
+    assert str(met) == "the network can be reached only through the proxy in HTTPS_PROXY"
     assert limits_met("Could not resolve host: example.org", profile, str(places[0]), is_known=True) == []
 
 

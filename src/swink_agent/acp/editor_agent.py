@@ -1,7 +1,7 @@
 """The agent that editors talk to: sessions, prompts, questions and modes of the Agent Client Protocol.
 
-Owns the sessions of one connection. Each is a standard agent with a recorded session of `swink sessions`. Files are
-read and written, and commands run, by our own tools in our own sandbox, never by the editor.
+Keeps the sessions of one connection. Each is a standard agent with a recorded session of `swink sessions`. Our own
+tools read and write files and run commands in our own sandbox; the editor never does.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .updates import SessionUpdates, change_of, replayed, title_of
 _MODES: dict[ApprovalsMode, str] = {
     "ask": "Every call that needs approval is asked about.",
     "smart": "Harmless calls run; other calls are asked about.",
-    "auto": "What the sandbox confines runs unasked; what leaves it is asked about.",
+    "auto": "Calls that the sandbox confines run; calls that leave it are asked about.",
     "all": "Nothing is asked about. Deny rules and the sandbox still apply.",
     "none": "Nothing that needs approval runs.",
 }
@@ -58,11 +58,11 @@ class _EditorSession:
         self.is_prepared = False
         self.is_running = False
         self.cancelled = CancellationToken()
-        """Of the prompt that runs, which may be cancelled before the agent begins."""
+        """The token of the running prompt, which may be cancelled before the agent begins."""
         self.questions: set[asyncio.Task[Any]] = set()
 
     async def close(self) -> None:
-        """Ends the session, its hooks and MCP servers, and what its tools started."""
+        """Ends the session, its hooks and MCP servers, and the processes that its tools started."""
         await self.made.finish(_CLOSING)
         await asyncio.to_thread(self._opened.close)
 
@@ -70,7 +70,8 @@ class _EditorSession:
 class EditorAgent:
     """Implements the protocol's agent for one connection. `flags` are settings, as the command line gives them.
 
-    `warn` is told what a person should know and the protocol has no place for, such as an MCP server that is not used.
+    `warn` is called with messages for people that the protocol has no place for, such as an MCP server that is not
+    used.
     """
 
     def __init__(self, flags: dict[str, Any], warn: Callable[[str], None] = lambda text: None) -> None:
@@ -105,7 +106,7 @@ class EditorAgent:
         )
 
     async def authenticate(self, method_id: str, **_: Any) -> None:
-        raise RequestError.invalid_params({"message": "keys are kept with `swink keys set PROVIDER`"})
+        raise RequestError.invalid_params({"message": "keys are stored with `swink keys set PROVIDER`"})
 
     async def new_session(
         self,
@@ -243,10 +244,10 @@ class EditorAgent:
         await self._editor.session_update(session_id=session.id, update=update)
 
     async def _ask(self, session: _EditorSession, question: ApprovalQuestion) -> ApprovalAnswer:
-        """Asks the editor. Anything but a yes is a no, also an editor that fails or a cancelled prompt."""
+        """Asks the editor. Anything but a yes counts as no, also if the editor fails or the prompt is cancelled."""
         request = question.shown or question.request
         names = {
-            ApprovalChoice.SESSION_ACCESS: "Allow for this session what asks for no more",
+            ApprovalChoice.SESSION_ACCESS: "For this session, allow commands that ask for no more access",
             ApprovalChoice.SESSION_PREFIX: f"Always allow {safe_line(question.prefix or '')}",
             ApprovalChoice.SESSION_TOOL: f"Always allow {safe_line(request.name)}",
         }
@@ -262,7 +263,7 @@ class EditorAgent:
                     tool_call_id=request.call_id,
                     title=title_of(request.name, request.arguments),
                     content=_shown(question, session.folder),
-                    # Access as it would open, never as the model wrote it.
+                    # The access in its normal form, never as the model wrote it.
                     raw_input={**request.arguments, **({"access": request.scope["access"]} if question.access else {})},
                 ),
                 options=options,
@@ -333,7 +334,7 @@ def _server_settings(servers: Sequence[Any]) -> tuple[ServerSettings, ...]:
 
 
 def _offered(session: _EditorSession) -> dict[ApprovalsMode, str]:
-    """The modes to choose from: `auto` only where it is what the folder or the user's flag chose."""
+    """The modes to choose from: `auto` only if the folder or the user's flag chose it."""
     has_auto = session.made.approval_mode.mode == "auto"
     return {name: words for name, words in _MODES.items() if has_auto or name != "auto"}
 

@@ -1,7 +1,7 @@
 """The messages of an editor: one line of JSON each, over stdin and stdout.
 
-Owns the lines alone. The package `acp` takes every message for what it claims to be, so what is malformed is answered
-here and never reaches it.
+Handles only the lines. The package `acp` does not check messages, so malformed ones are answered here and never reach
+it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any, cast
 
 from swink_agent.core.values.decoders import whole_json
 
-LONGEST_LINE = 50 * 1024 * 1024  # bytes of one message, an image among them
+LONGEST_LINE = 50 * 1024 * 1024  # bytes of one message, including its images
 _PARSE_ERROR = -32700
 _INVALID_REQUEST = -32600
 
 
 class LineTransport:
-    """Reads and writes messages. A line that is not one is answered with an error, and the connection goes on."""
+    """Reads and writes messages. A line that is not a message is answered with an error; the connection stays open."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -27,7 +27,7 @@ class LineTransport:
 
     async def send(self, message: dict[str, Any]) -> None:
         self._writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
-        # In a task of its own: a sender that is cancelled must not end the wait of the others.
+        # In a separate task: a cancelled sender must not end the wait of the others.
         await asyncio.shield(asyncio.ensure_future(self._writer.drain()))
 
     async def receive(self) -> dict[str, Any] | None:
@@ -47,7 +47,7 @@ class LineTransport:
         """Does nothing: stdin and stdout end with the process."""
 
     async def _line(self) -> bytes | None:
-        """The next line; `None` at the end. Raises `_Malformed` behind one that is too long."""
+        """The next line; `None` at the end. Raises `_Malformed` after a line that is too long."""
         is_long = False
         while True:
             try:
@@ -84,14 +84,14 @@ def _message(line: bytes) -> dict[str, Any]:
     if not isinstance(method, (str, type(None))):
         raise _Malformed(_INVALID_REQUEST, "the method of a message is a text", number)
     if method is None and "id" not in message:
-        raise _Malformed(_INVALID_REQUEST, "a message has a method, or the id of what it answers")
+        raise _Malformed(_INVALID_REQUEST, "a message must have a method, or the id of the request that it answers")
     if "error" in message and not isinstance(message["error"], dict):
         message["error"] = {"message": "the editor's error is not an object"}
     return message
 
 
 def _finite(text: str) -> float:
-    """The number. Raises `ValueError` for what could not be written back as JSON."""
+    """The number. Raises `ValueError` for one that cannot be written back as JSON."""
     if not isfinite(number := float(text)):
         raise ValueError(text)
     return number

@@ -1,6 +1,6 @@
-"""Events and messages as the notifications that an editor shows.
+"""Turns events and messages into the notifications that an editor shows.
 
-Owns how a call is shown: its kind, its title, the files that it is about, and its diff. Pure; `editor_agent` sends.
+A call is shown with its kind, its title, the file that it is about, and its diff. Pure; `editor_agent` sends.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SUBJECTS = ("command", "path", "pattern", "url", "prompt", "name", "id")
 
 
 class SessionUpdates:
-    """The notifications of one session's runs. A call that a turn repeats an id of is another call to the editor."""
+    """The notifications of one session's runs. If a later turn uses the id of a call again, that is a new call."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -86,7 +86,7 @@ def shown_call(call_id: str, name: str, arguments: dict[str, Any], folder: str) 
 
 
 def title_of(name: str, arguments: dict[str, Any]) -> str:
-    """One line that says what the call does."""
+    """One line with the tool's name and the main argument of the call."""
     subject = next((arguments[key] for key in _SUBJECTS if isinstance(arguments.get(key), str)), "")
     return safe_display(f"{name} {subject}".strip(), _LONGEST_TITLE)
 
@@ -115,7 +115,7 @@ def replayed(messages: Sequence[types.AgentMessage], folder: str) -> Iterator[An
 def _ended(
     call_id: str, name: str, content: Sequence[types.UserBlock], details: Any, folder: str, is_error: bool
 ) -> Iterator[Any]:
-    """The end of a call, and the list of things to do as the editor's plan, if the call kept one."""
+    """The end of a call, and its list of things to do, if it has one, as the editor's plan."""
     if is_error:
         yield helpers.update_tool_call(call_id, status="failed", content=_content(content))
         return
@@ -142,7 +142,7 @@ def _content(content: Sequence[types.UserBlock]) -> list[Any]:
 
 
 def change_of(details: Any, folder: str) -> Any:
-    """The diff of a write, if the result says what it changed."""
+    """The diff of a write, if the details have the new text and the path; else `None`."""
     if not isinstance(details, dict):
         return None
     known = cast("dict[str, Any]", details)

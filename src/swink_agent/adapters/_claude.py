@@ -1,7 +1,7 @@
-"""What Claude needs at every provider.
+"""The rules for Claude models at every provider.
 
-How each model thinks, which signed reasoning may be sent back, and the form of a conversation: alternating roles, valid
-ids, and cache marks. The wire formats are in `anthropic` and `bedrock`.
+They cover how each model thinks, which signed reasoning may be sent back, and the form of a conversation: alternating
+roles, valid ids, and cache marks. The wire formats are in `anthropic` and `bedrock`.
 """
 
 from __future__ import annotations
@@ -129,9 +129,9 @@ def conversation(
 ) -> bytes:
     """Encodes the messages as one JSON array; user and assistant alternate, and the user is first and last.
 
-    Consecutive user messages and results are one turn. With `is_marked`, the last turn and the last one of the request
-    before have a cache mark: a mark finds an earlier one only twenty blocks back, and a reply with its results may be
-    longer. `with_searches`: the request offers web search, so that earlier searches can be sent back.
+    Consecutive user messages and results are one turn. With `is_marked`, two turns have a cache mark: the last one, and
+    the last one of the previous request. A mark finds an earlier one only twenty blocks back, and a reply with its
+    results may be longer. `with_searches`: the request offers web search, so earlier searches can be sent back.
     """
     turns: list[tuple[bytes, list[bytes]]] = []
     for message in messages:
@@ -209,7 +209,7 @@ class Claude(NamedTuple):
 
     @property
     def can_be_forced(self) -> bool:
-        """Whether a call may be forced: not for models that would think nevertheless."""
+        """Whether a call may be forced: only for models that do not think then."""
         return not self.thinks_always and self.off != "between_tools"
 
     @property
@@ -289,7 +289,7 @@ def _is_forced(context: AgentContext, options: StreamOptions) -> bool:
 
 
 def _goes_on_without_thinking(model: ModelSpec, messages: Sequence[AgentMessage]) -> bool:
-    """Whether the reply continues after calls without signed thinking before them: then it cannot start to think."""
+    """Whether the reply continues after calls that no signed thinking precedes: then it cannot start to think."""
     has_results = False
     for message in reversed(messages):
         if type(message) is AssistantMessage:

@@ -35,7 +35,7 @@ class _Part(Struct, rename="camel"):
     thought_signature: str | None = None
     function_call: _FunctionCall | None = None
     tool_call: dict[str, Any] | None = None
-    tool_response: dict[str, Any] | None = None  # what Google's own tools did
+    tool_response: dict[str, Any] | None = None  # the result of a tool that Google ran
 
 
 class _Content(Struct):
@@ -111,7 +111,7 @@ class _StrayDocument:
 class GeminiParser:
     """Reads the chunks of a reply, as server-sent events or as one JSON array, by the first byte of the body.
 
-    There is no end marker: the reply is complete if the body ends after a finish reason; the last one counts.
+    There is no end marker: the reply is complete if the body ends after a finish reason. The last finish reason counts.
     """
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 
 def address_problem(url: str) -> str:
-    """Returns why a URL is not a valid address of a server, as words to follow it; an empty string if it is."""
+    """Returns why a URL is not a valid address of a server, as words to put after the URL; empty if it is valid."""
     if any(character.isspace() or not character.isprintable() for character in url):
         return "has a space or a control character in it"
     try:

@@ -1,4 +1,4 @@
-"""Anthropic Messages (`/v1/messages`), for Anthropic and every compatible server. `_claude` has what Claude needs."""
+"""Anthropic Messages (`/v1/messages`), for Anthropic and every compatible server. `_claude` has Claude's rules."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class AnthropicStreamFn(KeyedStreamFn):
         return claude is not None and claude.takes_schemas and _SCHEMAS.express(schema) is not None
 
     def searches_web(self, model: ModelSpec, has_tools: bool) -> bool:
-        """Whether it is a Claude that is known to search."""
+        """Whether the model is a Claude that is known to search."""
         claude = _claude.claude_of(model.model_id)
         return claude is not None and claude.version >= (3, 5)
 

@@ -69,7 +69,7 @@ class AzureStreamFn(OpenAiStreamFn):
         super().check(model, options)
 
     def session_fields(self, options: StreamOptions) -> dict[str, Any]:
-        """Uses the field of OpenAI; older addresses, which contain a deployment, have only the field for the user."""
+        """Uses OpenAI's field; older addresses, which contain a deployment, accept only the field `user`."""
         fields, path = super().session_fields(options), urlsplit(self.base_url).path
         if fields and "/deployments/" in path:
             return {"user": fields["prompt_cache_key"]}

@@ -1,6 +1,6 @@
 """Amazon Bedrock's ConverseStream: the signed request, and the frames of the binary event stream.
 
-It also reads the older call, whose frames contain Anthropic's events. `_claude` has what Claude needs.
+It also reads the replies of the older call, whose frames contain Anthropic's events. `_claude` has Claude's rules.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def _model_fields(model: ModelSpec, context: AgentContext, options: StreamOption
         thinking, choice = plan.fields, plan.tool_choice
     elif "nova-2" in name and effort is not None:
         thinking = {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": effort}}
-        limits = limits if effort != "high" else {}  # high effort takes no limits
+        limits = limits if effort != "high" else {}  # high effort allows no limits
     elif "gpt-oss" in name and effort is not None:
         thinking = {"reasoning_effort": effort}
     fields: dict[str, Any] = {}
@@ -462,6 +462,6 @@ def _failure(message: AwsMessage) -> tuple[str, ErrorKind]:
     words = text(payload.get("message")) or text(payload.get("Message")) or message.headers.get(":error-message", "")
     shown, kind = classify_error({"type": name, "message": f"{name}: {words}" if words else name})
     by_name = _EXCEPTIONS.get(name.lower().removesuffix("exception"), kind)
-    # The service reports many errors as stream errors of the model; one about a too long input keeps its kind.
+    # The service reports many errors as stream errors of the model; an error about a too long input keeps its kind.
     is_overflow = kind == ErrorKind.CONTEXT_OVERFLOW and by_name == ErrorKind.NETWORK
     return shown, kind if is_overflow else by_name

@@ -1,7 +1,7 @@
 """The catalog of known models: their limits, capabilities and prices.
 
-The facts are in `catalog.json`, which `scripts/make_catalog.py` writes and which is read on first use. Finds the entry
-for any of a model's names. `prices` calculates the cost of a reply.
+The facts are in `catalog.json`, which `scripts/make_catalog.py` writes and which is read on first use. Each of a
+model's names finds its entry. `prices` calculates the cost of a reply.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _described(provider: str) -> ModelCatalog | None:
 class ModelCatalog:
     """Models by name; immutable. `ModelCatalog.load()` returns the packaged one.
 
-    `others` gives the catalog of a provider that is not in this one; in the packaged catalog these are the models in
+    `others` returns the catalog of a provider that is not in this one. For the packaged catalog, it has the models in
     the `ProviderDescription` of an installed provider.
     """
 

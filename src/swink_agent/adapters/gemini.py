@@ -2,7 +2,7 @@
 
 Gemini signs any part, not only thoughts. The signature of a text or call is stored in a `Thinking` block without text
 directly before it, and is sent back with that part. A `Thinking` block with text has the signature of that thought.
-Google's own searches are kept as `kit.searches` says, and are sent back while search is offered.
+Google's own searches are kept as described in `kit.searches`, and are sent back while search is offered.
 """
 
 from __future__ import annotations
@@ -281,7 +281,7 @@ def _model_parts(
 
 
 def _goes_back(signature: str) -> bool:
-    """Whether to send the signature back: not that of a tool which Google ran, since its parts are not kept."""
+    """Whether to send the signature back. That of a tool which Google ran is not sent, since its parts are not kept."""
     if not _SIGNATURE.fullmatch(signature):
         return False
     start = signature[:16].replace("-", "+").replace("_", "/")
@@ -292,7 +292,7 @@ def _result_parts(message: ToolResultMessage, *, name: str, takes_pictures: bool
     shown = extract_text(message.content)
     attached = _attached(message.content)
     pictures = [_attached_part(block) for block in attached if _has_data(block)]
-    shown += "".join(part["text"] for part in pictures if "text" in part)  # notes, for what is not there
+    shown += "".join(part["text"] for part in pictures if "text" in part)  # notes on files that cannot be sent
     pictures = [part for part in pictures if "text" not in part]
     if not shown and attached:
         shown = f"(see the {_noun(attached).lower()})"
@@ -366,7 +366,7 @@ def _version(model_id: str) -> tuple[int, int] | None:
 def _thinking(model: ModelSpec) -> dict[str, Any] | None:
     """Returns the thinking settings: tokens up to Gemini 2.5, levels from Gemini 3 on; `None` for other models.
 
-    Thinking cannot be turned off on most models: off is the least that they accept, without their thoughts.
+    Most models cannot turn thinking off: for `OFF` they get the lowest setting, and their thoughts are not requested.
     """
     level, version = model.thinking_level, _version(model.model_id)
     is_off = level == ThinkingLevel.OFF

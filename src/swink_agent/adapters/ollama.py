@@ -77,7 +77,8 @@ class OllamaStreamFn(KeyedStreamFn):
         return provider == self.provider
 
     def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
-        """Whether the model takes this JSON Schema for its reply: any, but with tools it could not call one."""
+        """Whether the model takes this JSON Schema for its reply: any, but not next to tools, as it could not call
+        one."""
         return not has_tools
 
     # -- the request -------------------------------------------------------------------------------------------
@@ -311,7 +312,7 @@ class OllamaParser(FrameParser[bytes]):
 def _arguments(data: bytes) -> str:
     """Returns the arguments as JSON text; they are an object, but servers that imitate Ollama may send a string.
 
-    Anything else is passed on: the loop reports to the model that it is not an object.
+    Other values are passed on: the loop reports to the model that they are not an object.
     """
     if data[:1] == b'"':
         return msgspec.json.decode(data, type=str)

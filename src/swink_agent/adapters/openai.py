@@ -72,16 +72,16 @@ STRICT = SchemaSubset(
     needs_all=True,
     takes_cycles=True,
 )
-"""What OpenAI takes in strict mode."""
+"""The part of JSON Schema that OpenAI takes in strict mode."""
 
 
 def takes_schemas(model_id: str) -> bool:
-    """Whether a model of OpenAI's takes the JSON Schema of its reply; an unknown one is assumed to."""
+    """Whether an OpenAI model takes a JSON Schema for its reply; an unknown model is assumed to."""
     return _WITHOUT_SCHEMAS.match(model_id) is None
 
 
 def strict_format(schema: dict[str, Any], subset: SchemaSubset) -> dict[str, Any]:
-    """Returns the format of a reply: strict if the subset can express the schema, else as it is."""
+    """Returns the format of a reply: strict if the subset can express the schema, else the schema unchanged."""
     expressed = subset.express(schema)
     return {"name": "answer", "schema": schema if expressed is None else expressed, "strict": expressed is not None}
 
@@ -178,7 +178,7 @@ class OpenAiStreamFn(KeyedStreamFn):
         return encoded
 
     def _add_pictures(self, encoded: list[bytes], pictures: list[ToolResultMessage]) -> None:
-        """Adds the images and documents of tool results behind them: this API accepts them only from users."""
+        """Adds the images and documents of tool results after the results: this API accepts them only from users."""
         for message in pictures:
             encoded.append(self.encoded.encode(message, self.tool_pictures, "pictures"))
         pictures.clear()

@@ -80,7 +80,7 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
 
     def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
         fields, extra = self.fields(model, context, options), options.extra
-        if "text" in fields and (more := mapping(extra.get("text"))):  # it goes beside the format of the reply
+        if "text" in fields and (more := mapping(extra.get("text"))):  # merged with the format of the reply
             extra = {**extra, "text": {**fields["text"], **more}}
         return self.request(f"{self.server()}/responses", {**fields, **extra}, options)
 
@@ -187,8 +187,8 @@ def _reply_items(message: AssistantMessage, with_reasoning: bool) -> list[dict[s
             found.append(_call_item(block))
         elif type(block) is Thinking and with_reasoning and (item := reasoning_item(block.signature)):
             found.append(item)
-    # Reasoning is refused without the item that follows it. If that was a tool which the provider ran, which is not in
-    # the history, more reasoning follows: without its id, the provider does not look for the tool.
+    # Reasoning is refused without the item that followed it. If that item was a tool which the provider ran, it is not
+    # in the history, and other reasoning follows: without its id, the provider does not look for the tool.
     while found and found[-1]["type"] == "reasoning":
         found.pop()
     for item, following in pairwise(found):
@@ -204,7 +204,7 @@ def _call_item(call: ToolCall) -> dict[str, Any]:
 
 
 def _result_item(message: ToolResultMessage) -> dict[str, Any]:
-    """Returns the item of a call's result. This API has no flag for an error: the text says so."""
+    """Returns the item of a call's result. This API has no flag for an error: its text begins with "Error"."""
     content = parts_of(message.content, _PARTS)
     output: str | list[dict[str, Any]] = content
     if all(part["type"] == "input_text" for part in content):
@@ -334,7 +334,7 @@ class ResponsesParser(FrameParser[tuple[bytes, bytes]]):
         self._start_call(event.output_index, mapping(event.item))
 
     def _take_whole_item(self, event: _Event) -> None:
-        """Ends an item, and reads from it what did not come in deltas."""
+        """Ends an item, and reads the parts of it that did not come in deltas."""
         self._has_items = True
         item = mapping(event.item)
         kind, is_spoken = item.get("type"), self._is_spoken(event.output_index)

@@ -69,7 +69,7 @@ def worst_case(model: ModelSpec, input_tokens: int, max_output: int | None) -> t
 
 @lru_cache(maxsize=256)
 def _is_free(provider: str) -> bool:
-    """Whether the provider's models run on the user's own machines, as its description says."""
+    """Whether the provider's models run on the user's own machines, according to its description."""
     from swink_agent.core.providers import description_of
 
     from .registry import PROVIDERS

@@ -79,7 +79,7 @@ class ProxyRequest(Struct, frozen=True, kw_only=True):
     tools: list[ToolDescription] = []
     options: ProxyOptions = field(default_factory=ProxyOptions)
     answered: int = 0
-    """How many of the messages came before a reply that failed and is not among them."""
+    """How many of the messages came before a reply that failed, which is not one of the messages."""
 
 
 class ProxyStreamFn(HttpStreamFn):
@@ -162,7 +162,7 @@ _decode_event = json_decoder(AssistantMessageEvent).decode
 
 
 class ProxyParser(FrameParser[tuple[bytes, bytes]]):
-    """Reads the proxy's stream events and writes them again, so that their order is certain.
+    """Reads the proxy's stream events and writes them again, so that their order is always valid.
 
     The proxy reports the usage in the terminal event.
     """

@@ -77,7 +77,7 @@ class ProxyServer:
 
     @asynccontextmanager
     async def serve(self, host: str = "127.0.0.1", port: int = 0) -> AsyncGenerator[str]:
-        """Serves during the block, and gives the address."""
+        """Serves during the block. The value is the address."""
         runner = web.AppRunner(
             self.app(),
             access_log=None,
@@ -212,13 +212,13 @@ async def _refusals(
 
 
 async def _expected(request: web.Request) -> None:
-    """Answers a client that asks whether it may send its body. aiohttp calls this before anything else."""
+    """Answers a client that asks whether it may send its body. aiohttp calls this before the handler."""
     if request.headers.get("expect", "").lower() != "100-continue":
         _refuse(request, 417, "nothing can be expected but 100-continue")  # for the log
         raise web.HTTPExpectationFailed(text="nothing can be expected but 100-continue")
     writer = request.writer
     await writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    writer.output_size = 0  # that was not the answer yet
+    writer.output_size = 0  # this was not the answer yet
 
 
 def _refuse(

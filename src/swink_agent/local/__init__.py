@@ -1,9 +1,9 @@
 """The on-device model: GGUF files run by llama.cpp, no key and no account.
 
     stream.py        LocalStreamFn: the stream function
-    loading.py       from the name of a model to an engine that holds it
-    weights/         the files: models that are known by name, the store on this machine, the sources of downloads
-    worker/          the process that holds a model: seen from the agent, seen from inside, and their protocol
+    loading.py       loads a model by its name into an engine
+    weights/         the files: the named models, the store on this machine, the sources of downloads
+    worker/          the process that holds a model: its client in the agent, the program itself, and their protocol
     prompt/          conversation and tools to text, JSON Schema to grammar (GBNF), generated text to events
     claim_check.py   ClaimCheck: a policy that sends unsupported answers of small models back
 

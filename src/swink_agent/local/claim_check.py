@@ -1,7 +1,7 @@
 """`ClaimCheck`: sends an answer back once if it claims something that no tool did.
 
-Owns the evidence: which calls can have changed something, which only looked, which numbers a tool showed. What a
-sentence asks for or claims is decided in `claim_words`. `swink_agent.policies` exports the class too.
+Collects the evidence: which calls can have changed something, which only looked, which numbers a tool showed.
+`claim_words` decides what a sentence asks for or claims. `swink_agent.policies` exports the class too.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _SEPARATORS = re.compile(r"\|\||&&|[|;\n]")
 class ClaimCheck:
     """Sends an answer back, at most once a run, if it claims more than the tools did; meant for small models.
 
-    It recognises three kinds of answer, in English. The user asked for a change and the answer says that it was made,
-    or explains how to make it, but no tool that can change anything succeeded. The user asked about files and no tool
-    was called. And, if one of the tools runs commands: the user asked about files or for something to be computed, and
-    no tool showed any of the numbers in the answer. One sentence tells the model so; it may then do the work, or say
-    that it was not done.
+    It recognises three kinds of answer, in English. First, the user asked for a change and the answer claims that it
+    was made, or explains how to make it, but no tool that can change anything succeeded. Second, the user asked about
+    files and no tool was called. Third, if one of the tools runs commands: the user asked about files or for a
+    computation, and no tool showed any of the numbers in the answer. A short message tells the model so; it may then do
+    the work, or report that it was not done.
 
     `changing` are the tools that change things, `looking` those that only look; if a list is empty, that kind of answer
     is not checked. A tool in neither list supports every claim. `commands` are the tools among `changing` that take a
-    shell's `command`: a command that is known to only read has changed nothing. One string names one tool. The object
-    only remembers which runs it has sent back, so agents can share it.
+    shell's `command`: a command that is known to only read has changed nothing. One string is one tool. The object
+    remembers only which runs it has sent back, so agents can share it.
     """
 
     name = "claim_check"
@@ -81,7 +81,7 @@ class ClaimCheck:
         return Inject(complaint)
 
     def _complaint(self, run: _Run) -> str:
-        """What to tell the model; empty if the answer may pass."""
+        """The message for the model; empty if the answer may pass."""
         if self.changing and self._claims_too_much(run):
             way_out = f"Do it now with {_or(self.changing)}, or say plainly that it was not done."
             return f"Nothing was changed: no tool did it. {run.reminder}{way_out}"
@@ -109,7 +109,7 @@ class ClaimCheck:
     def _was_guessed(self, run: _Run) -> bool:
         if run.made or run.is_pasted or not words.asks_about_files(run.request):
             return False
-        # The model can know what an earlier run has seen, but not a file that is named here for the first time.
+        # The model can know files that an earlier run has seen, but not one that is named here for the first time.
         return not run.has_earlier_results or any(name not in run.earlier for name in words.file_names(run.request))
 
     def _has_new_number(self, run: _Run) -> bool:
@@ -132,7 +132,7 @@ class _Made(NamedTuple):
     result: str
 
     def concerns(self, names: set[str]) -> bool:
-        """Whether the call may be about these files. Without names, it may be."""
+        """Whether the call may be about these files; true without names."""
         text, command = _written(self.call), self.call.arguments.get("command")
         if not names or (isinstance(command, str) and ("*" in command or "?" in command)):
             return True
@@ -155,7 +155,7 @@ class _Run(NamedTuple):
 
     @property
     def reminder(self) -> str:
-        """Repeats the request if it is short: a small model has lost sight of it by now."""
+        """Repeats the request if it is short: a small model has forgotten it by now."""
         request = " ".join(self.request.split())
         return f"The request was: {request!r}. " if len(request) <= _LONGEST_REMINDER else ""
 
@@ -179,7 +179,7 @@ class _Run(NamedTuple):
 
 
 def _start(messages: Sequence[AgentMessage], turns: int) -> int:
-    """Where the run begins: at the user's messages before the first of its replies."""
+    """The position where the run begins: at the user's messages before its first reply."""
     position = len(messages)
     while position and turns:
         position -= 1
@@ -199,7 +199,7 @@ def _written(call: ToolCall) -> str:
 
 
 def _only_reads(command: Any) -> bool:
-    """Whether this is a command, or several, known to only read. A command that is not understood may do more."""
+    """Whether this is one or more commands that are known to only read. An unknown command may do more."""
     from swink_agent.approvals.commands.rules import CommandRules
 
     if not isinstance(command, str) or ">" in command:

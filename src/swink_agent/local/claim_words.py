@@ -1,7 +1,7 @@
-"""Finds out with patterns what an English sentence asks for and what it claims.
+"""Decides with patterns what an English sentence asks for and what it claims.
 
-Owns the vocabulary of `ClaimCheck`. A sentence that is not recognised counts as saying nothing, so that texts in other
-languages, or other words, are left alone.
+Has the vocabulary of `ClaimCheck`. A sentence that is not recognised counts neither as a request nor as a claim, so
+texts in other languages, or in other words, are left alone.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def change_claims(text: str) -> list[str]:
 
 
 def declines(text: str) -> bool:
-    """Whether the text says anywhere that something is not, was not or cannot be."""
+    """Whether the text has a denial or a condition: that something is not, was not, cannot or might be."""
     return _DENIAL.search(_CODE.sub(" ", _BLOCK.sub(" ", text))) is not None
 
 

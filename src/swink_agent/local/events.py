@@ -1,6 +1,6 @@
 """States, progress and errors of an on-device model, for listeners.
 
-Owns the values. `weights/store` reports them while it fetches a file, `loading` reports the rest.
+`weights/store` reports them while it fetches a file, `loading` reports the rest.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class LocalState(StrEnum):
-    """Where a model is on its way into memory."""
+    """How far a model is loaded."""
 
     UNLOADED = "unloaded"
     FETCHING = "fetching"
@@ -29,8 +29,8 @@ class LocalState(StrEnum):
 class LocalModelEvent(Value, frozen=True, gc=False):
     """A change of state, or progress within one.
 
-    While `fetching`, `done` and `total` are bytes. While `ready`, they are tokens of the prompt that the model reads,
-    and both are zero once it has read it. `total` is zero if it is not known.
+    While `fetching`, `done` and `total` are bytes. While `ready`, they are tokens of the prompt that the model reads;
+    both are zero once it has read the prompt. `total` is zero if it is not known.
     """
 
     state: LocalState
@@ -45,8 +45,8 @@ OnStateFn: TypeAlias = Callable[[LocalModelEvent], object]
 
 
 def notify(listener: Callable[[T], object] | None, event: T) -> bool:
-    """Calls a listener, if there is one. If it raises, that is logged, and the result is `False`: a broken progress bar
-    must fail neither a reply nor a download."""
+    """Calls a listener, if there is one. Returns `False` if it raised, and logs that: a broken progress bar must fail
+    neither a reply nor a download."""
     try:
         if listener is not None:
             listener(event)
@@ -57,7 +57,7 @@ def notify(listener: Callable[[T], object] | None, event: T) -> bool:
 
 
 class LocalModelError(AgentError):
-    """A model could not be found, fetched, verified or loaded. The message names it and says what to do."""
+    """A model could not be found, fetched, verified or loaded. The message has its name and a remedy."""
 
     def __init__(self, message: str, *, model: str = "") -> None:
         super().__init__(message)

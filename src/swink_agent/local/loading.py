@@ -1,6 +1,6 @@
-"""From the name of a model to an engine that holds it.
+"""Loads a model by its name into an engine.
 
-Finds or fetches the file, shares the worker process, and reports events on the way. `stream` then uses the engine.
+Finds or fetches the file, shares the worker process, and reports events. `stream` then uses the engine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SMALL_BYTES = 3_000_000_000
 
 
 class EngineLoader:
-    """Gives a stream function its engines, all with these settings except for the file and a shorter window.
+    """Makes the engines of a stream function, with these settings except for the file and perhaps a shorter window.
 
     If `engine` is given, it is used for every model name.
     """

@@ -1,6 +1,6 @@
 """The stream function of the on-device model.
 
-Owns one call, from the conversation to stream events: fitting the prompt into the window, decoding with a grammar,
+Runs one call, from the conversation to stream events: fits the prompt into the window, decodes with a grammar, handles
 cancellation. `loading` finds the model; `prompt` writes the prompt and reads the reply.
 """
 
@@ -54,8 +54,8 @@ class LocalStreamFn:
 
     `model` is the name of a preset or the path of a GGUF file; if it is `None`, each call's model is used. A missing
     file is fetched on first use, unless `fetch` is false. `on_state` is called with every change of state and with
-    progress, `on_finished` with the tokens and seconds of each reply. `brief` describes tools in few words, as small
-    models need it; by default the size of the file decides.
+    progress, `on_finished` with the tokens and seconds of each reply. `brief` describes tools in few words, for small
+    models; by default the size of the file decides.
     """
 
     provider = "local"
@@ -102,7 +102,7 @@ class LocalStreamFn:
         return f"LocalStreamFn({self.model or 'the model of each call'!r})"
 
     def check(self, model: ModelSpec, options: StreamOptions) -> None:
-        """Raises `LocalModelError` if there is no model of that name. Its file may still have to be fetched."""
+        """Raises `LocalModelError` if there is no model of that name. Does not fetch its file."""
         self.engines.check(self._named(model))
 
     async def __call__(
@@ -141,7 +141,7 @@ class LocalStreamFn:
             yield event
 
     async def embed(self, texts: str | Sequence[str], model: str | None = None) -> list[list[float]]:
-        """Returns one vector of length one per text, from the model's states. One string is one text.
+        """Returns one unit vector per text: the mean of the model's states. One string is one text.
 
         Raises `LocalModelError`.
         """
@@ -158,10 +158,10 @@ class LocalStreamFn:
     async def prepare(
         self, tools: Sequence[AgentTool], system_prompt: str = "", *, cancel: CancellationToken | None = None
     ) -> None:
-        """Reads the beginning of every prompt with these tools, and keeps it on disk, so that the first run is quicker.
+        """Lets the model read the common beginning of all prompts, and keeps its state on disk for a quicker first run.
 
-        That is the tools and, if it has several, the first paragraph of the system prompt. Raises `LocalModelError`,
-        and `Aborted` when cancelled.
+        The beginning is the tools and, if the system prompt has several paragraphs, the first one. Raises
+        `LocalModelError`, and `Aborted` when cancelled.
         """
         context, token = AgentContext(system_prompt, (), tuple(tools)), cancel or CancellationToken()
         call = _Call(self, self.model or DEFAULT_MODEL, context, StreamOptions(), token, False)
@@ -213,7 +213,7 @@ class _Call(Struct, eq=False):
             with_tools=bool(self.context.tools) and self.options.tool_choice != "none",
             result_characters=self.owner.result_characters,
         )
-        # The longest reply, for which this part of the window is kept free.
+        # The longest reply in tokens. This part of the window is kept free for it.
         limit = max(1, min(self.options.max_tokens or self.owner.max_tokens, info.context_length // _REPLY_SHARE))
         kept: list[Turn] | None = conversation
         for _ in range(_FITTING_ROUNDS):
@@ -227,7 +227,7 @@ class _Call(Struct, eq=False):
                         yield item
             if not tokens:
                 return
-            # Now it is known how many characters of this conversation make a token.
+            # The overflow shows how many characters of this conversation make a token.
             length = len(request.prompt)
             most = int(length / tokens * (info.context_length - limit) * 0.97)
             others = length - sum(turn.length for turn in kept)
@@ -261,10 +261,10 @@ class _Call(Struct, eq=False):
     async def _prompted(
         self, engine: Engine, info: ModelInfo, offered: Sequence[ShownTool], kept: Sequence[Turn], choice: AllowedReply
     ) -> Completion:
-        """The request, with its prompt alone.
+        """The request, with only its prompt and prefixes.
 
-        It begins with what is the same in every folder, so that the model's state after it can be kept on disk. That
-        is the tools and, if the system prompt is like ours, its first paragraph: later ones change.
+        The prompt begins with the parts that are the same in every folder, so that the model's state after them can be
+        kept on disk: the tools, and the first of several paragraphs of the system prompt, as later ones change.
         """
         tools = tools_text(offered, is_brief=self.is_brief) if offered else ""
         system = plain(prompt_text(self.context.system_prompt))
@@ -322,7 +322,7 @@ class _Call(Struct, eq=False):
         raise EngineError(f"{self.name} did not write a valid call in {_TRIES} tries: {problem}")
 
     def _try(self, request: Completion, choice: AllowedReply, limit: int, attempt: int) -> Completion:
-        """The request of one try. A second try is not greedy: it would write the same again."""
+        """The request of one try. A second try is not greedy, as it would write the same again."""
         temperature = self.options.temperature if self.options.temperature is not None else 0.0
         return replace(
             request,
@@ -359,7 +359,7 @@ class _Call(Struct, eq=False):
         try:
             return await task
         except asyncio.CancelledError:
-            if not task.done():  # it is the caller that is being cancelled
+            if not task.done():  # the caller itself is being cancelled
                 task.cancel()
                 await asyncio.wait([task])
                 raise
@@ -372,9 +372,9 @@ class _Call(Struct, eq=False):
 
 
 def _stable(text: str, tools: str, system: str) -> tuple[int, ...]:
-    """Where in the text the tools end, and where the first paragraph of the system prompt after them ends."""
+    """The positions in the text where the tools end, and where the system prompt's first paragraph after them ends."""
     end = text.find(tools) + len(tools)
-    if end < len(tools):  # a template that changes what it is given
+    if end < len(tools):  # the template changed the text of the tools
         return ()
     paragraph, blank, _ = system.partition("\n\n")
     longer = text.find(paragraph, end) + len(paragraph) if blank else 0
@@ -382,7 +382,7 @@ def _stable(text: str, tools: str, system: str) -> tuple[int, ...]:
 
 
 def _problem(toolbox: Toolbox, reply: ReplyParser) -> str | None:
-    """What is wrong with the calls, if the grammar could not ensure that they are valid."""
+    """The first problem with the calls, if the grammar could not ensure that they are valid."""
     for name, arguments in reply.calls:
         problem: Any = toolbox.problems(name, msgspec.json.decode(arguments))
         if problem is not None:

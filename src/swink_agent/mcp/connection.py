@@ -1,7 +1,7 @@
 """A connection to a server: requests and their answers over a transport, and the transport over stdio.
 
-Uses the package `mcp`, so it is loaded when a server starts. Answers are given as they are, without a check of their
-shape: the package would refuse a whole list because of one tool in it.
+Uses the package `mcp`, so it is loaded when a server starts. Answers are returned without a check of their shape: the
+package would refuse a whole list because of one tool in it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .process import ServerProcess
 
 _LARGEST_BATCH = 1024 * 1024
 _MOST_IN_A_BATCH = 1000
-"""What a line with several messages may have, which only one old version of the protocol knows."""
+"""Limits of a line with several messages, which only one old version of the protocol has."""
 _CLOSING = 2.0
 _NOTED = 0.5
 
@@ -39,7 +39,7 @@ _Streams = tuple[Any, Any]  # messages from a server, and messages to it
 
 
 class Connection:
-    """One connection, in a task of its own: whoever opens it, any task may use and close it."""
+    """One connection, which runs in its own task. Any task may use and close it, not only the one that opened it."""
 
     def __init__(self, transport: AbstractAsyncContextManager[_Streams]) -> None:
         self._transport = transport
@@ -47,7 +47,7 @@ class Connection:
         self._closing = asyncio.Event()
         self._dispatcher: JSONRPCDispatcher | None = None
         self._calls: set[asyncio.Task[Any]] = set()
-        self._envelope: dict[str, Any] = {}  # what each request says about us, if the server wants that
+        self._envelope: dict[str, Any] = {}  # our introduction in each request, if the server wants that
         self.failure: BaseException | None = None
         """Why the transport failed, if it did."""
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -70,14 +70,14 @@ class Connection:
         spoken = answer.get("protocolVersion")
         if spoken not in HANDSHAKE_PROTOCOL_VERSIONS:
             known = ", ".join(HANDSHAKE_PROTOCOL_VERSIONS)
-            raise ValueError(f"it speaks version {str(spoken)[:40]!r} of the protocol, and known are {known}")
+            raise ValueError(f"it speaks version {str(spoken)[:40]!r} of the protocol; we know {known}")
         if self._dispatcher is not None:
             headers: CallOptions = {"headers": {MCP_PROTOCOL_VERSION_HEADER: str(spoken)}}
             await self._dispatcher.notify("notifications/initialized", None, headers)
         return _capabilities(answer)
 
     async def _greet_newer(self, info: dict[str, Any], refusal: MCPError) -> dict[str, Any]:
-        """Speaks to a server that knows only the version without an introduction: each request has one instead."""
+        """Greets a server that knows only the version without a handshake: each request introduces us instead."""
         version = LATEST_MODERN_VERSION
         self._envelope = {
             mcp_types.PROTOCOL_VERSION_META_KEY: version,
@@ -90,7 +90,7 @@ class Connection:
             raise refusal from error
         if version not in (answer.get("supportedVersions") or ()):
             raise refusal
-        # It stays open until the server or we end; changes of the list are announced meanwhile.
+        # This request stays open until the connection ends: the server announces changes of the list with it.
         listening = self.start("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
         listening.add_done_callback(lambda task: task.cancelled() or task.exception())
         return _capabilities(answer)
@@ -98,10 +98,10 @@ class Connection:
     def start(
         self, method: str, params: Mapping[str, Any], on_progress: ProgressFnT | None = None
     ) -> asyncio.Task[dict[str, Any]]:
-        """Sends a request: a task with the answer, or with an `MCPError`.
+        """Sends a request. Returns a task with the answer, or with an `MCPError`.
 
-        The package tells the server of a cancelled request while the task ends, which may take seconds: cancel the task
-        and do not wait for it.
+        If the task is cancelled, the package informs the server while the task ends, which may take seconds: do not
+        wait for it.
         """
         task = asyncio.get_running_loop().create_task(self._request(method, params, on_progress))
         self._calls.add(task)
@@ -141,9 +141,8 @@ class Connection:
         try:
             return await self._dispatcher.send_raw_request(method, params, options)
         except MCPError as error:
-            if (
-                error.code == mcp_types.CONNECTION_CLOSED
-            ):  # told a moment before the end is noted; a server may also say it
+            if error.code == mcp_types.CONNECTION_CLOSED:
+                # Our task ends a moment later, unless the server itself sent this code.
                 await asyncio.wait([self._task], timeout=_NOTED)
             raise
 
@@ -176,7 +175,7 @@ class Connection:
         raise MCPError(code=mcp_types.METHOD_NOT_FOUND, message=f"not offered: {method[:80]}")
 
     async def _notice(self, context: DispatchContext[Any], method: str, params: Mapping[str, Any] | None) -> None:
-        """Ignores it: the transports deal with what matters."""
+        """Ignores the notification: the transports handle those that matter."""
 
 
 def _capabilities(answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -227,7 +226,7 @@ class _Incoming(_Stream):
 
     async def __anext__(self) -> SessionMessage | Exception:
         while True:
-            await asyncio.sleep(0)  # a server that writes without a pause must not keep all others waiting
+            await asyncio.sleep(0)  # a server that writes without a pause must not block the event loop
             if self._flood.grows():
                 self._process.end(TOO_MANY)
                 raise StopAsyncIteration
@@ -248,7 +247,8 @@ class _Incoming(_Stream):
             raise anyio.EndOfStream from None
 
     def _is_dealt_with(self, message: mcp_types.JSONRPCMessage) -> bool:
-        """Answers requests here, without waiting: a server that asks and never reads must not fill our memory."""
+        """Whether the message needs nothing more. Requests are answered here, without waiting: a server that sends
+        requests and never reads must not fill our memory."""
         if isinstance(message, mcp_types.JSONRPCNotification):
             if message.method == LIST_CHANGED:
                 self._on_list_changed()
@@ -296,7 +296,7 @@ def _message(data: bytes) -> mcp_types.JSONRPCMessage | None:
     except ValidationError:
         pass
     try:
-        found: object = msgspec.json.decode(data)  # reads what is nested deeper, too
+        found: object = msgspec.json.decode(data)  # it accepts deeper nesting
     except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict):

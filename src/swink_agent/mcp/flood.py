@@ -1,14 +1,14 @@
-"""Which messages of a server matter, and when it sends too many. Both transports drop the rest before it costs much."""
+"""Decides which messages of a server matter, and when it sends too many. Both transports drop the others early."""
 
 from __future__ import annotations
 
 import time
 
-LIST_CHANGED = "notifications/tools/list_changed"  # what the transports tell their server of directly
+LIST_CHANGED = "notifications/tools/list_changed"  # the transports report it directly to the `McpServer`
 _HEARD = frozenset({"notifications/progress", "notifications/cancelled"})
 """The other notifications that are not dropped."""
 _MOST_HEARD = 500
-"""How many of them in a second: the package takes much longer for each than a server that sends it."""
+"""How many of them are taken in a second: the package needs much more time for each than the server that sends it."""
 MOST_IN_A_MINUTE = 300_000
 TOO_MANY = f"it sent more than {MOST_IN_A_MINUTE:,} messages within a minute"
 
@@ -32,7 +32,7 @@ class Flood:
         return False
 
     def hears(self, notification: str) -> bool:
-        """Whether a notification is taken. Those that come too fast are dropped like those that do not matter."""
+        """Whether a notification is taken. Those that do not matter, or come too fast, are dropped."""
         if notification not in _HEARD:
             return False
         now = time.monotonic()

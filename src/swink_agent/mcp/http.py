@@ -1,6 +1,6 @@
-"""The transport over streamable HTTP: what is sent, and what is taken of what comes.
+"""The transport over streamable HTTP.
 
-The package `mcp` speaks the protocol. Responses are limited and sifted here, before the package reads them.
+The package `mcp` speaks the protocol. Responses are limited and filtered here, before the package reads them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .flood import LIST_CHANGED, TOO_MANY, Flood
 from .process import LONGEST_LINE
 
 _MOST_OWED = 32
-_NOTICE_TAKEN = 10.0  # seconds in which a server must take what it need not answer
+_NOTICE_TAKEN = 10.0  # seconds in which a server must accept a message that needs no answer
 _EVENT_END = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 _LONGEST_END = 4
 _LARGE = f"larger than the limit of {LONGEST_LINE // 1024**2} MiB"
@@ -33,7 +33,7 @@ _LARGE = f"larger than the limit of {LONGEST_LINE // 1024**2} MiB"
 async def http_streams(
     url: str, headers: Mapping[str, str], on_status: Callable[[int], None], on_list_changed: Callable[[], None]
 ) -> AsyncGenerator[tuple[Any, Any]]:
-    """The messages of a server behind an address. `on_status` is told the status of each response, 0 if none came."""
+    """The messages of a server at an address. `on_status` gets the status of each response, or 0 if none came."""
     sieve = _Sieve(on_list_changed)
 
     def broke(error: httpx2.HTTPError, request: httpx2.Request) -> bytes:
@@ -42,7 +42,7 @@ async def http_streams(
         return msgspec.json.encode({"jsonrpc": "2.0", "id": _id_of(request.content), "error": problem})
 
     async def look(response: httpx2.Response) -> None:
-        if response.request.method == "POST":  # the others only listen, and a server need not take them
+        if response.request.method == "POST":  # other requests only listen, and a server may refuse them
             on_status(response.status_code)
         if response.headers.get("content-encoding", "identity") != "identity":
             raise httpx2.DecodingError("the answer is compressed, which was not asked for", request=response.request)
@@ -52,7 +52,7 @@ async def http_streams(
             response.stream = _Bounded(response.stream, lambda error: broke(error, response.request))
 
     async def limit(request: httpx2.Request) -> None:
-        # Notices and answers are sent one after the other, so one that is never taken would hold up all calls.
+        # Notices and answers are sent one after the other, so one that is never accepted would block all calls.
         if request.method == "POST" and _id_of(request.content) is None:
             limits = request.extensions.get("timeout", {})
             request.extensions = {**request.extensions, "timeout": {**limits, "read": _NOTICE_TAKEN}}
@@ -61,7 +61,7 @@ async def http_streams(
         _Client(
             broke,
             headers={"accept-encoding": "identity", **headers},
-            timeout=httpx2.Timeout(30, read=None),  # the limits of calls are kept elsewhere
+            timeout=httpx2.Timeout(30, read=None),  # `McpServer` limits the time of calls
             event_hooks={"request": [limit], "response": [look]},
         ) as client,
         streamable_http_client(url, http_client=client, max_sse_event_size=LONGEST_LINE) as (read, write),
@@ -70,7 +70,7 @@ async def http_streams(
 
 
 class _Client(httpx2.AsyncClient):
-    """A client that answers a message itself if the server does not: else the package would end all other calls too."""
+    """A client that makes an answer itself if a request fails: else the package would end all other calls too."""
 
     def __init__(self, broke: Callable[[httpx2.HTTPError, httpx2.Request], bytes], **given: Any) -> None:
         super().__init__(**given)
@@ -104,8 +104,8 @@ def _id_of(body: bytes) -> msgspec.Raw | None:
 class _Sieve:
     """Decides which events of a server are taken.
 
-    Drops notifications that do not matter here. A server that asks faster than it takes our answers is not answered: it
-    must not fill our memory.
+    Drops notifications that do not matter here. Also drops requests of a server that does not accept our answers fast
+    enough, so that they do not fill our memory.
     """
 
     def __init__(self, on_list_changed: Callable[[], None]) -> None:
@@ -114,7 +114,7 @@ class _Sieve:
         self.owed = 0  # the server's own requests that have no answer yet
 
     def sift(self, event: bytes) -> bytes:
-        """The event, or what says where to read on if its message is dropped. Raises `SSEError` for too many."""
+        """The event; if its message is dropped, only its id and retry time. Raises `SSEError` for too many events."""
         if self._flood.grows():
             raise httpx2.SSEError(TOO_MANY)
         data: list[bytes] = []
@@ -138,7 +138,7 @@ class _Sieve:
         try:
             head = _HEAD.decode(data)
         except (ValueError, RecursionError):
-            return True  # the package says what is wrong with it
+            return True  # the package reports what is wrong with it
         if head.method is msgspec.UNSET:
             return True
         if head.id is msgspec.UNSET:
@@ -152,7 +152,7 @@ class _Sieve:
 
 
 class _Events(httpx2.AsyncByteStream):
-    """A response that is a stream of events, without those that are not taken."""
+    """A response that is a stream of events, without the dropped ones."""
 
     def __init__(self, stream: Any, sieve: _Sieve) -> None:
         self._stream = stream
@@ -162,7 +162,7 @@ class _Events(httpx2.AsyncByteStream):
         waiting = bytearray()
         searched = 0
         async for chunk in self._stream:
-            await asyncio.sleep(0)  # a server that sends without a pause must not keep all others waiting
+            await asyncio.sleep(0)  # a server that sends without a pause must not block the event loop
             waiting += chunk
             taken: list[bytes] = []
             begin = 0
@@ -183,7 +183,7 @@ class _Events(httpx2.AsyncByteStream):
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """A response that is one message. If it does not come whole, `broke` says what is read instead."""
+    """A response that is one message. If it fails or is too large, it is replaced by the result of `broke`."""
 
     def __init__(self, stream: Any, broke: Callable[[httpx2.HTTPError], bytes]) -> None:
         self._stream = stream

@@ -1,6 +1,6 @@
-"""What a server says about its tools, made safe: each tool that can be used, and why the others cannot.
+"""Reads a server's list of tools and makes it safe: the usable tools, and the reasons why others are left out.
 
-Reads the server's answers as they are, tool by tool, so that one bad tool does not lose all.
+Each tool is read separately, so that a bad one does not make the others unusable.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .schemas import UnusableSchema, shown_text, tame_schema
 
 MOST_TOOLS = 128
 _MOST_PAGES = 1000
-_MOST_LOOKED_AT = 2000  # what is read of a list in which most tools cannot be used
+_MOST_LOOKED_AT = 2000  # entries of a list that are read, usable or not
 _LONGEST_NAME = 16 * 1024
 _MOST_WARNINGS = 50
 
@@ -27,26 +27,26 @@ class ToolDefinition(Value, frozen=True):
     """One tool of a server."""
 
     name: str
-    """Its true name, which the server hears."""
+    """Its true name, which is sent to the server."""
     title: str
-    """What people see of it: one line."""
+    """Its name for people: one line."""
     description: str
     schema: dict[str, Any]
     digest: str
-    """Of the true name, the description and the schema as the server gave them: what an approval is bound to."""
+    """The hash of the name, the description and the schema as the server gave them. An approval is bound to it."""
     reads_only: bool = False
-    """Whether the server says that it changes nothing."""
+    """Whether the server declares that it changes nothing."""
 
 
 class Listing(Value, frozen=True):
-    """The usable tools of a server by their true names, and what was left out."""
+    """The usable tools of a server by their true names, and warnings about tools that were left out."""
 
     tools: Mapping[str, ToolDefinition] = {}
     warnings: tuple[str, ...] = ()
 
 
 async def read_listing(ask: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]) -> Listing:
-    """Reads every page of a server's tools. `ask` asks for the page with these parameters."""
+    """Reads every page of a server's tools. `ask` requests the page with these parameters."""
     tools: dict[str, ToolDefinition] = {}
     warnings: list[str] = []
     cursor: str | None = None
@@ -62,7 +62,7 @@ async def read_listing(ask: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]
             looked_at += 1
             if len(tools) > MOST_TOOLS or looked_at > _MOST_LOOKED_AT:
                 break
-            await asyncio.sleep(0)  # a schema may take a while, and others wait
+            await asyncio.sleep(0)  # a schema may take a while, and other tasks must run
             _add(item, tools, warnings)
         following = page.get("nextCursor")
         is_enough = len(tools) > MOST_TOOLS or looked_at > _MOST_LOOKED_AT
@@ -78,7 +78,7 @@ async def read_listing(ask: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]
     if looked_at > _MOST_LOOKED_AT:
         warnings.append(f"its list is longer than {_MOST_LOOKED_AT:,} entries: the rest is left out")
     if len(tools) > MOST_TOOLS:
-        warnings.append(f"it has more than {MOST_TOOLS} tools: those behind the first {MOST_TOOLS} are left out")
+        warnings.append(f"it has more than {MOST_TOOLS} tools: those after the first {MOST_TOOLS} are left out")
         tools = dict(list(tools.items())[:MOST_TOOLS])
     return Listing(tools, tuple(warnings))
 
@@ -103,7 +103,7 @@ def _add(item: object, tools: dict[str, ToolDefinition], warnings: list[str]) ->
 
 def _definition(name: str, fields: dict[str, Any]) -> ToolDefinition:
     schema = fields.get("inputSchema")
-    tame = tame_schema(schema)  # first: it refuses what would be slow to digest
+    tame = tame_schema(schema)  # first: it refuses schemas that would be slow to hash
     said = msgspec.json.encode((name, fields.get("description"), schema), order="sorted")
     annotations = fields.get("annotations")
     hints = cast("dict[str, Any]", annotations) if isinstance(annotations, dict) else {}

@@ -1,6 +1,6 @@
-"""The names of servers, of variables and headers for them, and those under which a model sees their tools.
+"""The names of servers, of their variables and headers, and of their tools as a model sees them.
 
-Also our own version, which both sides tell.
+Also our own version, for clients and servers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _PREFIX = re.compile(r"[A-Za-z0-9_-]{0,32}", re.ASCII)
 _OTHERS = re.compile(r"[^A-Za-z0-9_-]", re.ASCII)
 _VARIABLE = re.compile(r"[^=\0]+")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
-_LONGEST = 64  # what every provider takes
+_LONGEST = 64  # every provider takes names of this length
 _DIGITS = 8
 
 
@@ -45,7 +45,7 @@ def tool_names(server: str, tools: Iterable[str], prefix: str | None = None) -> 
         true: _hashed(name, true, digits) if len(name) > _LONGEST or seen[name] > 1 else name
         for true, name in wished.items()
     }
-    # A server may call a tool what another gets with its digest, or search for two with the same digits.
+    # A hostile server may name a tool like another's name with its digest, or find two names with the same digits.
     while len(seen := Counter(names.values())) < len(names):
         digits *= 2
         names = {true: _hashed(wished[true], true, digits) if seen[name] > 1 else name for true, name in names.items()}
@@ -53,12 +53,12 @@ def tool_names(server: str, tools: Iterable[str], prefix: str | None = None) -> 
 
 
 def check_env(env: Mapping[str, str]) -> None:
-    """Raises `ValueError` for what cannot be a variable of an environment. The error does not repeat values."""
+    """Raises `ValueError` for entries that cannot be environment variables. The error does not repeat values."""
     _check_texts(env, "variable", _VARIABLE, lambda value: "\0" not in value, "without a null character")
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
-    """Raises `ValueError` for what cannot be a header of HTTP. The error does not repeat values."""
+    """Raises `ValueError` for entries that cannot be HTTP headers. The error does not repeat values."""
     _check_texts(headers, "header", _HEADER, str.isprintable, "in one line")
 
 
@@ -78,7 +78,7 @@ def _hashed(name: str, true: str, digits: int) -> str:
 
 
 def own_version() -> str:
-    """The version that we tell the other side."""
+    """The version of this package, for the other side."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

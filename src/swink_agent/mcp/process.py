@@ -1,4 +1,4 @@
-"""A stdio server: its process in a sandbox, the lines that it writes, and what it said on stderr.
+"""A stdio server: its process in a sandbox, the lines that it writes, and its output on stderr.
 
 Knows nothing of the protocol. Lines are bytes; `connection` turns them into messages.
 """
@@ -38,7 +38,7 @@ _TMP = "/tmp"
 _GRACE = 2.0  # seconds between the end of its input and the end of its processes
 _WAITING_WRITES = 64
 _CACHES = {"UV_CACHE_DIR": "~/.cache/uv", "npm_config_cache": "~/.npm"}
-"""Where programs keep what they fetched. In the sandbox that is a temporary folder, unless this one may be written."""
+"""The caches of package managers. In the sandbox they are temporary folders, unless the server may write these."""
 _KEPT_LINES = 12
 _LONGEST_KEPT = 400
 _PATIENCE = 10.0
@@ -62,7 +62,7 @@ class Command(Value, frozen=True, kw_only=True):
     write: tuple[str, ...] = ()
     """Further folders that it may write."""
     hidden: tuple[str, ...] = ()
-    """What it may not read, besides what no confined program may."""
+    """Paths that it may not read, in addition to those that no confined program may."""
 
 
 class ServerSandbox:
@@ -76,7 +76,7 @@ class ServerSandbox:
         self.folder = ""
 
     def open(self) -> Sandbox:
-        """Raises `SandboxError`, `OSError` or `ValueError` if there can be none."""
+        """Returns the sandbox. Raises `SandboxError`, `OSError` or `ValueError` if none can be opened."""
         with self._lock:
             if self._sandbox is None:
                 self._sandbox = self._opened()
@@ -87,7 +87,7 @@ class ServerSandbox:
         if command.cwd is None:
             self._private = self._private or tempfile.mkdtemp(prefix="swink-mcp-")
         folder = os.path.realpath(os.path.expanduser(command.cwd or self._private))
-        # What may be written there can also put links there, which must not widen what may be written.
+        # A server that may write there may also put links there: they must not widen its access.
         if command.cwd is not None and self.folder not in ("", folder):
             raise ValueError(f"{command.cwd} leads to another folder than before: {folder}")
         write = [folder]
@@ -131,7 +131,7 @@ class ServerProcess:
         self._writer = self._loop.create_task(self._write_all())
         self._watch = self._loop.create_task(self._end_with_it())
         self.code: int | None = None
-        """How it ended, once it has."""
+        """Its exit code, once it has ended."""
         self.flaw = ""
         """Why it was ended here, if it was."""
 
@@ -139,7 +139,7 @@ class ServerProcess:
     async def start(cls, command: Command, place: ServerSandbox, shown: Callable[[str], str]) -> ServerProcess:
         """Starts the server in its sandbox. Raises `SandboxError`, `OSError` or `ValueError`.
 
-        `shown` masks secrets in what it writes to stderr.
+        `shown` masks secrets in its output on stderr.
         """
         sandbox = await asyncio.to_thread(place.open)
         program = _program(command, sandbox.profile, place.folder)
@@ -188,16 +188,16 @@ class ServerProcess:
             self._buffer += chunk
 
     async def write(self, data: bytes) -> None:
-        """Hands a line to the writer, which writes it whole even if the caller is cancelled."""
+        """Passes a line to the writer, which writes it whole even if the caller is cancelled."""
         await self._to_write.put(data)
 
     def write_if_it_reads(self, data: bytes) -> None:
-        """The same without waiting: dropped if the server has not read what came before."""
+        """The same without waiting: drops the line if too many lines wait for the server to read them."""
         with suppress(asyncio.QueueFull):
             self._to_write.put_nowait(data)
 
     def end(self, flaw: str) -> None:
-        """Ends the server at once, because of this."""
+        """Ends the server at once, and records the reason."""
         self.flaw = flaw
         self._buffer.clear()
         self._process.kill()
@@ -225,10 +225,10 @@ class ServerProcess:
         await asyncio.shield(self._watch)
 
     async def _end_with_it(self) -> None:
-        """Notes how it ends, and then ends what it left running, which would hold its output open."""
+        """Records how the process ends, and then ends its remaining processes, which would hold its output open."""
         try:
             self.code = await self._process.wait(look=False)
-        except SandboxError as error:  # which ended before the program began
+        except SandboxError as error:  # the sandbox ended before the program began
             self.flaw = str(error)
         self._process.kill()
         for warning in await self._process.look_behind():
@@ -285,7 +285,7 @@ class _Errors:
             self._descriptor = -1
 
     def _read(self) -> bool:
-        """Whether there was anything."""
+        """Reads once. Returns whether there was data."""
         if self._descriptor < 0:
             return False
         try:
@@ -311,7 +311,7 @@ class _Errors:
 
 
 def _program(command: Command, profile: SandboxProfile, folder: str) -> str:
-    """The program to start. A bare name is not looked for where commands of a model may write."""
+    """The program to start. A bare name is not looked for in folders that the server may write."""
     name = os.path.expanduser(command.program)
     if os.sep in name:
         path = os.path.join(folder, name)
@@ -336,7 +336,7 @@ def _caches(profile: SandboxProfile) -> dict[str, str]:
 
 
 def _in_tmp(command: Command, folder: str) -> list[str]:
-    """What the command line names beneath `/tmp`, with the files beside it: a sandbox may have its own `/tmp`.
+    """Paths beneath `/tmp` that the command line names, with the files beside them: a sandbox may have its own `/tmp`.
 
     Also this program's own packages, which a server may need.
     """
@@ -345,7 +345,7 @@ def _in_tmp(command: Command, folder: str) -> list[str]:
         named = os.path.abspath(os.path.join(folder, os.path.expanduser(word.rpartition("=")[2])))
         if not os.path.exists(named):
             continue
-        for path in (named, os.path.realpath(named)):  # a link and what it leads to
+        for path in (named, os.path.realpath(named)):  # a link and its target
             if not is_beneath(path, _TMP) or path == _TMP:
                 continue
             beside = path if os.path.isdir(path) else os.path.dirname(path)

@@ -1,6 +1,6 @@
-"""What a server answers to a call, as the result of a tool.
+"""Turns a server's answer to a call into the result of a tool.
 
-Reads the answer as it is: a part of an unknown shape becomes one line, and the rest is kept.
+A part of an unknown shape becomes one line, and the rest is kept.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from swink_agent.core.types import Base64Source, Image, Text, UserBlock, encodab
 from .schemas import shown_text
 
 _MOST_TEXT = 100 * 1024
-_MOST_IMAGE = 3_932_160  # 3.75 MB: five in Base64, which is what providers take
+_MOST_IMAGE = 3_932_160  # 3.75 MiB: 5 MiB in Base64, which providers accept
 _MOST_STRUCTURED = 1024 * 1024
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _NOTE = 160
@@ -82,7 +82,7 @@ def _block(item: dict[str, Any]) -> UserBlock:
 
 
 def _data(what: str, encoded: object, media_type: object, where: str) -> UserBlock:
-    """An image that models take, known by its content; one line for other bytes."""
+    """An image, if the content is of a kind that models take; one line for other data."""
     told = " ".join(word for word in (what, where, _one_line(media_type)) if word)
     try:
         data = a2b_base64(encoded) if isinstance(encoded, str) else b""

@@ -1,7 +1,7 @@
-"""Turns the schema of a server's tool into one that every provider takes, or says why that cannot be done.
+"""Turns the schema of a server's tool into one that every provider takes, or explains why that is impossible.
 
-One schema that a provider does not take makes it refuse the whole request, with the tools of every other server. What
-is lost here only widens the schema: the server checks its arguments itself.
+If a provider does not take one schema, it refuses the whole request, with the tools of every other server. Keywords
+that are dropped here only widen the schema: the server checks its arguments itself.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _DEEPEST = 32
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 _CHOICES = ("anyOf", "oneOf")
 _DEFINITIONS = frozenset({"$defs", "definitions", "$schema", "$id", "id", "$comment", "$anchor", "$dynamicAnchor"})
-"""What only serves references, which are written out."""
+"""Keywords that only serve references, which are written out."""
 _NOT_AT_TOP = frozenset({"not", "if", "then", "else", "enum", "const", "dependentSchemas", "dependencies"})
-"""What providers refuse at the top besides `anyOf`, `oneOf` and `allOf`."""
+"""Keywords that providers refuse at the top, in addition to `anyOf`, `oneOf` and `allOf`."""
 _BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas"})
-"""Keywords whose value is a table of schemas by names of the author's choice."""
+"""Keywords whose value is an object of schemas, under names that the author chooses."""
 _DATA = frozenset({"default", "const", "enum", "examples", "example"})  # keywords whose value is not a schema
 
 Schema = dict[str, Any]
@@ -50,7 +50,7 @@ def tame_schema(given: object) -> Schema:
     top["type"] = "object"
     if "required" in top:
         for name in top["required"]:
-            properties.setdefault(name, {})  # a provider refuses what is required and not described
+            properties.setdefault(name, {})  # a provider refuses a required property that is not described
     _check_size(top)
     _check_names(top)
     try:
@@ -61,7 +61,7 @@ def tame_schema(given: object) -> Schema:
 
 
 def shown_text(text: object, most: int = LONGEST_DESCRIPTION) -> str:
-    """A text of a server without characters that do not show, and cut to `most` characters."""
+    """A server's text without invisible characters, cut to `most` characters."""
     if not isinstance(text, str):
         return ""
     text = text[: most * 4]  # a longer one is cut anyway
@@ -129,9 +129,9 @@ class _Inliner:
         return _modern(written)
 
     def _target(self, reference: str) -> Schema | None:
-        """What a reference within the schema names; `None` for any other, which is not fetched."""
+        """The target of a reference within the schema; `None` for any other reference, which is not fetched."""
         if reference in ("#", "#/"):
-            return None  # the whole schema, which contains itself then
+            return None  # the whole schema: it would contain itself
         if not reference.startswith("#/"):
             return None
         node: Any = self._root
@@ -147,7 +147,7 @@ class _Inliner:
 
 
 def _modern(schema: Schema) -> Schema:
-    """Rewrites what older drafts spell otherwise: providers take the current one only, with items for every array."""
+    """Rewrites keywords of older drafts: providers take only the current one, with `items` for every array."""
     kind = schema.get("type")
     if kind == "array" or (isinstance(kind, list) and "array" in kind):
         schema.setdefault("items", {})
@@ -205,7 +205,7 @@ def _merged(schema: Schema) -> Schema | None:
 
 
 def _add_choices(properties: Schema, branches: list[Schema]) -> None:
-    """Adds the properties of branches. One of them applies, so a property that differs may be any of its forms."""
+    """Adds the properties of the branches. Any branch may apply, so a property may have any of its forms."""
     forms: dict[str, list[Any]] = {}
     for branch in branches:
         for name, value in branch["properties"].items():

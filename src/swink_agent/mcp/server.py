@@ -1,7 +1,7 @@
-"""A server of tools, as its user sees it: start, tools, restart, end.
+"""The public class for a server of tools: start, tools, restart, end.
 
-Owns when the server runs and what is known of its tools. The process is in `process`, the protocol in `connection`,
-what a tool is in `tool`.
+Starts and ends the server, and keeps the list of its tools. The process is in `process`, the protocol in `connection`,
+the tools are in `tool`.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class McpServer:
     """A server of tools: `async with McpServer.stdio("uvx", "mcp-server-time", name="time") as server:`.
 
     Entering starts it and lists its tools, or raises `McpError`; `MissingExtra` if the extra `mcp` is not installed.
-    Leaving ends it, in whatever task. In between it is started again by the first call after it ended, with pauses
-    after starts that failed. Calls outside are error results.
+    Leaving ends it, from any task. If it ends in between, the next call starts it again, with pauses after failed
+    starts. Calls outside the block are error results.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class McpServer:
         self._clock = clock
         given = {**({} if command is None else command.env), **self._headers}
         self._redactor = Redactor(environment=given)
-        # For results, which the run's own redactor masks too: only what this server was given.
+        # For results, which the run's own redactor masks too: only the secrets that this server was given.
         self._own_secrets = Redactor(environment=given, patterns=False)
         self._place = None if command is None else ServerSandbox(command)
         self._process: ServerProcess | None = None
@@ -101,7 +101,7 @@ class McpServer:
         self._failures = 0
         self._not_before = 0.0
         self.loop: asyncio.AbstractEventLoop | None = None
-        """The event loop in which it runs, once it was entered."""
+        """The event loop in which it runs, once it was started."""
         self.problem = ""
         """Why it does not run, if it should."""
 
@@ -125,8 +125,8 @@ class McpServer:
 
         It runs in the sandbox with a clean environment and `env`. It may write in `cwd` (a private folder unless
         given) and in the folders of `write`, cannot read `hidden`, and has no network unless `network`. `sandbox` is
-        "auto", a back end, or "off". `start_timeout` are seconds for the start, `timeout` those of a call since its
-        last sign of life. With `trust_annotations`, tools that the server says only read run without a question.
+        "auto", a back end, or "off". `start_timeout` is in seconds; `timeout` is the seconds that a call may take
+        without progress. With `trust_annotations`, tools that the server declares read-only run without a question.
         """
         if not isinstance(command, str) or not command:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError("command is the program to start, such as 'uvx'")
@@ -159,7 +159,7 @@ class McpServer:
         timeout: float = 120,
         trust_annotations: bool = False,
     ) -> McpServer:
-        """A server behind an address, by streamable HTTP. `headers` go with every request: a key, for instance."""
+        """A server at an address, by streamable HTTP. `headers` are sent with every request: a key, for instance."""
         if not isinstance(url, str) or urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"the url of an MCP server begins with http:// or https://: not {str(url)[:80]!r}")
         check_headers(headers or {})
@@ -188,7 +188,7 @@ class McpServer:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was left out of its tools, and why."""
+        """The tools that were left out, and why."""
         return self._listing.warnings
 
     def tools(self, only: str | Iterable[str] | None = None, prefix: str | None = None) -> list[McpTool]:
@@ -206,7 +206,7 @@ class McpServer:
         return [self._tool(names[true], listed[true]) for true in chosen]
 
     def definition(self, true_name: str) -> ToolDefinition | None:
-        """What the server says now about a tool; `None` if it does not offer it."""
+        """The present definition of a tool; `None` if the server does not offer it."""
         return self._listing.tools.get(true_name)
 
     # -- life ----------------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ class McpServer:
         await self.close()
 
     async def open(self) -> None:
-        """Starts it like entering it, but stays open if that fails: a later call tries again. Raises `McpError`."""
+        """Starts it as entering does, but stays open if that fails: a later call tries again. Raises `McpError`."""
         self._is_inside = True
         await self._start_once()
 
@@ -244,18 +244,18 @@ class McpServer:
             await asyncio.to_thread(self._place.close)
 
     async def restart(self) -> None:
-        """Ends the server and starts it anew, whatever failed before. Raises `McpError`."""
+        """Ends the server and starts it again at once, even after failed starts. Raises `McpError`."""
         await self.close()
         self._failures, self._not_before = 0, 0.0
         await self.open()
 
     async def settled(self) -> None:
-        """Waits a moment for a change of the list that the server announced."""
+        """If the server announced a change of its list, waits up to 5 seconds until it is read."""
         if self._relisting is not None and not self._relisting.done():
             await asyncio.wait([self._relisting], timeout=_SETTLING)
 
     async def connected(self) -> None:
-        """Starts the server anew if it ended. Raises `ToolError` if it does not run."""
+        """Starts the server again if it ended. Raises `ToolError` if it cannot run."""
         if not self._is_inside:
             raise ToolError(f"the MCP server {self.name} is not running")
         if (
@@ -314,7 +314,7 @@ class McpServer:
             task.cancel()
 
     async def _reason(self, error: Exception, connection: Connection, process: ServerProcess | None) -> str:
-        """Why a call failed, for the model. Meanwhile another call may have started the server anew."""
+        """Why a call failed, for the model. Meanwhile another call may have started the server again."""
         if not connection.is_open:
             why = await self._why(error, connection, process)
             return f"the MCP server {self.name} ended: {why}\nThe next call starts it anew."
@@ -324,7 +324,7 @@ class McpServer:
     # -- starting ------------------------------------------------------------------------------------------------
 
     async def _start_once(self) -> Connection:
-        """Starts the server, once for all who wait for it, even if one of them is cancelled."""
+        """Starts the server once for all waiting callers, even if one of them is cancelled."""
         if self._starting is None:
             self.loop = asyncio.get_running_loop()
             self._starting = self.loop.create_task(self._start())
@@ -335,7 +335,7 @@ class McpServer:
         if self._starting is task:
             self._starting = None
         if not task.cancelled():
-            task.exception()  # told to whoever waits; nobody may be left
+            task.exception()  # marks it as retrieved: perhaps no caller waits any more
 
     async def _start(self) -> Connection:
         await self._disconnect()
@@ -380,18 +380,18 @@ class McpServer:
 
     def _saw_status(self, status: int) -> None:
         self._status = status
-        # A server that was started anew does not know our session. The next call that is alone begins another.
+        # A server that was restarted does not know our session. The next call begins another, if no other call is open.
         self._may_be_over = self._may_be_over or status in (0, 400, 404)
 
     async def _failed(self, problem: str) -> None:
-        """Ends what was started, and says when it may be tried again."""
+        """Ends everything that was started, and sets the time of the next possible try."""
         await self._disconnect()
         self.problem = problem
         self._failures += 1
         self._not_before = self._clock() + min(2.0 ** (self._failures - 1), _LONGEST_WAIT)
 
     async def _why(self, error: Exception, connection: Connection | None, process: ServerProcess | None) -> str:
-        """What is known of a failure: the exit and the last words of a process, the status of an address."""
+        """The known facts about a failure: a process's exit code and last lines, or the HTTP status."""
         is_late = isinstance(error, TimeoutError)
         why = f"it was not ready after {self._start_timeout:g} s" if is_late else self._told(error)
         if process is None:
@@ -406,7 +406,7 @@ class McpServer:
         return f"{why}\n{indent(process.last_words, '  ')}" if process.last_words else why
 
     def _of_status(self, why: str) -> str:
-        """The same with the status of the last answer over HTTP, if that says more."""
+        """The reason with the HTTP status of the last answer, if that is not a success."""
         if self._status == 401:
             return "HTTP 401: it wants a login, or another one: give it in headers"
         return f"HTTP {self._status}: {why}" if self._status >= 300 else why
@@ -421,11 +421,11 @@ class McpServer:
         return self._shown(f"{kind}{said}" if said else type(error).__name__)
 
     def _shown(self, text: str) -> str:
-        """A text of the server without secrets, and without what does not show."""
+        """A text of the server without secrets and invisible characters."""
         return shown_text(self._redactor.redact(text))
 
     def _hint(self) -> str:
-        """What a program that fetches others lacks in the sandbox."""
+        """A hint for a program that fetches others: the network or the cache that it lacks in the sandbox."""
         command = self._command
         if command is None or command.sandbox == "off" or os.path.basename(command.program) not in _FETCHERS:
             return ""
@@ -459,7 +459,7 @@ class McpServer:
             return Listing(warnings=("it offers no tools",))
 
     def _list_changed(self) -> None:
-        """Reads the list again, soon: once for all announcements that come meanwhile, and once a second at most."""
+        """Schedules a new reading of the list: one for all announcements meanwhile, and at most one a second."""
         self._is_stale = True
         if self._relisting is None or self._relisting.done():
             self._relisting = asyncio.get_running_loop().create_task(self._relist())
@@ -479,7 +479,7 @@ class McpServer:
         key = (name, definition.digest)
         made = self._made.get(key)
         if made is None:
-            if len(self._made) > 1000:  # a server that changes its tools all the time
+            if len(self._made) > 1000:  # the server changes its tools all the time
                 self._made.clear()
             made = self._made[key] = McpTool(self, name, definition)
         return made
@@ -487,8 +487,8 @@ class McpServer:
 
 def _load() -> None:
     require("mcp", extra="mcp")
-    # It logs what servers send, with tracebacks. Without this, Python prints that to stderr if nobody listens.
+    # The package logs messages of servers, with tracebacks. Without a handler, Python prints them to stderr.
     if not (package := logging.getLogger("mcp")).handlers:
         package.addHandler(logging.NullHandler())
-    for name in ("connection", "http"):  # in a thread, for whoever needs it then
+    for name in ("connection", "http"):  # this runs in a thread, so the imports do not block the event loop
         import_module(f"{__package__}.{name}")

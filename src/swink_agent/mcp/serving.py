@@ -1,7 +1,7 @@
 """An agent's tools for other programs: a server of the package `mcp`.
 
-A call takes the way of a model's call: it is validated, shown to the agent's pre-dispatch policies, approved, run and
-masked, because it is one, in a short run of its own.
+A client's call is handled like a model's: it is validated, shown to the agent's pre-dispatch policies, approved, run
+and masked. It is made in its own short run.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def as_mcp_server(
 ) -> Server[Any]:
     """A server of the package `mcp` with these tools, or those of an agent, for any of its transports.
 
-    A tool that needs approval runs if `approve`, or the agent's own, says so; without one it is refused. An agent's
-    pre-dispatch policies see every call. `redactor` masks results, in place of the agent's. `watch` is called with the
+    A tool that needs approval runs if `approve`, or the agent's own, approves it; without one it is refused. An agent's
+    pre-dispatch policies see every call. `redactor` masks results, instead of the agent's. `watch` is called with the
     agent of each call before it runs, and may subscribe to its events. Raises `MissingExtra`.
     """
     lowlevel: Any = require("mcp.server", extra="mcp")
@@ -127,7 +127,7 @@ class _Calls:
         """The result that a model would read. Cancelling it cancels the call."""
         config = self._agent.config
         call = ToolCall(f"mcp_{secrets.token_hex(8)}", name, arguments)
-        # Its own run for each call: calls of one client run at the same time.
+        # Each call has its own run, as calls of one client may run at the same time.
         agent = Agent(
             _CLIENT,
             stream_fn=_saying(AssistantMessage(content=(call,), stop_reason=StopReason.TOOL_USE)),
@@ -156,11 +156,11 @@ class _Calls:
             raise
         except Exception as error:  # a policy that stopped the run, for instance
             result = result or AgentToolResult.error(str(error) or type(error).__name__)
-        return result or AgentToolResult.error("the call waits for an approval, which nobody can give here")
+        return result or AgentToolResult.error("the call waits for an approval, which cannot be given here")
 
 
 def _saying(*replies: AssistantMessage) -> Any:
-    """A stream function that gives these replies, and has nothing to add."""
+    """A stream function that gives these replies, and then only "done"."""
     left = list(replies)
 
     async def stream(*_: Any) -> AsyncIterator[Any]:

@@ -1,4 +1,4 @@
-"""A server's tool as an agent sees it. The call itself is made by the server's connection."""
+"""A server's tool as an agent sees it. The server's connection makes the call itself."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from .server import McpServer
 
 
-PATIENCE = 5.0  # seconds in which the event loop of a server must take over a call that comes from another one
+PATIENCE = 5.0  # seconds in which a server's event loop must begin a call from another event loop
 
 
 class McpTool:
     """A tool of an MCP server.
 
-    Name, description and schema are those with which it was listed. Approval is asked for what the server offers now:
+    Name, description and schema are those with which it was listed. An approval is for the server's present definition:
     `approval_scope` has its digest, and a call that was approved for another definition does not run.
     """
 
@@ -47,24 +47,24 @@ class McpTool:
         return self._asks(self._server.definition(self.true_name) or self._definition)
 
     def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """What an approval is bound to: the server, the true name and a digest of the tool's definition."""
+        """The facts that an approval is bound to: the server, the true name and a digest of the tool's definition."""
         return self._scope(self._now())
 
     def foresee(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult | None:
-        """Refuses a call of a server that was left, so that no one is asked about it."""
+        """Refuses a call if the server was closed, so that the user is not asked about it."""
         if self._server.state == "closed":
             return AgentToolResult.error(f"the MCP server {self.server} is not running")
         return None
 
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
-        """Calls the tool, and starts the server anew first if it ended. Any event loop may call it."""
+        """Calls the tool. If the server has ended, starts it again first. Any event loop may call this."""
         loop, here = self._server.loop, asyncio.get_running_loop()
         if loop is None or loop is here or loop.is_closed():
             return await self._called(arguments, ctx)
         is_begun = asyncio.Event()
 
         async def there() -> AgentToolResult:
-            with suppress(RuntimeError):  # nobody waits for it now
+            with suppress(RuntimeError):  # the waiting event loop was closed
                 here.call_soon_threadsafe(is_begun.set)
             return await self._called(arguments, ctx)
 

@@ -1,4 +1,4 @@
-"""Skills: folders with a `SKILL.md` that tell a model how to do something, read only when it is needed.
+"""Skills: folders with a `SKILL.md` that tells a model how to do something. It is read only when it is needed.
 
 `find_skills` reads the skills in a folder of skills, `SkillTool` gives them to a model, `skills_prompt` names them in a
 system prompt. Reading needs the extra `skills`. Importing this module loads nothing of it.

@@ -1,6 +1,6 @@
 """Reads files of a skill without following links, waiting, or reading more than a limit.
 
-Owns the opening. What a file means is in `skill`.
+`skill` interprets the files.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _DEEPEST = 6
 
 
 class SkillFileError(Exception):
-    """A file of a skill cannot be used. The text says why."""
+    """A file of a skill cannot be used. The message has the reason."""
 
 
 FolderId = tuple[int, int]
-"""Which folder a path led to: its device and its number there."""
+"""The identity of a folder: its device and inode."""
 
 
 def folder_id(folder: Path) -> FolderId | None:
-    """Which folder this is now; `None` if there is none."""
+    """The identity of the folder at this path now; `None` if there is none."""
     try:
         found = os.stat(folder)
     except OSError:
@@ -37,9 +37,9 @@ def folder_id(folder: Path) -> FolderId | None:
 
 
 def read_beneath(folder: Path, name: str, most: int, expected: FolderId | None = None) -> bytes:
-    """The content of a file beneath a folder. Raises `SkillFileError`, also for links and what is not a file.
+    """The content of a file beneath a folder. Raises `SkillFileError`, also for links and special files.
 
-    With `expected`, the folder must still be that one: what is in its place now may be a link to anywhere.
+    With `expected`, the folder must still be that one: meanwhile a link to anywhere may have replaced it.
     """
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if not parts or name.startswith("/") or ".." in parts or "\0" in name:
@@ -60,9 +60,9 @@ def read_beneath(folder: Path, name: str, most: int, expected: FolderId | None =
 
 
 def files_beneath(folder: Path, most: int, expected: FolderId | None = None) -> list[str]:
-    """The files in a folder and in those beneath it, in order, at most so many.
+    """The files in a folder and in those beneath it, in order, at most `most`.
 
-    Links are left out, and names with characters that do not show.
+    Links, and names with invisible characters, are left out.
     """
     found: list[str] = []
 

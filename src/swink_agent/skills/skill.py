@@ -1,7 +1,7 @@
 """One skill: a folder with a `SKILL.md`, its front matter and its limits.
 
-Owns what makes a skill usable. A skill that is not has a `problem` and no content. Where skills are looked for, and
-whose are trusted, is for the caller to decide.
+Decides whether a skill is usable. One that is not has a `problem` and no content. The caller decides where to look for
+skills, and which of them to trust.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FENCE = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | 
 
 
 class Skill(Value, frozen=True):
-    """A skill. `path` is that of its `SKILL.md`; `source` says whose it is; with a `problem` it cannot be used."""
+    """A skill. `path` is that of its `SKILL.md`; `source` is its origin; with a `problem` it cannot be used."""
 
     hidden_fields = frozenset({"body"})
 
@@ -40,7 +40,7 @@ class Skill(Value, frozen=True):
     source: str = ""
     problem: str = ""
     body: str = ""
-    """The instructions: what follows the front matter."""
+    """The instructions: the text after the front matter."""
 
     @property
     def folder(self) -> Path:
@@ -48,7 +48,7 @@ class Skill(Value, frozen=True):
 
 
 def find_skills(place: str | os.PathLike[str], source: str = "") -> list[Skill]:
-    """The skills in a folder of skills, by name, those that cannot be used included. A missing folder has none."""
+    """The skills in a folder of skills, sorted by name, including unusable ones. A missing folder has none."""
     try:
         with os.scandir(place) as entries:
             found = sorted([(entry.name, entry.is_symlink()) for entry in entries if entry.is_dir()])[:_MOST_FOLDERS]
@@ -92,14 +92,14 @@ def _problem(folder: str, name: str | None, description: str | None, body: str) 
     if "\n" in description:
         return "its description must be one line"
     if any(map(is_deceptive, description)):
-        return "its description has characters that do not show"
+        return "its description has invisible characters"
     if len(body.encode()) > _LONGEST_BODY:
         return f"its text is larger than {_LONGEST_BODY:,} bytes"
     return ""
 
 
 def _parts(data: bytes) -> tuple[dict[str, str], str]:
-    """The fields of the front matter, and the text behind it. Raises `SkillFileError`."""
+    """The fields of the front matter, and the text after it. Raises `SkillFileError`."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -114,7 +114,7 @@ def _parts(data: bytes) -> tuple[dict[str, str], str]:
 
 
 def _fields(front: str) -> dict[str, str]:
-    """The texts at the top of the front matter. Nothing is built from the rest: its events are only looked at."""
+    """The text fields at the top level of the front matter. The parser's events are read; no objects are built."""
     try:
         yaml = require("yaml", extra="skills")
     except MissingExtra as error:
@@ -151,7 +151,7 @@ def _texts(yaml: Any, events: Sequence[Any]) -> dict[str, str]:
                 if key in fields:
                     raise SkillFileError(f"the front matter of {FILE} has the field {key!r} twice")
             elif key == "description" and resolver.resolve(yaml.ScalarNode, event.value, event.implicit) != _TEXT:
-                raise SkillFileError(f"the description in {FILE} is not a text: quotes make it one")
+                raise SkillFileError(f"the description in {FILE} is not a text: put it in quotes")
             else:
                 fields[key], key = event.value, None
     return fields

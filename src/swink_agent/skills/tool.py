@@ -1,6 +1,6 @@
 """The `skill` tool: gives a model the instructions of a skill, and its files, when it needs them.
 
-Owns what of the skills is in the prompt and what is read on request.
+The prompt has only names and descriptions; the rest is read on request.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _INTRODUCTION = "Skills: before you do something that one of these is for, read 
 
 
 def usable(skills: Iterable[Skill]) -> list[Skill]:
-    """Those that can be used; of one name the first."""
+    """The usable skills; of several with one name, the first."""
     chosen: dict[str, Skill] = {}
     for skill in skills:
         if not skill.problem:
@@ -46,7 +46,7 @@ def skills_prompt(skills: Iterable[Skill]) -> str:
 
 
 class SkillTool:
-    """Gives the text of a skill and the list of its files, or one of these files. It needs no approval."""
+    """Returns the text of a skill and the list of its files, or one of these files. It needs no approval."""
 
     name = "skill"
     label = "Skill"

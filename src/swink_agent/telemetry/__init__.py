@@ -1,6 +1,6 @@
-"""Telemetry: what an agent does, as spans and metrics of OpenTelemetry.
+"""Telemetry: the runs of an agent as OpenTelemetry spans and metrics.
 
-`instrument(agent)` reports every run of the agent by the GenAI semantic conventions, to whatever SDK the application
+`instrument(agent)` reports every run of the agent by the GenAI semantic conventions, to the SDK that the application
 has set up. It needs the extra `otel`. Importing this module loads nothing of it.
 """
 

@@ -1,6 +1,6 @@
-"""What was said and done, as the JSON that the conventions want in span attributes.
+"""Messages, calls and results as the JSON that the conventions require in span attributes, masked and cut.
 
-Owns the form, the masking and the cut. It is used only where an application asked for content.
+Used only if the application asked for content.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FINISH_REASONS = {types.StopReason.TOOL_USE: "tool_call", types.StopReason.ABOR
 
 
 def as_attribute(value: Any, redactor: Redactor) -> str:
-    """Returns the value as JSON, or a text as it is: masked first, then cut."""
+    """Returns the value as JSON, or a text unchanged: masked first, then cut to 64 KiB."""
     masked = redactor.redact_value(value)
     text = masked if isinstance(masked, str) else _json(masked)
     encoded = text.encode(errors="replace")
@@ -38,7 +38,7 @@ def system_instructions(prompt: str) -> list[dict[str, Any]]:
 
 
 def input_messages(messages: Sequence[types.AgentMessage]) -> list[dict[str, Any]]:
-    """Returns the messages of a request. Those of an application's own types were not sent, and are left out."""
+    """Returns the messages of a request. Messages of the application's own types are left out: they were not sent."""
     return [message for message in map(_message, messages) if message is not None]
 
 

@@ -1,7 +1,7 @@
 """The names of the GenAI semantic conventions of OpenTelemetry that spans and metrics use.
 
-Owns names, bucket boundaries and the spelling of providers. The conventions are in development: a change of theirs is a
-change of this file.
+Has the bucket boundaries and the names of providers. The conventions are in development: when they change, this file
+must change too.
 """
 
 from __future__ import annotations
@@ -23,5 +23,5 @@ _PROVIDERS = {
 
 
 def provider_name(provider: str) -> str:
-    """Returns the name that the conventions have for a provider, or else the provider's own."""
+    """Returns the provider's name in the conventions, or its own if they have none."""
     return _PROVIDERS.get(provider, provider)

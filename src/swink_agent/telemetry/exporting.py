@@ -1,6 +1,6 @@
-"""Sends spans and metrics to a collector by OTLP over HTTP, for programs that set up no SDK of their own.
+"""Sends spans and metrics to a collector by OTLP over HTTP, for programs that do not set up an SDK themselves.
 
-Owns the providers of one process. Where the collector is, and what is sent, follows the usual `OTEL_…` variables.
+The usual `OTEL_…` variables set the address of the collector, and what is sent.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-_LAST_SECONDS = 5.0  # how long the end of the program waits for the collector
+_LAST_SECONDS = 5.0  # how long the program waits for the collector when it ends
 
 
 class TelemetryExport:
@@ -40,7 +40,7 @@ class TelemetryExport:
         return self._measurements
 
     def close(self, seconds: float = _LAST_SECONDS) -> str | None:
-        """Sends what is left, for at most so many seconds; returns a warning if it could not be sent."""
+        """Sends the remaining data, for at most `seconds`; returns a warning if something could not be sent."""
         is_sent = _within(seconds, self._traces.shutdown, lambda: self._measurements.shutdown(seconds * 1000))
         who = f"telemetry was not sent: the collector at {self._collector}"
         if self._failures:
@@ -57,7 +57,7 @@ def start_export(service: str = "swink") -> TelemetryExport:
     resources = require("opentelemetry.sdk.resources", extra="otel")
     spans_out = require("opentelemetry.exporter.otlp.proto.http.trace_exporter", extra="otel")
     metrics_out = require("opentelemetry.exporter.otlp.proto.http.metric_exporter", extra="otel")
-    # The SDK logs every failure; the program says it once, at its end.
+    # The SDK logs every failure; the program reports one, when it ends.
     logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
     failures: list[str] = []
     resource = resources.Resource.create()
@@ -70,7 +70,7 @@ def start_export(service: str = "swink") -> TelemetryExport:
 
 
 def _noting(exporter: Any, failures: list[str]) -> Any:
-    """Returns the exporter, which from now on notes what it could not send."""
+    """Returns the exporter, changed so that each failed export is added to `failures`."""
     send = exporter.export
 
     def export(batch: Any, *arguments: Any, **options: Any) -> Any:
@@ -84,14 +84,14 @@ def _noting(exporter: Any, failures: list[str]) -> Any:
 
 
 def _collector() -> str:
-    """Where the collector is: without a path, and without a user, whose password could be in it."""
+    """The collector's host and port, without a path, and without a user and password."""
     names = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
     given = next(filter(None, map(os.environ.get, names)), "http://localhost:4318")
     return urlsplit(given).netloc.rpartition("@")[2] or "an address that is not a URL"
 
 
 def _within(seconds: float, *steps: Callable[[], object]) -> bool:
-    """Runs the steps at once, each in a thread that does not keep the program alive; returns whether all ended."""
+    """Runs the steps at the same time, each in a daemon thread; returns whether all ended in time."""
     latest = time.monotonic() + seconds
     threads = [threading.Thread(target=step, name="swink-telemetry", daemon=True) for step in steps]
     for thread in threads:

@@ -1,7 +1,6 @@
 """`instrument`: reports the runs of an agent as spans and metrics.
 
-Owns the instruments, the setting for content, and that no failure here changes a run. How events become spans is in
-`spans`.
+Reads the setting for content, and makes sure that no failure here changes a run. `spans` turns events into spans.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ def instrument(
     """Reports every run of the agent that begins from now on, and those of its delegates.
 
     `name` is the agent's name in spans and metrics. Without providers, those that the application has set for the
-    process are used. `content` says whether prompts, replies, arguments, results and texts of errors are reported too,
-    masked; `None` leaves that to `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`.
+    process are used. With `content`, prompts, replies, arguments, results and texts of errors are reported too, masked;
+    if it is `None`, `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` decides.
 
     Raises `ValueError` if the agent is instrumented already, and `MissingExtra` if OpenTelemetry is not installed.
     """
@@ -64,7 +63,7 @@ class Instrumentation:
             raise ValueError("the agent is instrumented already: remove() the first Instrumentation") from error
 
     def remove(self) -> None:
-        """Ends it, and the spans of a run that is going on. Safe more than once."""
+        """Ends the instrumentation, and the spans of the current run. Idempotent."""
         self._subscription.unsubscribe()
         self._observer.close()
 
@@ -76,7 +75,7 @@ class Instrumentation:
 
 
 class _Observer:
-    """Follows the runs of one agent. All of them are equal, so that an agent has one."""
+    """Follows the runs of one agent. All observers compare equal, so that an agent accepts only one."""
 
     def __init__(self, agent: Agent[Any], instruments: Instruments, name: str | None) -> None:
         self._agent = agent
@@ -91,7 +90,7 @@ class _Observer:
         return hash(_Observer)
 
     def on_event(self, event: AgentEvent, /) -> None:
-        if type(event) is MessageUpdate:  # by far the most frequent, and nothing is reported of it
+        if type(event) is MessageUpdate:  # by far the most frequent, and never reported
             return
         try:
             if type(event) is AgentStart:

@@ -1,8 +1,8 @@
-"""Events as spans and metrics: `invoke_agent`, and in it `chat` and `execute_tool`.
+"""Turns events into spans and metrics: `invoke_agent`, and in it `chat` and `execute_tool`.
 
-Owns when a span begins and ends, and its attributes. The spans of a request are made at its end, with the times that
-were noted: nothing can be nested in them, and one call of the SDK has all attributes. The spans of a run and of a tool
-are open while they last, because others are nested in them.
+The span of a request is made when the request ends, with the recorded times: nothing can be nested in it, and one call
+of the SDK sets all attributes. The spans of a run and of a tool are open while they run, because others are nested in
+them.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Instruments:
 
     @property
     def has_sdk(self) -> bool:
-        """Whether anything is done with spans or measurements: providers of the API itself do nothing."""
+        """Whether spans or measurements are used: the API's own providers do nothing with them."""
         providers = (
             self._tracer_provider or trace.get_tracer_provider(),
             self._meter_provider or metrics.get_meter_provider(),
@@ -81,7 +81,7 @@ class Instruments:
 
 
 class _Request(Struct):
-    """The reply that is being made: one model, with all its attempts."""
+    """The current request: one model, with all its attempts."""
 
     model: ModelSpec
     began: int = field(default_factory=time.time_ns)
@@ -91,7 +91,7 @@ class _Request(Struct):
     retries: list[tuple[int, dict[str, Any]]] = []
 
     def gave_up(self, usage: Usage, cost: Cost) -> None:
-        """Adds what an attempt used that was given up."""
+        """Adds the usage and cost of one attempt."""
         self.usage += usage
         self.cost += cost
 
@@ -115,12 +115,12 @@ class RunSpan:
         self._session = session
         self._whose: dict[str, Any] = {"gen_ai.agent.name": name} if name else {}
         self._common = self._whose if session is None else {**self._whose, "gen_ai.conversation.id": session}
-        """What all spans of the run have."""
+        """The attributes of all spans of the run."""
         self._began = time.time_ns()
         self._request: _Request | None = None
         self._given_up: tuple[_Request, int, str] | None = None
-        """A model that a fallback took the place of, when that was, and its error."""
-        self._redactor = redactor  # the agent's own; a request has the one that the run uses
+        """The request to a model that a fallback replaced, the time of that, and its error."""
+        self._redactor = redactor  # the agent's; a request brings the one of the run
         self._calls: dict[str, list[tuple[Span, int]]] = {}
         """The open spans of tools, with the times of their starts, by the ids of their calls."""
         self._delegates: dict[str, RunSpan] = {}
@@ -161,7 +161,7 @@ class RunSpan:
     # -- requests --------------------------------------------------------------------------------------------------
 
     def asked(self, request: ModelRequest) -> None:
-        """Notes what a model is asked."""
+        """Records a request to a model."""
         if self._instruments.content:
             self._redactor = request.redactor_fn()
         self._report_given_up(request.failure)
@@ -184,7 +184,7 @@ class RunSpan:
         self._request = _Request(event.to_model)
 
     def _report_given_up(self, kind: ErrorKind | None) -> None:
-        """Reports the model that a fallback took the place of. The fallback's request says how it failed."""
+        """Reports the request to a model that a fallback replaced. `kind` comes from the fallback's request."""
         if self._given_up is not None:
             (request, ended, words), self._given_up = self._given_up, None
             self._report(request, None, _kind(kind), words, ended)
@@ -343,7 +343,7 @@ class RunSpan:
         elif result is not None and result.error is not None:
             error = _kind(result.error_kind)
         if result is not None and self._is_recording:
-            # The model again: the run may have been given another than the agent has.
+            # The model is set again: the run may have used another one than the agent's.
             self._span.set_attributes({**_spent(result.usage, result.cost), **_model_of(self._model)})
         self._close(error, None if result is None else result.error)
 
@@ -372,7 +372,7 @@ class RunSpan:
         self._span.end(ended)
 
     def _words(self, words: str | None) -> str | None:
-        """Returns the text of an error, which is content."""
+        """Returns the text of an error, masked; `None` if content is not reported."""
         if not words or not self._instruments.content:
             return None
         from .content import as_attribute
@@ -398,7 +398,7 @@ class RunSpan:
         events.DelegateEvent: _take_inside,
         events.AgentEnd: _end,
     }
-    """What each event does; the others do nothing. A table, because a `match` tries the types one after another."""
+    """The handlers by type of event. A table, because a `match` would try the types one after another."""
 
 
 def _model_of(model: ModelSpec) -> dict[str, Any]:
@@ -410,7 +410,7 @@ def _kind(kind: ErrorKind | None) -> str:
 
 
 def _spent(usage: Usage, cost: Cost) -> dict[str, Any]:
-    """Returns usage and cost. The conventions count cached tokens among those of the input; `Usage.input` does not."""
+    """Returns usage and cost. In the conventions, input includes cached tokens; in `Usage.input` it does not."""
     spent: dict[str, Any] = {
         "gen_ai.usage.input_tokens": usage.input + usage.cache_read + usage.cache_write,
         "gen_ai.usage.output_tokens": usage.output,

@@ -1,7 +1,7 @@
 """Cuts text to a limit: between characters, at line ends where possible, with a note on what is missing.
 
-Owns the limit for every tool's output and how names of files are shown. Which part of a file or an output matters is
-decided by the caller.
+Has the limit for every tool's output, and shows names of files. The caller decides which part of a file or an output
+matters.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def bound_text(
 ) -> Bounded:
     """The text in at most `limit` bytes of UTF-8, including the note on what was left out.
 
-    `keep="ends"` keeps the beginning and the end, where commands say what matters; `keep="head"` keeps only the
-    beginning. `hint` is added to the note and says how to see the rest. Bytes are decoded as UTF-8, invalid ones become
+    `keep="ends"` keeps the beginning and the end, which matter most in a command's output; `keep="head"` keeps only the
+    beginning. `hint`, how to see the rest, is added to the note. Bytes are decoded as UTF-8, invalid ones become
     U+FFFD. If the limit is too small for a note, only the beginning is returned.
     """
     data = text.encode("utf-8", "replace") if isinstance(text, str) else text.decode("utf-8", "replace").encode()
@@ -77,7 +77,7 @@ def show_size(size: int) -> str:
 
 
 def escaped(char: str) -> str:
-    """A character that does not show, as Python writes it."""
+    """Python's escape of an invisible character."""
     code = ord(char)
     if 0xDC80 <= code <= 0xDCFF:  # a byte of a name that is not UTF-8
         return f"\\x{code - 0xDC00:02x}"

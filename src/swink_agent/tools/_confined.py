@@ -1,7 +1,7 @@
 """The sandbox of a tool: the one that the user chose, opened when it is first needed.
 
-Owns the choice ("auto", "off", a profile, an open sandbox) and closes what it opened. How a sandbox confines is in
-`swink_agent.sandbox`.
+Turns the choice ("auto", "off", a profile, an open sandbox) into a sandbox, and closes one that it opened. How a
+sandbox confines is in `swink_agent.sandbox`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class SandboxSource:
-    """Opens a sandbox on demand. Safe for several threads. `close()` ends what it opened, never what it was given."""
+    """Opens a sandbox on demand. Safe for several threads. `close()` closes it, but never one that was given open."""
 
     def __init__(
         self, choice: SandboxChoice, profile: SandboxProfile, open_sandbox: OpenSandboxFn | None = None
@@ -56,7 +56,7 @@ class SandboxSource:
                     is_off = isinstance(self.choice, str) and self.choice == "off"
                     self._open = open_unconfined if is_off else open_sandbox
                 self._sandbox = self._open(self.profile)
-                # At the latest when the tool is garbage collected, or the program ends.
+                # Closed at the latest when the tool is garbage collected, or the program ends.
                 self._close = weakref.finalize(self, self._sandbox.close)
             return self._sandbox
 
@@ -84,7 +84,7 @@ def check_choice(choice: object) -> SandboxChoice:
 
 
 def with_walls_of(workspace: Workspace, profile: SandboxProfile) -> SandboxProfile:
-    """The profile, which also hides and protects what the workspace does: a command must not get around the file
+    """The profile, with the workspace's hidden and protected paths added, so that a command cannot get around the file
     tools."""
     hidden = [path for path in workspace.hidden if path not in profile.hidden]
     protected = [name for name in workspace.protected if name not in profile.protected]
@@ -96,7 +96,7 @@ def with_walls_of(workspace: Workspace, profile: SandboxProfile) -> SandboxProfi
 
 
 def refuse_open_walls(workspace: Workspace, profile: SandboxProfile) -> None:
-    """Raises `ValueError` if an open sandbox, which cannot be changed, shows what the workspace hides."""
+    """Raises `ValueError` unless an open sandbox, which cannot be changed, hides and protects the workspace's paths."""
     missing = [path for path in workspace.hidden if path not in profile.hidden]
     covered = tuple(real_paths(profile.hidden)) if missing else ()
     for path in missing:

@@ -1,10 +1,9 @@
-"""Finds out which limits of the sandbox a command met, what it reached of the network, and how to say both.
+"""Finds the sandbox limits that a command met and the hosts that it reached, and describes both in words.
 
-The hosts are known from what the proxy saw. Where there is no proxy, and for files, error messages are read. A message
-alone proves nothing, so it counts only together with a fact: that the sandbox has no network, or that this user could
-have written the file that the command could not. Before a pipe or `||` a failure does not show in the exit code: there,
-a message counts if it is from a program that the command names. A command that fails silently, or with other words, is
-not recognised.
+The proxy reports the hosts. Without a proxy, and for files, error messages are read. A message alone proves nothing, so
+it counts only together with a fact: that the sandbox has no network, or that this user could have written the file that
+the command could not. Before a pipe or `||` a failure does not show in the exit code: there, a message counts if it is
+from a program that the command names. A command that fails silently, or with other words, is not recognised.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from swink_agent.sandbox.profile import is_beneath
 NO_NETWORK = "no network"
 READ_ONLY_OUTSIDE = "read-only outside the folder"
 _NOT_AMONG = "is not among the hosts that may be reached"
-_BESIDE_THE_PROXY = "the network is reached through the proxy alone that HTTPS_PROXY names"
+_BESIDE_THE_PROXY = "the network can be reached only through the proxy in HTTPS_PROXY"
 _FOR_ALL_PROGRAMS = frozenset(map(os.path.realpath, ("/tmp", "/var/tmp")))
 _MOST_HOSTS = 8
 _LONGEST_ASKED = 200
@@ -30,7 +29,7 @@ _LAST_LINES = 40
 _LONGEST_LINE = 2000
 _LONGEST_COMMAND = 10_000
 _SAYS_BY_CODE = {6: "curl", 4: "wget"}
-"""Programs that are often told to print nothing, by the exit code for a name that was not resolved."""
+"""Programs that often run with their messages switched off, by their exit code for a name that was not resolved."""
 _FETCH = re.compile(r"\b(?:curl|wget)\b")
 _ELSEWHERE = re.compile(r"\bhttps?://(?!localhost\b|127\.|0\.0\.0\.0|\[::)", re.IGNORECASE)
 _TELLS = re.compile(r"(?:\S*/)?(?P<program>[\w.+-]+):|npm ")
@@ -85,7 +84,7 @@ class Asking(NamedTuple):
     can: Callable[[dict[str, Any]], bool] = lambda _: False
 
     def more(self, kind: str, entry: str) -> dict[str, Any] | None:
-        """The access that the command had and this besides; `None` if nobody can be asked for it."""
+        """The access that the command had, plus this entry; `None` if it cannot be asked for."""
         before = self.access.get(kind)
         entries = cast("list[str]", before) if isinstance(before, list) else []
         wanted = {**self.access, kind: [*entries, entry]}
@@ -104,7 +103,7 @@ def hosts_refused(reached: Iterable[Reached], asking: Asking = _NOBODY) -> list[
 
 
 def told_reached(reached: Iterable[Reached]) -> list[str]:
-    """What a command reached, and what it may reach but could not."""
+    """The hosts that a command reached, and those that it was allowed to reach but could not."""
     allowed = [each for each in reached if each.allowed]
     there = list(dict.fromkeys(_named(each) for each in allowed if not each.why))
     more = f" and {len(there) - 2 * _MOST_HOSTS} more" if len(there) > 2 * _MOST_HOSTS else ""
@@ -124,9 +123,8 @@ def limits_met(
 ) -> list[LimitMet]:
     """The limits that a command in `folder` reported; none if its output names none.
 
-    A command with the exit code 0 met one if a part of it failed before a pipe or `||`. `is_known`: the proxy knows
-    which hosts were refused. Of some programs, the exit code says that a name was not resolved; then the host is the
-    one in the command.
+    With exit code 0, only failures before a pipe or `||` count. `is_known`: the proxy knows which hosts were refused.
+    Some programs report a name that was not resolved only by their exit code; then the host is taken from the command.
     """
     lines = [line[:_LONGEST_LINE] for line in output.splitlines()[-_LAST_LINES:]]
     command = command[:_LONGEST_COMMAND]
@@ -157,7 +155,7 @@ def _named(reached: Reached) -> str:
 
 
 def _to_reach(reached: Reached, asking: Asking) -> dict[str, Any] | None:
-    """The access with which the host could be reached, if it is only missing among the hosts."""
+    """The access with which the host could be reached, if it was refused only because it is not listed."""
     if reached.why != _NOT_AMONG:
         return None
     named = _named(reached)
@@ -195,7 +193,7 @@ def _no_network(lines: Sequence[str], asking: Asking) -> LimitMet:
 
 
 def _with_port(host: str, lines: Sequence[str]) -> str:
-    """The host with its port, if an address in the lines tells which."""
+    """The host with its port, if a URL in the lines shows which."""
     address = re.compile(rf"\b(http|https)://{re.escape(host)}(?![\w.:-])", re.IGNORECASE)
     schemes = [found[1].lower() for line in lines for found in address.finditer(line)]
     return f"{host}:{443 if schemes[-1] == 'https' else 80}" if schemes and ":" not in host else host
@@ -229,7 +227,7 @@ def _paths_in(line: str, folder: str, refusals: re.Pattern[str]) -> Iterable[str
 
 
 def _walled_off(path: str, profile: SandboxProfile) -> str | None:
-    """The folder of a path that this user could write and a command may not, as it is outside the command's folders."""
+    """The folder of a path that this user can write and a command cannot, as it is outside the command's folders."""
     real = os.path.realpath(path)
     if any(is_beneath(real, root) for root in profile.write):
         return None

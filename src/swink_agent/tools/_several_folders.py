@@ -1,7 +1,7 @@
 """One tool for several folders: each call goes to the tool of the folder that its path is in.
 
-Owns the choice, and shows in which folder a result's names are. Each folder's tool confines itself to its folder: no
-call reaches two of them.
+Chooses the tool, and notes in which folder a result's names are. Each tool confines itself to its folder: no call
+reaches two of them.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class SeveralFoldersTool:
         return {**known, "path": os.path.join(folder, path)} if isinstance(path, str) else known
 
     def tool_for(self, arguments: dict[str, Any]) -> AgentTool:
-        """The tool for such a call."""
+        """The tool for a call with these arguments."""
         path = arguments.get("path")
         if not isinstance(path, str) or not os.path.isabs(path):
             return self._main

@@ -91,13 +91,13 @@ def _masked(text: str, redactor: Redactor | None) -> str:
 
 
 def _last_line(data: bytes | bytearray) -> int:
-    """Where the last whole line ends; the end itself if the last line is half of everything."""
+    """Where the last whole line ends; the end of the data if no line ends in its second half."""
     newline = data.rfind(b"\n", len(data) // 2)
     return newline + 1 if newline >= 0 else len(data)
 
 
 def _first_line(data: bytes | bytearray) -> int:
-    """Where the first whole line begins; the beginning itself if the first line is half of everything."""
+    """Where the first whole line begins; the first whole character if no line ends in the first half."""
     newline = data.find(b"\n", 0, len(data) // 2)
     if newline >= 0:
         return newline + 1
@@ -108,10 +108,10 @@ def _first_line(data: bytes | bytearray) -> int:
 
 
 class LiveText:
-    """The output in updates: what is new since the last one, never half a character or sequence.
+    """The output in updates: each has the text since the last one, never half a character or sequence.
 
-    Of more than `longest` bytes between two updates, by default a few kilobytes, the end is given, behind a mark; at
-    most twice as much is kept. `left_out` counts the bytes that no update had.
+    At most twice `longest` bytes wait for an update; `longest` is 8 KiB by default. If more arrive, the oldest are left
+    out, and the update begins with a mark. `left_out` counts the bytes that were in no update.
     """
 
     def __init__(self, longest: int = _LONGEST_UPDATE) -> None:
@@ -146,6 +146,6 @@ class LiveText:
             unfinished = _UNFINISHED.search(text, max(0, len(text) - _LONGEST_SEQUENCE))
             if unfinished is not None:
                 text, self._held = text[: unfinished.start()], text[unfinished.start() :]
-        # A line that continues from the last update and is overwritten now begins again: what was shown stays.
+        # An overwritten line that began in an earlier update begins again: text that was shown stays.
         starts_over = text.startswith("\r") and not text.startswith("\r\n")
         return mark + ("\n" if starts_over else "") + clean(text)

@@ -1,7 +1,7 @@
-"""Access of one command beyond the usual sandbox: how the request is checked, and the sandboxes that give it.
+"""Checks a command's request for access beyond the usual sandbox, and opens the wider sandboxes for it.
 
-Owns the normal form of a request, which a person sees and an approval is bound to, and the wider sandboxes. Who is
-asked, and what is trusted for longer, is decided in `approvals`. How a sandbox confines is in `sandbox`.
+A request has a normal form: people see it, and an approval is bound to it. `approvals` decides who is asked, and which
+approvals last longer. How a sandbox confines is in `sandbox`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST_HOSTS = _MOST_FOLDERS = 20
 _LONGEST_REASON = 500
 _LONGEST_PATH = 1000
 _MOST_OPEN = 8
-"""Wider sandboxes that are open at once. The one that was not used for the longest time is closed for another."""
+"""Wider sandboxes that are open at once. A new one replaces the idle one that was not used for longest."""
 _MOST_PROFILES = 64
 _OF_THE_KERNEL = ("/proc", "/sys", "/dev")
 
@@ -59,7 +59,7 @@ ACCESS_SCHEMA: dict[str, Any] = {
 
 
 class Access(Value, frozen=True, kw_only=True):
-    """What one command may do beyond the usual sandbox, in its normal form.
+    """The access of one command beyond the usual sandbox, in its normal form.
 
     Hosts are in lower case, folders absolute with their links resolved.
     """
@@ -70,7 +70,7 @@ class Access(Value, frozen=True, kw_only=True):
     read: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """The normal form, as a person is shown it."""
+        """The normal form, as it is shown to people."""
         network: dict[str, Any] = {"network": True} if self.network else {"network": list(self.hosts)}
         return {
             **(network if self.network or self.hosts else {}),
@@ -80,7 +80,7 @@ class Access(Value, frozen=True, kw_only=True):
 
 
 _Opened = tuple[Access, "tuple[tuple[int, int] | None, ...]"]
-"""What a sandbox was opened for: the access, and what its folders were then."""
+"""The access that a sandbox was opened for, and the identities of its folders at that time."""
 
 
 class CommandAccess:
@@ -98,7 +98,7 @@ class CommandAccess:
         self._is_confined = is_confined
         self._open = open_sandbox
         self._opening = threading.Lock()  # held while a sandbox is opened, which takes a while
-        self._lock = threading.RLock()  # one that a garbage collection may need again
+        self._lock = threading.RLock()  # reentrant: a garbage collection may take it again
         self._profiles: dict[Access, SandboxProfile] = {}
         self._kept: dict[_Opened, _Kept] = {}
         self._is_closed = False
@@ -108,7 +108,7 @@ class CommandAccess:
     def asked(self, arguments: Mapping[str, Any]) -> Access | None:
         """The access that a call asks for, in its normal form; `None` if it asks for none.
 
-        Raises `ToolError` for a request that makes no sense to a person.
+        Raises `ToolError` for a request that is malformed, superfluous or cannot be granted.
         """
         reason = arguments.get(_REASON, "")
         if not isinstance(reason, str):
@@ -137,7 +137,7 @@ class CommandAccess:
         )
         if access.network and self._base.network:
             raise ToolError("commands have the whole network here: leave network out of access")
-        if self.profile(access).read is None:  # raises for what no profile can give
+        if self.profile(access).read is None:  # raises for access that no profile can give
             before = set(real_paths(self._base.hidden))
             for folder in access.read:
                 if folder not in before:
@@ -194,14 +194,14 @@ class CommandAccess:
         if any(map(place.is_in, _OF_THE_KERNEL)):
             raise ToolError(f"{shown} is the kernel's: a command cannot have it")
         if any(place.is_in(own) or place.holds(own) for own in self._own()):
-            raise ToolError(f"{shown} has files of this program or of what it hides: a command cannot have them")
+            raise ToolError(f"{shown} has files of this program or files that it hides: a command cannot have them")
         if kind == "write":
             self._refuse_to_write(folder, shown, place)
 
     def _refuse_to_write(self, folder: str, shown: str, place: _Place) -> None:
         if any(map(place.is_in, real_paths(self._base.hidden))):
             raise ToolError(f"{shown} is hidden from commands: none can write there")
-        # Not those that have more than programs in them, such as /usr.
+        # Prefixes such as /usr have more than programs in them: they are not refused here.
         prefixes = {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}
         prefixes |= set(map(os.path.realpath, prefixes))
         if any(place.is_in(path) for path in self._base.programs if path not in prefixes):
@@ -212,12 +212,12 @@ class CommandAccess:
             raise ToolError(f"every file in {shown} runs at login or by its name: commands cannot write there")
         from swink_agent.sandbox.protected import read_only_around  # on use: few commands ask to write
 
-        # Or a folder inside a folder that was allowed would open what is read-only there.
+        # Otherwise a request for a folder inside a read-only path would make it writable.
         if (protected := read_only_around(folder, self._base)) is not None:
             raise ToolError(f"{_shown(protected)} is read-only for commands: none can have {shown} alone")
 
     def _own(self) -> Iterable[str]:
-        """The real paths that stay closed: our own files, and what the application hides besides the usual."""
+        """The real paths that stay closed: our own files, and those that the application hides beyond the usual."""
         ours = own_paths()
         usual = frozenset(SandboxProfile().hidden) - frozenset(ours)
         besides = [path for path in self._base.hidden if path not in usual]
@@ -239,7 +239,7 @@ class CommandAccess:
             )
         except ValueError as error:
             raise ToolError(f"access: {error}") from None
-        # Making it has resolved the paths once more: it must open what was asked for and nothing else.
+        # This has resolved the paths again: the profile must open what was asked for and nothing else.
         opened = set(self._base.hidden) - set(profile.hidden)
         if not (
             set(profile.write) <= {*self._base.write, *access.write}
@@ -253,16 +253,16 @@ class CommandAccess:
             return self._profiles.setdefault(access, profile)
 
     def scope(self, access: Access, base: Sandbox) -> dict[str, Any]:
-        """What an approval is bound to: the access, the usual sandbox, and the wider one. Opens neither."""
+        """The facts that an approval is bound to: the access, the usual sandbox, and the wider one. Opens neither."""
         wider = fingerprint_of(base.backend, self.profile(access))
         return {"access": access.as_json(), "walls": base.fingerprint, "sandbox": wider}
 
     def hold(self, access: Access, base: Sandbox) -> HeldSandbox:
-        """The wider sandbox, which stays open until it is released. Opening it blocks: not in an event loop.
+        """The wider sandbox, which stays open until it is released. Opening it blocks: do not call in an event loop.
 
         Raises `SandboxError` and `ToolError`.
         """
-        # A folder that was made anew since is another one for a back end that holds on to the folder itself.
+        # Some back ends hold the folder itself: if it was deleted and made again, they need a new sandbox.
         wanted = access, tuple(map(_identity, (*access.write, *access.read)))
         with self._opening:
             with self._lock:
@@ -275,7 +275,7 @@ class CommandAccess:
             sandbox = self._opened(self.profile(access), base)
             with self._lock:
                 if not self._is_closed:
-                    # At the latest when the tool is garbage collected, or the program ends.
+                    # Closed at the latest when the tool is garbage collected, or the program ends.
                     kept = self._kept[wanted] = _Kept(sandbox, weakref.finalize(self, sandbox.close))
                     return HeldSandbox(kept, self._lock)
         sandbox.close()
@@ -317,18 +317,18 @@ class CommandAccess:
 
 
 class _Place:
-    """A folder, compared by its path and by what it is: a mount, or another spelling of a name, is the same folder."""
+    """A folder, compared by path and by inode: a mount, or another spelling of a name, is the same folder."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._above = _identities(folder)
 
     def is_in(self, outer: str) -> bool:
-        """Whether it is this existing or missing path, or in it."""
+        """Whether the folder is `outer`, which need not exist, or in it."""
         return is_beneath(self._folder, outer) or _identity(outer) in self._above
 
     def holds(self, inner: str) -> bool:
-        """Whether this path is the folder, or in it."""
+        """Whether `inner` is the folder, or in it."""
         return is_beneath(inner, self._folder) or _identity(self._folder) in _identities(inner)
 
 
@@ -341,7 +341,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def _identities(path: str) -> set[tuple[int, int]]:
-    """What the path and the folders above it are, as far as they exist."""
+    """The identities of the path and of the folders above it, as far as they exist."""
     found: set[tuple[int, int]] = set()
     while True:
         if (identity := _identity(path)) is not None:
@@ -361,7 +361,7 @@ class _Kept:
 
 
 class HeldSandbox:
-    """A wider sandbox for one command. `release()` once the command has ended; deleting it does so too."""
+    """A wider sandbox for one command. Call `release()` once the command has ended; deleting it does so too."""
 
     def __init__(self, kept: _Kept, lock: threading.RLock) -> None:
         self.sandbox = kept.sandbox

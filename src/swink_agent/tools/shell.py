@@ -1,7 +1,7 @@
 """The `bash` tool: a command in the workspace folder, confined by the sandbox.
 
-Owns which commands are accepted, and where they start. `commands` has what happens while they run; confinement is in
-`swink_agent.sandbox`; which commands may run without a question is decided by the approval.
+Checks and starts commands. `commands` follows them while they run, `swink_agent.sandbox` confines them, and
+`approvals` decides which of them run without a question.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ _ASKS_FOR_PROGRAMS = re.compile(r"\b(which|type|command)\b")
 class BashTool:
     """Runs shell commands in a folder.
 
-    `root` is the folder, or the `Workspace` that other tools share. `sandbox` is the user's choice alone; nothing that
-    a model sends can change it: "auto" lets a command write to the folder and its own temporary one, without network,
-    with the back end that works here; a profile or an open sandbox says how; "off" lets it do all that the user can.
-    The sandbox also hides and protects what the workspace does; an open one that does not is a `ValueError`. If no
-    sandbox works, the tool refuses. `timeout`, in seconds, is for calls that give none. With `changes`, checkpoints of
-    the folder and of those in `also` are taken around each command that may change something.
+    `root` is the folder, or the `Workspace` that other tools share. Only the user chooses `sandbox`; nothing that a
+    model sends can change it. "auto" lets a command write to the folder and its own temporary one, without network,
+    with the back end that works here. A profile or an open sandbox gives other limits. "off" lets a command do all that
+    the user can. The sandbox also hides and protects what the workspace does; an open one that does not is a
+    `ValueError`. If no sandbox works, the tool refuses. `timeout`, in seconds, is for calls that give none. With
+    `changes`, checkpoints of the folder and of those in `also` are taken around each command that may change something.
 
     Each call starts anew in the folder, reads nothing from stdin, and ends with everything that it started: on exit,
     timeout and cancellation. While it runs it reports updates, at most 20 a second, each with the text that is new
     since the last. With `background`, the call returns when the command runs; `tasks` has it, and `BashOutputTool` and
-    `BashStopTool` are for the model. Safe for concurrent calls. `close()` ends background commands, and what it opened;
-    a given sandbox stays open.
+    `BashStopTool` are for the model. Safe for concurrent calls. `close()` ends background commands and closes the
+    sandboxes that the tool opened; a given sandbox stays open.
     """
 
     name = "bash"
@@ -96,7 +96,7 @@ class BashTool:
         is_confined = choice != "off" and not (isinstance(choice, Sandbox) and choice.backend == "off")
         self._access = CommandAccess(self._root, profile, is_confined=is_confined, open_sandbox=open_sandbox)
         self.tasks = BackgroundTasks()
-        """The background commands, for `BashOutputTool`, `BashStopTool` and those who show them."""
+        """The background commands, for `BashOutputTool`, `BashStopTool` and user interfaces."""
         self.description = _description(self._shell[0], choice, profile, self._root, timeout)
         self.parameters_schema: dict[str, Any] = {
             "type": "object",
@@ -137,9 +137,9 @@ class BashTool:
         """Where a command would run: `folder`, `backend`, and `sandbox`, the fingerprint of its profile.
 
         With access, `access` is its normal form, and `walls` the fingerprint of the usual sandbox. `unkept` is added
-        where checkpoints are wanted and none can be kept.
+        if checkpoints are wanted and none can be kept.
 
-        The first call opens the sandbox, as only a trial tells which one will be used: do not call it in an event loop.
+        The first call opens the sandbox, as only a trial shows which one will be used: do not call it in an event loop.
         Raises `ToolError` for a call that would be refused, so that the user is not asked about it.
         """
         problem = self._problem(arguments)
@@ -155,7 +155,7 @@ class BashTool:
         return {**scope, UNKEPT: True}
 
     def _only_reads(self, command: str) -> bool:
-        """Whether no checkpoint is taken for the command, so that none need be tried either."""
+        """Whether the command only reads by the standard rules, so that it needs no checkpoint."""
         from swink_agent.approvals.commands.rules import CommandRules  # on use: loads the table of programs
 
         return CommandRules.standard().decide(command, folder=self._root).verdict == "allow"
@@ -178,7 +178,7 @@ class BashTool:
             return AgentToolResult.error(f"the command was not run: {error}")
 
     def _recorded_of(self, arguments: dict[str, Any]) -> list[str]:
-        """The folders of which checkpoints are taken: those that the command may write."""
+        """The folders that the command may write: checkpoints are taken of these."""
         access = self._access.asked(arguments)
         return self._recorded if access is None else [*self._recorded, *access.write]
 
@@ -207,7 +207,7 @@ class BashTool:
                 held.release()
         if (placeholder := holds_placeholder(arguments["command"])) is None:
             return result
-        # A model may take it for the value.
+        # A model may mistake it for the value.
         note = f"[{placeholder} was passed on as these very letters: commands are not given masked values]"
         return AgentToolResult((*result.content, Text(note)), result.details, result.is_error)
 
@@ -260,11 +260,11 @@ class BashTool:
         return started(task, call.sandbox.backend)
 
     def _with_programs_from_outside(self, command: str, sandbox: Sandbox) -> tuple[str, dict[str, str] | None]:
-        """The command, and variables, with which bash finds no program that a command may have written.
+        """The command and its variables, so that bash does not run a program that a command may have written.
 
-        Rules allow it because its programs are the system's. A program of the same name may have been added since, or
-        while it runs. If the command asks which programs there are, `PATH` stays and bash is told where its own ones
-        are.
+        The rules allow the command because its programs are the system's, but a program of the same name may be added
+        at any time. If the command asks which programs exist, `PATH` stays, and bash gets the paths of the command's
+        programs.
         """
         written = [self._root, *sandbox.profile.write]
         folders = sandbox.profile.environment.get("PATH", os.defpath).split(os.pathsep)
@@ -313,16 +313,16 @@ class BashTool:
             return False
 
     def _refuse(self, arguments: dict[str, Any], ctx: ToolContext, usual: Sandbox) -> None:
-        """Raises `ToolError` for a call that is not run after all. Nothing is awaited between this and the spawn.
+        """Raises `ToolError` for a call that must not run any more. Nothing is awaited between this and the spawn.
 
-        Access is made normal again: a link may lead elsewhere by now.
+        The access is checked again: a link may lead elsewhere by now.
         """
         if ctx.cancel.is_cancelled:
             raise ToolError("the command was cancelled before it began")
         access = self._access.asked(arguments)
         grant = ctx.grant
         if access is not None and grant is None:
-            raise ToolError("the command was not run: nobody was asked about its access; leave access out")
+            raise ToolError("the command was not run: its access was not approved; leave access out")
         scope = self._scope(usual, access)
         if grant is not None and not grant.covers(self.name, arguments, as_approved(scope, grant.scope)):
             raise ToolError(
@@ -334,7 +334,7 @@ class BashTool:
 
 
 class _Call(NamedTuple):
-    """A call on its way: the usual sandbox, which its approval names, and the wider one if it has access."""
+    """A call that is about to run: the usual sandbox, which its approval names, and the wider one if it has access."""
 
     arguments: dict[str, Any]
     ctx: ToolContext
@@ -344,7 +344,7 @@ class _Call(NamedTuple):
 
     @property
     def sandbox(self) -> Sandbox:
-        """The one that the command runs in."""
+        """The sandbox that the command runs in."""
         return self.usual if self.held is None else self.held.sandbox
 
 
@@ -365,8 +365,8 @@ def _lies_in(folder: str, others: list[str]) -> bool:
 
 
 def _profile(choice: _confined.SandboxChoice, root: str, workspace: Workspace | None) -> SandboxProfile:
-    """The profile of the choice, with what the workspace hides and protects. Raises `ValueError` if an open sandbox
-    differs."""
+    """The profile of the choice, with the workspace's hidden and protected paths. Raises `ValueError` if an open
+    sandbox lacks them."""
     if isinstance(choice, Sandbox):
         if workspace is not None and choice.backend != "off":
             _confined.refuse_open_walls(workspace, choice.profile)

@@ -37,18 +37,17 @@ def standard_tools(
     """All built-in tools for one folder: read_file, write_file, edit_file, list_dir, search, bash, and for its
     background commands bash_output and bash_stop.
 
-    They share one `Workspace`, so a file that one of them read is known to the others. `sandbox` is for what runs
-    commands: "auto" confines them to the folder with the back end that works on this machine, a profile or an open
-    sandbox says how, and "off" lets them do all that the user can. What a profile hides and protects is also hidden and
-    protected from the file tools, and what a workspace hides and protects, from commands; a workspace that leaves open
-    what a given profile closes is a `ValueError`. With `checkpoints`, a checkpoint of the folder is taken before and
-    after each call that may change something, and a call does nothing if none can be kept. Neither tools nor confined
-    commands can reach the store; a profile, a sandbox or a workspace that was made elsewhere must hide its folder
-    itself, else it is a `ValueError`.
+    They share one `Workspace`, so a file that one of them read is known to the others. `sandbox` is for commands:
+    "auto" confines them to the folder with the back end that works on this machine, a profile or an open sandbox gives
+    other limits, and "off" lets them do all that the user can. Paths that a profile hides and protects are closed to
+    the file tools too, and those of a workspace are closed to commands; a workspace that leaves open what a given
+    profile closes is a `ValueError`. With `checkpoints`, a checkpoint of the folder is taken before and after each call
+    that may change something, and a call does nothing if none can be kept. Neither tools nor confined commands can
+    reach the store; a given profile, sandbox or workspace must hide its folder itself, else it is a `ValueError`.
 
     `also` are further folders, which the file tools reach by absolute paths, each with its own confinement; only
-    commands write git's own files there. With "auto" commands may write there too; a profile must say so itself.
-    `open_sandbox` opens a profile for commands, instead of the first back end that works.
+    commands write git's own files there. With "auto" commands may write there too; a given profile must allow that
+    itself. `open_sandbox` opens a profile for commands, instead of the first back end that works.
     """
     from swink_agent.sandbox import SandboxProfile
 
@@ -82,7 +81,7 @@ def standard_tools(
 
 
 def _refuse_open_workspace(workspace: Workspace, profile: sandboxes.SandboxProfile) -> None:
-    """Raises `ValueError` if the file tools would reach what is closed to commands."""
+    """Raises `ValueError` if the file tools would reach paths that are closed to commands."""
     root = str(workspace.root)
     inside = [path for path in real_paths(profile.hidden) if is_beneath(path, root) and path != root]
     for path in inside:
@@ -129,9 +128,9 @@ def _hiding(
     root: str | os.PathLike[str] | Workspace,
     sandbox: Literal["auto", "off"] | sandboxes.SandboxProfile | sandboxes.Sandbox,
 ) -> Literal["off"] | sandboxes.SandboxProfile | sandboxes.Sandbox:
-    """The sandbox choice, with the store hidden. Raises `ValueError` if they are not.
+    """The sandbox choice, with the store hidden. Raises `ValueError` if a given sandbox or workspace does not hide it.
 
-    The folder is created first: a command could create one that does not exist yet, and own it.
+    The folder is created first: otherwise a command could create it, and own it.
     """
     from swink_agent.sandbox import SandboxProfile
 

@@ -1,7 +1,7 @@
 """The `todo` tool: the list of things to do that a model keeps while it works.
 
-Each call gives the whole list. The tool keeps nothing: the list is in the result's details, so a session that goes on
-has it again. `rendering.checklist` reads it.
+Each call gives the whole list. The tool keeps nothing: the list is in the result's details, so a resumed session has it
+again. `rendering.checklist` reads it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ITEM: dict[str, Any] = {
 class TodoTool:
     """Keeps a list of things to do, which the user sees. Each call replaces the whole list.
 
-    Needs no approval: it changes nothing but what is shown. `todo_items(messages)` reads the list from a history.
+    Needs no approval: it changes only what is shown. `todo_items(messages)` reads the list from a history.
     """
 
     name = TODO
@@ -47,7 +47,7 @@ class TodoTool:
         return "<tool todo>"
 
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
-        """The list in the details. An item of nothing but spaces is an error result."""
+        """The list in the details. An item that has only spaces is an error result."""
         kept: list[dict[str, str]] = []
         for number, item in enumerate(arguments["items"], 1):
             text = safe_display(" ".join(item["text"].split()), None)[:LONGEST_ITEM]

@@ -84,7 +84,7 @@ async def test_an_empty_folder_says_so(tool: ListDirTool, folder: Path, use: Any
 
 async def test_a_file_is_no_folder(tool: ListDirTool, tree: Path, use: Any) -> None:
     result = await use(tool, path="Zebra")
-    assert extract_text(result.content) == "Zebra takes a file for a folder: see with list_dir what is there"
+    assert extract_text(result.content) == "Zebra uses a file as a folder: see with list_dir what is there"
 
 
 async def test_names_that_deceive_are_escaped(tool: ListDirTool, folder: Path, use: Any) -> None:

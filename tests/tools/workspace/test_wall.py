@@ -111,9 +111,9 @@ def test_what_is_no_regular_file_is_refused_without_waiting(
         assert refusal(workspace, "pipe") == "pipe is a named pipe: only regular files can be used"
         assert refusal(workspace, "socket") == "socket is a socket or a device: only regular files can be used"
     assert refusal(workspace, "sub") == "sub is a folder: use list_dir to see what is in it"
-    assert refusal(workspace, "file/x") == "file/x takes a file for a folder: see with list_dir what is there"
+    assert refusal(workspace, "file/x") == "file/x uses a file as a folder: see with list_dir what is there"
     assert refusal(workspace, "x" * 300).endswith("… is longer than a file's name can be")
-    with pytest.raises(WorkspaceError, match="takes a file for a folder"):
+    with pytest.raises(WorkspaceError, match="uses a file as a folder"):
         workspace.open_folder("file")
 
 
@@ -269,7 +269,7 @@ def test_a_place_is_where_the_links_lead(workspace: Workspace, folder: Path, pat
         ("a/", "is a folder"),
         ("a/..", "is a folder"),
         ("circle", "goes through links"),
-        ("file/x", "takes a file for a folder"),
+        ("file/x", "uses a file as a folder"),
     ],
 )
 def test_places_outside_or_of_no_file_are_refused(

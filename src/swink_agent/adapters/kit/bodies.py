@@ -1,6 +1,6 @@
-"""Builds request bodies without encoding again what was encoded for an earlier turn.
+"""Builds request bodies, and encodes each message only once for all turns.
 
-Caches what was made of messages, joins JSON that is already bytes, and makes ids that every provider accepts.
+Caches the encoded messages, joins JSON that is already bytes, and makes ids that every provider accepts.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class MessageCache(Generic[T]):
-    """What was made of messages, as long as the same message objects come back from turn to turn.
+    """A cache of values that were made from message objects, for turns that contain the same objects again.
 
-    `variant` distinguishes forms of one message. The least recently used are dropped, by their size in bytes.
+    `variant` distinguishes forms of one message. If the values exceed 64 MiB, the least recently used are dropped.
     """
 
     __slots__ = ("_known", "_size")
@@ -53,7 +53,7 @@ class EncodedMessages(MessageCache[bytes]):
     __slots__ = ()
 
     def encode(self, message: object, encode: Callable[[Any], Any], variant: object = None) -> bytes:
-        """Returns the JSON of what `encode` returns for the message; `variant` distinguishes forms of one message."""
+        """Returns the JSON of `encode(message)`; `variant` distinguishes forms of one message."""
         known = self.find(message, variant)
         if known is not None:
             return known
@@ -62,7 +62,7 @@ class EncodedMessages(MessageCache[bytes]):
 
 
 def parts_of(content: Iterable[object], makers: Mapping[type, Callable[[Any], dict[str, Any] | None]]) -> list[Any]:
-    """Returns what the makers make of the blocks, by their types. Other blocks, and those that give `None`, are left
+    """Converts each block with the maker for its type. Blocks without a maker, and those that become `None`, are left
     out."""
     parts = [makers[type(block)](block) for block in content if type(block) in makers]
     return [part for part in parts if part is not None]

@@ -1,6 +1,6 @@
-"""Decodes the bytes of a frame to a typed value, whatever the server sent.
+"""Decodes the bytes of a frame to a typed value, or raises one of two errors.
 
-Bytes that are not JSON are a `FrameError`, since a broken connection leaves such. JSON of an unexpected shape is a
+Bytes that are not JSON are a `FrameError`: a broken connection may be the cause. JSON of an unexpected shape is a
 `ShapeError`, which a retry does not fix.
 """
 
@@ -71,8 +71,9 @@ def read(
 ) -> T:
     """Decodes the frame's document to a struct, with the decoder of that struct.
 
-    A document that does not fit is converted field by field: numbers in quotes are accepted, `optional` fields that do
-    not fit are dropped, and if there is an error, all else is ignored. Raises `FrameError` or `ShapeError`.
+    A document that does not fit is converted field by field: numbers in quotes are accepted, and `optional` fields that
+    do not fit are dropped. If it has an `error`, any field that does not fit is dropped. Raises `FrameError` or
+    `ShapeError`.
     """
     try:
         return decode(payload)

@@ -1,7 +1,7 @@
 """Maps a provider's error to one of our kinds.
 
-The status code decides first, then the names and phrases by which providers say that an input is too long, a key is
-wrong, or a filter blocked the reply. Adapters pass whole answers or error frames.
+The status code decides first, then the names and phrases that providers use for an input that is too long, a wrong key,
+or a reply that a filter blocked. Adapters pass whole answers or error frames.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OVERFLOW = re.compile(
     r"|tokens .{0,40}exceed(s|ed)? (the )?(limit of|model's limit|token limit|maximum sequence)"
     r"|(input|prompt) \(?(length|of|has)?.{0,30}(is )?(longer than|greater than|larger than) the (model|max|context)"
     r"|longer than the maximum model length|greater than the max_model_len|max_model_len|maximum model length"
-    # text-generation-inference and what is built on it, Cohere, DashScope
+    # text-generation-inference and servers that are built on it, Cohere, DashScope
     r"|`?inputs`? tokens \+ `?max_new_tokens`? must be|`?inputs`? must have less than \d+ tokens"
     r"|too many tokens: (total )?|cannot exceed the .{0,20}token limit|range of input length should be"
     # bodies that are too large before their tokens are counted
@@ -71,7 +71,7 @@ _NETWORK = re.compile(
 
 
 class NotConfigured(AuthError):
-    """An adapter lacks a key or an address. `problem` says which variable to set, `argument` what to pass instead."""
+    """An adapter lacks a key or an address. `problem` names the variable to set, `argument` the one to pass instead."""
 
     def __init__(self, problem: str, argument: str) -> None:
         super().__init__(f"{problem}, or pass {argument}")

@@ -275,7 +275,7 @@ def _aws_headers(data: bytes) -> dict[str, str]:
 
 
 class Frames(Protocol[F_co]):
-    """What divides a body into frames."""
+    """Divides a body into frames."""
 
     def feed(self, data: bytes, /) -> Sequence[F_co]: ...
 

@@ -1,7 +1,7 @@
 """The base of all HTTP adapters: from a request to stream events.
 
-Runs a call: sends the request, checks the status, feeds the body to the parser, and ends with exactly one terminal
-event, whatever the provider, the network or the caller does. An adapter adds a pure request builder and a pure parser.
+Runs a call: sends the request, checks the status, feeds the body to the parser, and always ends with exactly one
+terminal event. An adapter adds a pure request builder and a pure parser.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class Parser(Protocol):
 
 
 class SearchingParser(Parser, Protocol):
-    """A parser for replies with searches: those of an adapter whose `searches_web` says yes."""
+    """A parser for replies with searches, of an adapter whose `searches_web` may return true."""
 
     def keep_searches(self) -> None:
-        """Called before the first bytes if searches were asked for: sources then become a part of the text, and what
-        must be sent back is kept."""
+        """Called before the first bytes if searches were asked for: then sources become a part of the text, and the
+        parts that must be sent back are kept."""
         ...
 
 
@@ -82,9 +82,10 @@ class HttpStreamFn(ABC):
     session_field: ClassVar[str] = ""
     """The request field for `StreamOptions.session_id`, if servers that do not know it may refuse the request."""
     documents_need_images: ClassVar[bool] = False
-    """Whether models that see no images take no documents either."""
+    """Whether models without images take no documents either."""
     keeps_own_ids: ClassVar[bool] = False
-    """Whether call ids that recur go back to the model that gave them: its server may read something in them."""
+    """Whether call ids that recur are sent back unchanged to the model that gave them: they may mean something to its
+    server."""
     is_relay: ClassVar[bool] = False
     """Whether another server decides what the model accepts: then only local files are read here."""
     base_url: str = ""
@@ -131,7 +132,7 @@ class HttpStreamFn(ABC):
         return self.base_url
 
     async def authorize(self, request: HttpRequest) -> HttpRequest:
-        """The request with what can only be known when it is sent, such as a token that expires."""
+        """Returns the request with data that is known only when it is sent, such as a token that expires."""
         return request
 
     @abstractmethod
@@ -139,14 +140,14 @@ class HttpStreamFn(ABC):
         """Makes a parser for one reply."""
 
     def searches_web(self, model: ModelSpec, has_tools: bool) -> bool:
-        """Whether the model can search the web by its provider, next to tools if `has_tools`.
+        """Whether the provider can search the web for the model, next to tools if `has_tools`.
 
-        One that says yes takes `StreamOptions.web_search`, and its parser is a `SearchingParser`.
+        If this may return true, `build` must handle `StreamOptions.web_search`, and the parser be a `SearchingParser`.
         """
         return False
 
     def search_cost(self, model: ModelSpec, searches: int) -> float:
-        """Returns the cost in US dollars of so many searches in one reply; zero if it is not known."""
+        """Returns the cost in US dollars of that number of searches in one reply; zero if it is not known."""
         return 0.0
 
     def cost(self, model: ModelSpec, usage: Usage) -> Cost:
@@ -177,13 +178,13 @@ class HttpStreamFn(ABC):
         return msgspec.structs.replace(self.limits, total=options.timeout)
 
     def without_documents(self, model: ModelSpec) -> str:
-        """Names the provider, or its model, if that takes no documents; empty if it takes them."""
+        """Returns the name of the provider or of the model that takes no documents; empty if both take them."""
         if not self.description.takes_documents:
             return self.provider
         return str(model) if self.documents_need_images and not takes_images(model) else ""
 
     def document_names(self) -> Callable[[Document], str] | None:
-        """Returns what names the documents of one request, if the provider does not take every name."""
+        """Returns a function that names the documents of one request, if the provider does not take every name."""
         return None
 
     async def prepared(self, model: ModelSpec, context: AgentContext) -> AgentContext:
@@ -330,7 +331,7 @@ def takes_images(model: ModelSpec) -> bool:
 def _fed(parser: Parser, data: bytes, response: HttpResponse) -> Failure | None:
     """Feeds the parser; returns a failure if the rest of the body is useless.
 
-    It raises nothing, because the transport would take an exception for one of the connection.
+    It raises nothing, because the transport would mistake an exception for one of the connection.
     """
     try:
         if parser.feed(data):
@@ -341,7 +342,7 @@ def _fed(parser: Parser, data: bytes, response: HttpResponse) -> Failure | None:
 
 
 def _finish(parser: Parser, failure: Failure) -> None:
-    """Lets the parser read the rest: a reply with its terminal frame is complete, whatever came after it."""
+    """Lets the parser read the rest: a reply with its terminal frame is complete, even if an error followed."""
     if failure[1] not in (ErrorKind.ABORTED, ErrorKind.STREAM):
         try:
             parser.end()

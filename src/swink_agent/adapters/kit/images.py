@@ -16,7 +16,7 @@ from swink_agent.core.types import Base64Source, Document, FileSource, Image, Ur
 
 _TIFF = (b"II*\x00", b"MM\x00*")
 _LOOKED_AT = 512
-_LEAST_TEXT = 32  # this many bytes of text are not an image; fewer may be anything
+_LEAST_TEXT = 32  # fewer bytes of text may be an image
 
 
 class Note(NamedTuple):

@@ -1,4 +1,4 @@
-"""The base of adapters with an address and a key, which is most of them.
+"""The base of adapters with an address and a key.
 
 Both come from the constructor or the environment. The provider's own address is the default and requires a key.
 """
@@ -34,7 +34,7 @@ class KeyedStreamFn(HttpStreamFn):
     default_url: ClassVar[str] = ""
     url_variable: ClassVar[str] = ""
     key_variable: ClassVar[str] = ""
-    """The variables that error messages name, which are the first of the description."""
+    """The variables that error messages name: the first of each kind in the description."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -68,8 +68,8 @@ class KeyedStreamFn(HttpStreamFn):
         return url if url.endswith("/v1") else f"{url}/v1"
 
     def serves(self, provider: str) -> bool:
-        """Serves models of its own provider; at an address that the user gave, also those of providers without their
-        own wire format, since a server may host any model."""
+        """Whether this adapter serves models of the provider: its own; at an address that the user gave, also others
+        without their own wire format, since a server may host any model."""
         if super().serves(provider) or not self._has_own_address:
             return super().serves(provider)
         return self.serves_all_elsewhere or provider not in _WITH_THEIR_OWN_WIRE

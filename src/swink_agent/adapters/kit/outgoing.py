@@ -49,7 +49,7 @@ class RequestError(ValueError):
 
 
 class _Taken(NamedTuple):
-    """What may stay in the messages; the rest becomes notes."""
+    """The kinds of blocks that may stay in the messages; the others become notes."""
 
     images: bool
     documents: bool
@@ -57,7 +57,7 @@ class _Taken(NamedTuple):
 
 
 class OutgoingMessages:
-    """Replaces what cannot be sent in messages. A message is changed once; later calls return the same object."""
+    """Replaces blocks that cannot be sent. A message is changed once; later calls return the same object."""
 
     __slots__ = ("_known",)
 
@@ -74,12 +74,12 @@ class OutgoingMessages:
         names_documents: Callable[[Document], str] | None = None,
         keeps_ids_of: ModelSpec | None = None,
     ) -> Sequence[AgentMessage]:
-        """Reads files and replaces what cannot be sent by notes; returns the same messages if nothing changes.
+        """Reads files and replaces blocks that cannot be sent by notes; returns the same messages if nothing changes.
 
-        `without_documents` names a provider or model that takes no documents: then one that came since the last reply
-        raises `RequestError`, and an older one becomes a note. `names_documents` gives names that a provider takes, in
-        the order of the documents. Call ids that recur are made different, except in replies of the model
-        `keeps_ids_of`.
+        `without_documents` names a provider or model that takes no documents: then a document since the last reply
+        raises `RequestError`, and an older one becomes a note. `names_documents` returns names that a provider takes;
+        it is called in the order of the documents. Call ids that recur are made different, except in replies of the
+        model `keeps_ids_of`.
         """
         found = [position for position, message in enumerate(messages) if _needs_a_look(message)]
         recurring = _recurring_ids(messages, keeps_ids_of)
@@ -188,7 +188,7 @@ def _is_of(message: AssistantMessage, model: ModelSpec | None) -> bool:
 
 
 def _numbered(given: str, counts: Counter[str]) -> str:
-    """Returns the id itself where it occurs first, and later one that is made of it and the number of times."""
+    """Returns the id itself at its first occurrence, and later an id made from it and the number of occurrences."""
     counts[given] += 1
     return given if counts[given] == 1 else short_id(f"{given} {counts[given]}", "call")
 

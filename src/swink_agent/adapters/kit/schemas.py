@@ -1,9 +1,9 @@
 """The part of JSON Schema that a provider takes for a whole reply.
 
-Providers hold a reply to a schema by compiling it, and each takes another part of JSON Schema. A schema is rewritten to
-that part as far as its meaning allows: whatever fits the rewritten one fits the original, except for limits of values,
-which move to the description and are checked here when the reply has come. A schema that cannot be rewritten so is not
-sent: a tool takes the value instead.
+Providers compile a schema and force the reply to fit it. Each takes another part of JSON Schema. A schema is rewritten
+to that part if its meaning allows it: any value that fits the rewritten schema fits the original, except for limits of
+values, which move to the description and are checked here when the reply has come. A schema that cannot be rewritten is
+not sent: a tool takes the value instead.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _LIMITS = frozenset(
         *("minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties"),
     }
 )
-"""Keywords that only narrow a value. Where a provider does not take one, the model reads it in the description."""
+"""Keywords that only narrow a value. If a provider does not take one, it moves to the description for the model."""
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
 _OF_ROOT = ("$defs", "definitions")
 
 
 class _Inexpressible(Exception):
-    """The schema says something that the provider does not take."""
+    """The schema has something that the provider does not take."""
 
 
 class SchemaSubset(Struct, frozen=True):
-    """What a provider takes, besides objects, arrays, choices, references and enumerations."""
+    """The keywords that a provider takes in addition to objects, arrays, choices, references and enumerations."""
 
     keywords: frozenset[str]
     formats: frozenset[str] | None = None
@@ -79,12 +79,12 @@ class SchemaSubset(Struct, frozen=True):
             elif keyword in ("properties", *_OF_ROOT):
                 part[keyword] = {name: self._part(child) for name, child in value.items()}
             elif keyword == "items":
-                if value is not False:  # which only says that a tuple has no more items
+                if value is not False:  # false only means that a tuple has no more items
                     part[keyword] = self._part(value)
             elif keyword == "prefixItems" and keyword in self.keywords:
                 part[keyword] = [self._part(child) for child in value]
             elif keyword in ("anyOf", "oneOf") and "anyOf" not in part:
-                part["anyOf"] = [self._part(child) for child in value]  # what fits one of them is checked here
+                part["anyOf"] = [self._part(child) for child in value]  # `oneOf` is checked when the reply has come
             elif keyword in ("type", "required", "additionalProperties", "description") or self._takes(keyword, value):
                 part[keyword] = value
             elif keyword in _LIMITS:
@@ -104,7 +104,7 @@ class SchemaSubset(Struct, frozen=True):
         return keyword in self.keywords and keyword != "prefixItems"
 
     def _checked(self, part: dict[str, Any]) -> dict[str, Any]:
-        """Completes what one schema must say, and raises if it says what a provider does not take together."""
+        """Adds the required keywords to one schema, and raises for a combination that the provider does not take."""
         if "anyOf" in part and not part.keys() <= {"anyOf", "description", "title", *_OF_ROOT}:
             raise _Inexpressible
         if "enum" in part or "const" in part:
@@ -114,7 +114,7 @@ class SchemaSubset(Struct, frozen=True):
             names = list(dict.fromkeys([_TYPES[type(value)] for value in values]))
             part.setdefault("type", names[0] if len(names) == 1 else names)
         elif not part.keys() & {"type", "anyOf", "properties"}:
-            raise _Inexpressible  # any value at all
+            raise _Inexpressible  # it allows any value
         kinds: Any = part.get("type")
         kinds = [kinds] if isinstance(kinds, str) else kinds or []
         if "object" in kinds or "properties" in part:
@@ -133,7 +133,7 @@ class SchemaSubset(Struct, frozen=True):
             part["additionalProperties"] = self._part(others)
         if properties is None:
             if self.is_closed and others is not False:
-                raise _Inexpressible  # any object at all
+                raise _Inexpressible  # it allows any object
             properties = {}
         if self.is_closed:
             if others is True:
@@ -154,7 +154,7 @@ def _reference(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _merged(schema: dict[str, Any]) -> dict[str, Any]:
-    """Returns the schema with that of an `allOf` of one, which some generators write around a reference."""
+    """Returns the schema merged with the only member of its `allOf`, which some generators write around a reference."""
     rest = {name: value for name, value in schema.items() if name != "allOf"}
     parts: list[Any] = schema["allOf"]
     if len(parts) != 1 or not isinstance(parts[0], dict) or not rest.keys() <= {*_ANNOTATIONS, "title", "description"}:
@@ -164,7 +164,7 @@ def _merged(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _has_cycle(schema: dict[str, Any]) -> bool:
-    """Whether a definition refers to itself, directly or by others."""
+    """Whether a definition refers to itself, directly or through others."""
     definitions = {f"#/{group}/{name}": child for group in _OF_ROOT for name, child in schema.get(group, {}).items()}
     definitions["#"] = {name: value for name, value in schema.items() if name not in _OF_ROOT}
     refers_to = {name: {*_references(child)} for name, child in definitions.items()}

@@ -1,7 +1,7 @@
-"""What a provider's own web search leaves in a reply: its sources, as text, and its parts, to be sent back.
+"""The traces of a provider's own web search in a reply: the sources, as text, and the parts to be sent back.
 
-A thinking block says what was searched for, and its signature keeps the parts that only the provider can read. So they
-stay in their place in the history, no other provider is sent them, and sessions keep them as they are.
+A thinking block shows the queries, and its signature keeps the parts that only the provider can read. So they stay in
+their place in the history, are not sent to other providers, and are stored unchanged in sessions.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from swink_agent.core.texts.invisible import is_deceptive
 from swink_agent.core.types import Thinking
 
 SEARCHES = "web_searches"
-"""The name of the number of searches in `Usage.extra`, and of what they cost in `Cost.extra`."""
+"""The name of the number of searches in `Usage.extra`, and of their cost in `Cost.extra`."""
 TOOL_NAME = "web_search"
-"""The provider's tool. A tool of the application with this name takes its place."""
+"""The provider's tool. A tool of the application with this name replaces it."""
 _KEPT = "search:"
 _ADDRESS = re.compile(r"https?://[^\s<>\"]+")
 _MOST_SOURCES = 20
@@ -32,7 +32,7 @@ class Sources:
         self._titles: dict[str, str] = {}
 
     def add(self, url: object, title: object) -> None:
-        """Adds a source. One that is not an address of the web is left out."""
+        """Adds a source. One that is not a valid web address, and any beyond the twentieth, is left out."""
         if not isinstance(url, str) or len(url) > _LONGEST_ADDRESS or not _ADDRESS.fullmatch(url):
             return
         if any(map(is_deceptive, url)) or (url not in self._titles and len(self._titles) >= _MOST_SOURCES):
@@ -47,13 +47,13 @@ class Sources:
 
 
 def searched(*queries: object) -> str:
-    """Returns what a reader sees of a search; empty if the provider does not name the queries."""
+    """Returns the line that shows a search to readers; empty if the provider does not name the queries."""
     shown = [line for query in queries if (line := _line(query))]
     return f"Searched the web: {'; '.join(shown)}\n" if shown else ""
 
 
 def _line(value: object) -> str:
-    """A text of somebody else, in one short line without hidden characters."""
+    """Returns a foreign text as one short line without hidden characters."""
     shown = "".join(" " if is_deceptive(one) else one for one in value) if isinstance(value, str) else ""
     return " ".join(shown.split())[:_LONGEST_LINE]
 

@@ -1,6 +1,6 @@
-"""What a server of ours logs about requests: one safe line for each problem, and never a traceback.
+"""The log of our servers: one safe line for each problem with a request, and never a traceback.
 
-Owns the logger that is given to aiohttp, and how a client's text is quoted. What is refused, and why, is the server's.
+Has the logger for aiohttp, and the quoting of a client's text. The servers decide what they refuse.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class AiohttpTransport:
         session = await self._session()
         pending = session.post(
             request.url,
-            # A large one in pieces, so that it does not hold up the event loop.
+            # A large body is sent in pieces, so that it does not block the event loop.
             data=request.body if len(request.body) <= _LARGE else BytesIO(request.body),
             headers=request.headers,
             allow_redirects=False,
@@ -141,7 +141,7 @@ class AiohttpTransport:
                 # ValueError: an invalid URL or header. If the call was ended, the reason for that is raised instead.
                 raise watch.reason or TransportError(_explain(error, request.url)) from error
             watch.attach(response.close)
-            yield _AiohttpResponse(response, watch, request.url)  # what its reader does wrong is not caught here
+            yield _AiohttpResponse(response, watch, request.url)  # errors of its reader are not caught here
         finally:
             watch.close()
             if response is not None:
@@ -149,11 +149,11 @@ class AiohttpTransport:
 
 
 def _let_go(session: Any) -> None:
-    """Closes the session of a collected transport through the generator that holds it."""
+    """Does nothing: its argument only keeps the session referenced until its generator closes it."""
 
 
 async def _keep_session() -> AsyncGenerator[Any]:
-    """Holds a session until its event loop ends, which closes async generators, or the transport does."""
+    """Holds a session until the event loop ends, which closes async generators, or the transport is collected."""
     import aiohttp
 
     session = aiohttp.ClientSession(
@@ -259,7 +259,7 @@ class _AiohttpResponse:
                 return piece
             try:
                 data = await self._read(_PIECE)
-                if len(data) == _PIECE:  # there may be more already, for which aiohttp does not wait
+                if len(data) == _PIECE:  # aiohttp returns buffered data without letting other tasks run
                     await asyncio.sleep(0)
             except self._broken as error:
                 raise self._watch.reason or TransportError(_explain(error, self._url)) from error

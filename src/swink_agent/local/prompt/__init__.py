@@ -1,1 +1,1 @@
-"""From a conversation to the text and grammar for a model, and from its text to a reply."""
+"""Turns a conversation into the text and grammar for a model, and the model's text into a reply."""

@@ -19,7 +19,7 @@ _PRIMITIVES = {
     "json-number": f'"-"? ("0" | [1-9] [0-9]{{0,{DIGITS - 1}}}) ("." [0-9]{{1,{DIGITS}}})?',
     "json-boolean": '"true" | "false"',
     "json-null": '"null"',
-    # For a schema without constraints, two levels are enough, and every reply ends.
+    # For a schema without constraints, a few levels are enough, and make sure that every reply ends.
     "json-flat": "json-string | json-number | json-boolean | json-null",
     "json-flat-array": '"[" (json-flat (", " json-flat)*)? "]"',
     "json-flat-object": '"{" (json-string ": " json-flat (", " json-string ": " json-flat)*)? "}"',
@@ -31,7 +31,7 @@ _PRIMITIVES = {
 
 
 class Rules:
-    """A grammar to which rules are added. `text()` is the whole; it starts at `root`."""
+    """A grammar to which rules are added. `text()` returns all of it; it starts at `root`."""
 
     def __init__(self) -> None:
         self._rules: dict[str, str] = {}
@@ -43,7 +43,7 @@ class Rules:
         return name
 
     def fresh(self, body: str) -> str:
-        """Adds a rule under a new name and returns that; the same body twice is one rule."""
+        """Adds a rule under a new name and returns the name; the same body twice is one rule."""
         if body not in self._names:
             self._names[body] = self.add(f"r{len(self._names)}", body)
         return self._names[body]

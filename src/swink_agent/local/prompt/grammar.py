@@ -7,8 +7,8 @@ notation.
 
 We do not use the engine's `json_schema_to_grammar`. Its output is for llguidance. When llguidance meets a keyword that
 it does not know (`not`, `uniqueItems`, `oneOf`, an unknown `format`), the engine decodes without any grammar and only
-logs it, whereas a grammar of ours that cannot be parsed is an error. It also cannot exclude calls that were made
-before, and its numbers may have no end.
+logs that, whereas a GBNF grammar that cannot be parsed is an error. It also cannot exclude calls that were made before,
+and its numbers may have no end.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _KNOWN = {
     "null": frozenset[str](),
 }
 _OF_ONE_TYPE = frozenset[str]().union(*_KNOWN.values()) | {"type", "enum", "const"}
-"""Keywords that the grammar enforces for the type that they apply to; they mean nothing for others."""
+"""Keywords that the grammar enforces for the type that they apply to; they have no effect on other types."""
 
 
 class Grammar(Rules):
-    """A grammar to which schemas are added. `text()` is the whole; it starts at `root`."""
+    """A grammar to which schemas are added. `text()` returns all of it; it starts at `root`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class _Schemas:
         return self.grammar.primitive(f"json-{kind}" if kind in ("boolean", "null") else "json-any")
 
     def _note(self, schema: JsonSchema, *understood: str) -> None:
-        """A keyword that the grammar does not enforce makes it accept more than the schema."""
+        """Clears `is_exact` for a keyword that the grammar does not enforce: it then accepts more than the schema."""
         if set(schema) - set(understood) - _OF_ONE_TYPE - _ANNOTATIONS:
             self.grammar.is_exact = False
 
@@ -125,7 +125,7 @@ class _Schemas:
         return self.grammar.fresh(" | ".join(dict.fromkeys(bodies)))
 
     def _one_of(self, schema: JsonSchema, values: Sequence[Any]) -> str:
-        """The values that the rest of the schema accepts too."""
+        """A rule for those of the values that the rest of the schema accepts too."""
         rest = {key: value for key, value in schema.items() if key not in _ANNOTATIONS and key not in ("enum", "const")}
         if rest:
             import jsonschema_rs
@@ -204,8 +204,8 @@ class _Schemas:
 
     def _members(self, pairs: Sequence[tuple[str, str, bool]]) -> str:
         """The properties in order, with commas between those that are written."""
-        behind = '""'  # what may follow after a property
-        first = '""'  # what may follow before any
+        behind = '""'  # the rule for the rest after a property
+        first = '""'  # the rule for the rest if no property was written yet
         for name, rule, is_required in reversed(pairs):
             pair = f"{json_literal(name)} {literal(': ')} {rule}"
             here, comma = self.grammar.fresh(f"{pair} {behind}"), self.grammar.fresh(f'", " {pair} {behind}')
@@ -216,11 +216,11 @@ class _Schemas:
     # -- exclusions ------------------------------------------------------------------------------------------
 
     def differing(self, schema: JsonSchema, excluding: Sequence[Any]) -> str:
-        """The schema's rule without those values, if a string in them can differ; else the plain rule."""
+        """The schema's rule without the excluded values, if a string in them can differ; else the plain rule."""
         return self._differing(schema, excluding) or self.rule(schema)
 
     def _differing(self, schema: JsonSchema, excluding: Sequence[Any]) -> str | None:
-        """A rule whose every text differs from all of those values; `None` if no string in it can differ."""
+        """A rule whose every text differs from all excluded values; `None` if no string in it can differ."""
         if "anyOf" in schema:
             options = [{**schema, **option} for option in cast("list[dict[str, Any]]", schema["anyOf"])]
             for option in options:
@@ -246,7 +246,7 @@ class _Schemas:
         return self.grammar.fresh(f'"[" {first} {more} "]"')
 
     def _object_differing(self, schema: JsonSchema, excluding: Sequence[Any]) -> str | None:
-        """One required property differs, the others are free."""
+        """A rule for objects in which one required property differs; the others are free."""
         properties = cast("dict[str, JsonSchema]", schema.get("properties") or {})
         required = set(cast("list[str]", schema.get("required") or []))
         values = [cast("Mapping[str, Any]", value) for value in excluding if isinstance(value, Mapping)]
@@ -261,7 +261,7 @@ class _Schemas:
         return self._alternatives(alternatives) if alternatives else None
 
     def _not_one_of(self, texts: Sequence[str]) -> str:
-        """A JSON string that is none of these, built along the tree of their characters."""
+        """A rule for all JSON strings except these, built along the tree of their characters."""
         spelled = {msgspec.json.encode(text).decode()[1:-1] for text in texts}
         return self.grammar.fresh(f'"\\"" {self._off_the_tree(spelled, "")} "\\""')
 
@@ -312,7 +312,7 @@ class _Schemas:
         return self._alternatives(whole_numbers(*_bounds(schema)))
 
     def _number(self, schema: JsonSchema) -> str:
-        """Bounded numbers are whole, or have a fraction where that cannot cross a bound."""
+        """A rule for a number. A bounded one is whole, or has a fraction that cannot cross a bound."""
         if not _BOUNDS & set(schema):
             return self.grammar.primitive("json-number")
         low, high = _bounds(schema)

@@ -1,7 +1,7 @@
 """Turns generated text into stream events.
 
-Reads text, `<think>` spans, calls between `<tool_call>` tags, and the internal `answer` call, whose text is what the
-model says. The grammar in `text` decides what the model may generate.
+Reads text, `<think>` spans, calls between `<tool_call>` tags, and the internal `answer` call, whose argument is the
+text of the reply. The grammar in `text` decides what the model may generate.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 
 class ReplyParser:
-    """Reads one reply as it is generated. `take()` returns the events since the last time, without a start.
+    """Reads one reply as it is generated. `take()` returns the events since the last call, without a start event.
 
     A call is passed on piece by piece. If `is_held`, it is kept until `release()`, so that the caller can check it.
     """
@@ -163,7 +163,7 @@ class ReplyParser:
     # -- the end ---------------------------------------------------------------------------------------------
 
     def done(self, usage: Usage, *, is_cut: bool) -> None:
-        """Ends the reply. If it was cut at its longest, an incomplete call stays open."""
+        """Ends the reply. If it was cut at the length limit, an incomplete call stays open."""
         if self._state == self._text or self._state == self._thinking:
             self._write("text" if self._state == self._text else "thinking", self._buffer)
             self._buffer = ""
@@ -177,7 +177,8 @@ class ReplyParser:
 
 
 def _first(text: str, markers: tuple[str, ...]) -> tuple[int, str]:
-    """The position of the first marker, and the marker; without one, where one may begin at the end of the text."""
+    """The position of the first marker, and the marker. If none is found: where one may begin at the end of the text,
+    and an empty string."""
     found = [(position, marker) for marker in markers if (position := text.find(marker)) >= 0]
     if found:
         return min(found)

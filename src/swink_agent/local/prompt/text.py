@@ -1,9 +1,8 @@
 """Writes the prompt for a conversation, and the grammar of the replies that the model may give.
 
-Owns the wording of calls and results, the internal `answer` call with which the model speaks (its every reply is a
-call), and which turns are dropped when the conversation is longer than the window. The chat format is that of ChatML
-models (Qwen, SmolLM2 and many more); other models get the same words through their own template. `shown` describes the
-tools.
+Words the calls and results, and drops turns when the conversation is longer than the window. If there are tools, every
+reply is a call: for text, the model calls the internal `answer`. The chat format is that of ChatML models (Qwen,
+SmolLM2 and many more); other models get the same words through their own template. `shown` describes the tools.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _STEPS_OF_WINDOW = 4
 
 
 class AllowedReply(Value, frozen=True):
-    """What the model may write in one reply."""
+    """The texts that the model may write in one reply."""
 
     grammar: str = ""
     """Empty: plain text."""
@@ -68,7 +67,7 @@ def choice_of(
     thinks: bool = False,
     is_thinking: bool = False,
 ) -> AllowedReply:
-    """What the model may reply now: text if there are no tools, else a call of an allowed tool or of `answer`."""
+    """The reply that the model may give: text if there are no tools, else a call of an allowed tool or of `answer`."""
     silence = f"{_THINKS}\n\n</think>\n\n" if thinks and not is_thinking else ""
     if not tools or options.tool_choice == "none":
         return AllowedReply(start=silence)
@@ -99,7 +98,7 @@ def choice_of(
 
 
 def _calls_not_to_repeat(context: AgentContext) -> list[ToolCall]:
-    """The last call, and those made more than once since the user's message: small models go in circles."""
+    """The last call, and those made more than once since the user's message: small models repeat themselves."""
     made: list[ToolCall] = []
     for message in reversed(context.messages):
         if type(message) is UserMessage:
@@ -173,7 +172,7 @@ class Turn(Value, frozen=True):
 
     texts: tuple[tuple[str, str], ...]
     is_request: bool = False
-    """Whether this is the user's last request, without which the rest means nothing."""
+    """Whether this is the user's last request, without which the rest makes no sense."""
 
     @property
     def length(self) -> int:
@@ -253,8 +252,8 @@ def render_chatml(system: str, conversation: Sequence[Turn]) -> str:
 def fitted(conversation: Sequence[Turn], most: int) -> list[Turn] | None:
     """The turns that fit into `most` characters; `None` if even those that must stay are longer.
 
-    The oldest are dropped; the last request and the newest turn stay. The cut moves in steps, so that the prompt begins
-    the same from turn to turn and the cache holds.
+    The oldest are dropped; the last request and the newest turn stay. The cut moves in steps, so that the beginning of
+    the prompt stays the same for several turns and the cache remains valid.
     """
     if sum(turn.length for turn in conversation) <= most:
         return list(conversation)

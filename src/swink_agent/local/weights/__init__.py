@@ -1,1 +1,1 @@
-"""The weights of models: where they come from and where they are kept."""
+"""The weights of models: their sources and their store on this machine."""

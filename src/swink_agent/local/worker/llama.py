@@ -1,7 +1,8 @@
 """Uses the model through xllamacpp. Imported only in the worker process.
 
-Owns every use of the native library: settings, completion with a grammar, the chat template, embeddings, and the states
-after the stable beginnings of prompts, which are kept on disk so that a new process need not read them again.
+Only this module uses the native library: for settings, completion with a grammar, the chat template, embeddings, and
+the states after the stable beginnings of prompts. These are kept on disk, so that a new process need not read the same
+text again.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class LlamaModel:
         self._settings = settings
         self._prefixes = _Prefixes(settings)
         self._known = ""  # the text in the context: a prompt with this beginning need not be read again
-        # The library serves some things over HTTP only. No other user can reach a socket in a private folder, and a
+        # The library offers some functions over HTTP only. No other user can reach a socket in a private folder, and a
         # name relative to that folder is never too long for a socket.
         os.chdir(self._prefixes.folder)
         self._socket = f"{os.getpid()}.sock"

@@ -1,8 +1,8 @@
 """The worker process: `python -m swink_agent.local.worker.main FD PARENT`.
 
-It holds one model in memory and serves it over the socket with descriptor FD, where its settings are the first line.
+It holds one model in memory and serves it over the socket with descriptor FD. The first line there has its settings.
 
-Owns the process: it ends with its parent, one thread listens, one works. `llama` uses the model.
+The process ends with its parent. One thread listens, another works. `llama` uses the model.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _POLL_SECONDS = 1.0
 
 
 class Worker:
-    """Serves requests one after another, while the listening thread takes cancellations."""
+    """Serves requests one after another, while the listening thread receives cancellations."""
 
     def __init__(self, send: Callable[[wire.FromWorker], None], model: Any) -> None:
         self._send = send
@@ -91,7 +91,7 @@ def serve(connected: socket.socket, open_model: Callable[[wire.WorkerSettings], 
             except OSError:
                 os._exit(0)
 
-    line = connected.makefile("rb", buffering=0).readline()  # without a buffer, which would take more than the line
+    line = connected.makefile("rb", buffering=0).readline()  # unbuffered: a buffer would take more than the line
     if not line.endswith(b"\n"):
         os._exit(0)
     settings = json_decoder(wire.WorkerSettings).decode(line)
@@ -153,7 +153,7 @@ def main(open_model: Callable[[wire.WorkerSettings], Any] | None = None) -> None
 
         open_model = LlamaModel
     serve(connected, open_model)
-    # At once: native threads need not finish their work.
+    # Exits at once: native threads need not finish their work.
     os._exit(0)
 
 

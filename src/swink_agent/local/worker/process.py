@@ -1,7 +1,7 @@
-"""The engine in a worker process, seen from the agent's process.
+"""The engine in a worker process: the part that runs in the agent's process.
 
-Owns the life of worker processes: they start on first use, one per file and purpose, all agents of this process share
-them, they are started again if they die, and they end with this process. `main` and `llama` run inside the worker.
+Worker processes start on first use, one for each set of settings. All agents of this process share them. They are
+started again if they die, and end with this process. `main` and `llama` run inside the worker.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _COMMAND = (sys.executable, "-P", "-m", "swink_agent.local.worker.main")  # -P: 
 
 
 class Watcher(Protocol):
-    """Hears that a worker has ended, in a thread of the engine. The engine keeps only a weak reference."""
+    """Is called in a thread of the engine when a worker has ended. The engine keeps only a weak reference."""
 
     def ended(self, engine: WorkerEngine, ending: EngineError) -> None: ...
 
@@ -377,7 +377,7 @@ _shared_lock = threading.Lock()
 
 
 def shared_workers() -> Workers:
-    """The workers that stream functions use unless they are given others; ended when the program is."""
+    """The workers that stream functions use by default. They end with the program."""
     with _shared_lock:
         if not _shared:
             _shared.append(Workers())

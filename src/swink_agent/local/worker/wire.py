@@ -1,6 +1,6 @@
 """The protocol between the agent's process and a worker: a line of settings, then frames of msgpack on a socket.
 
-Owns the messages and their framing. The two ends are in `process` and `main`.
+Defines the messages and their framing. The two ends are in `process` and `main`.
 """
 
 from __future__ import annotations

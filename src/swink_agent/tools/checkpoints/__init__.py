@@ -1,1 +1,1 @@
-"""Snapshots of a folder, so that what a run did there can be taken back."""
+"""Snapshots of a folder, so that a run's changes there can be taken back."""

@@ -1,8 +1,8 @@
 """Takes a checkpoint before each call that may change files, and one after it.
 
 Calls that run at once are one change: the first takes the checkpoint before, the last the one after. While a background
-command runs, what changes between calls counts as the run's that started it: nothing tells its changes from those of
-somebody else. Checkpoints are taken around the other calls as ever, so each prompt can still be taken back alone.
+command runs, changes between calls count as made by the run that started it: they cannot be distinguished from
+changes by others. Checkpoints are still taken around the other calls, so each prompt can be taken back alone.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class RecordedChanges:
         self._lock = threading.Lock()
         self._running: dict[str, int] = {}
         self._tasks: dict[str, list[str]] = {}  # the runs that started the background commands of each folder
-        self._kept: set[str] = set()  # the folders of which the last checkpoint could be kept
+        self._kept: set[str] = set()  # the folders whose last checkpoint could be kept
 
     def can_be_kept(self, roots: Sequence[str]) -> bool:
-        """Whether changes of these folders can be taken back. Where that is not known, it tries a checkpoint."""
+        """Whether changes of these folders can be taken back. Tries a checkpoint where that is not known."""
         with self._lock:
             for root in [root for root in roots if root not in self._kept and not self._running.get(root)]:
                 try:
@@ -71,7 +71,7 @@ class RecordedChanges:
         await in_thread(ctx, call.end)
 
     def begin(self, roots: Sequence[str], run_id: str) -> None:
-        """What has changed until now is somebody else's. Raises `CheckpointError`."""
+        """Begins a change: everything that changed before is not part of it. Raises `CheckpointError`."""
         with self._lock:
             for root in roots:
                 if self._running.get(root):
@@ -84,7 +84,7 @@ class RecordedChanges:
                 self._running[root] = self._running.get(root, 0) + 1
 
     def end(self, roots: Sequence[str], run_id: str) -> None:
-        """What has changed since `begin` is the run's."""
+        """Ends a change: everything that changed since `begin` is the run's."""
         with self._lock:
             for root in roots:
                 self._running[root] -= 1
@@ -92,9 +92,9 @@ class RecordedChanges:
                     self._after_change(root, run_id)
 
     def begin_task(self, roots: Sequence[str], run_id: str) -> Callable[[], None]:
-        """A call, which has called `begin`, starts a background command: what changes from now on is the run's.
+        """For a call, after `begin`, that starts a background command: changes from now on are the run's.
 
-        Returns what must be called when the command has ended, with all that it started. That may be called again.
+        Returns a function to call when the command and all that it started have ended. Calling it again does nothing.
         """
         with self._lock:
             for root in roots:
@@ -115,7 +115,7 @@ class RecordedChanges:
         tasks = self._tasks.get(root)
         try:
             self._take(root, run_id, "run", opens=(tasks[-1] or True) if tasks else False)
-        except CheckpointError as error:  # the next checkpoint that can be kept counts it as the run's
+        except CheckpointError as error:  # the next checkpoint that can be kept counts the change as the run's
             log.warning("no checkpoint of %s after a change: %s", root, error)
 
     def _take(self, root: str, run_id: str, owner: Owner, *, opens: bool | str) -> None:
@@ -125,7 +125,7 @@ class RecordedChanges:
 
 
 class _OpenCall:
-    """One awaited call. It may be left while a thread still takes the checkpoint before."""
+    """One awaited call. It may be cancelled while a thread still takes the first checkpoint."""
 
     def __init__(self, changes: RecordedChanges, roots: Sequence[str], run_id: str) -> None:
         self._changes = changes

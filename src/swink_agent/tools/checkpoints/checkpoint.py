@@ -1,4 +1,4 @@
-"""What a store of checkpoints gives out: a checkpoint, what a rewind does to a path, and the error."""
+"""The public values of a checkpoint store: a checkpoint, the effect of a rewind on a path, and the error."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ What: TypeAlias = Literal["restore", "remove", "same", "changed", "failed"]
 
 
 class CheckpointError(ToolError):
-    """A checkpoint that could not be kept or found, with what to do. Nothing was changed."""
+    """A checkpoint could not be kept or found. The message has the remedy, if there is one. Nothing was changed."""
 
 
 class Checkpoint(NamedTuple):
-    """What a folder was at one moment."""
+    """The state of a folder at one moment."""
 
     id: str
     root: str
@@ -25,7 +25,7 @@ class Checkpoint(NamedTuple):
     """Seconds since 1970."""
     run_id: str
     owner: Owner
-    """Who changed what differs from the checkpoint before: the run, or somebody else."""
+    """Who made the changes since the checkpoint before: the run, or anyone else."""
     files: int
     """How many files, links and folders are kept."""
     changed: int
@@ -33,19 +33,19 @@ class Checkpoint(NamedTuple):
     skipped: tuple[str, ...]
     """Paths without a copy that a person may miss; at most 100."""
     undoes: str = ""
-    """The runs that were taken back, if this is what a rewind left, with spaces between."""
+    """If a rewind left this state: the runs that it took back, separated by spaces."""
 
 
 class PathRewind(NamedTuple):
-    """What happens to one path."""
+    """The effect of a rewind on one path."""
 
     path: str
     what: What
-    """`changed` and `failed` are left alone; `same` already is as it was."""
+    """A path with `changed` or `failed` is left alone; one with `same` already is as it was."""
     before: str | None
     """The hash of the content that it gets, empty for a folder; `None` if it is removed."""
     now: str | None
-    """The same for what is there at the time of planning."""
+    """The same for the content at the time of planning; `None` if the path does not exist."""
     note: str = ""
     target: Entry | None = None
     present: Entry | None = None

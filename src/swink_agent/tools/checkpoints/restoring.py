@@ -26,9 +26,9 @@ class _Changed(Exception):
 def restore(
     root: str, plan: Sequence[PathRewind], content: Callable[[str], bytes | None], most_file: int
 ) -> list[PathRewind]:
-    """Brings back what the plan says, and returns the outcome for each path, in the plan's order.
+    """Carries out the plan, and returns the outcome for each path, in the plan's order.
 
-    `content` returns what is kept for a hash.
+    `content` returns the kept data for a hash.
     """
     with opened_root(root) as descriptor:
         return _Restoring(descriptor, content, most_file).run(plan)
@@ -41,12 +41,12 @@ class _Restoring:
         self._most_file = most_file
         self._modes: dict[tuple[bytes, ...], int] = {}
         """The folders that were made writable meanwhile, and the modes that they get at the end."""
-        self.aside = ""  # the name that something got which was in the way
+        self.aside = ""  # the new name of an entry that was in the way
 
     def run(self, plan: Sequence[PathRewind]) -> list[PathRewind]:
         done: dict[str, PathRewind] = {item.path: item for item in plan}
         going = [item for item in plan if item.what in ("restore", "remove")]
-        # What goes or changes its kind goes first, the deepest first; then what comes back, the outermost first.
+        # First, paths that go or change their kind are removed, deepest first; then the others return, outermost first.
         away = [item for item in going if item.present is not None and _makes_way(item)]
         for item in sorted(away, key=_depth, reverse=True):
             done[item.path] = self._tried(item, self._remove)
@@ -104,7 +104,7 @@ class _Restoring:
             make(made)
             self._check(folder, name, present)
             if present is None:
-                # A rename would replace what has appeared meanwhile; a link to the new file does not.
+                # A rename would replace a file that has appeared meanwhile; a link to the new file does not.
                 os.link(made, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
                 os.unlink(made, dir_fd=folder)
             else:
@@ -143,7 +143,7 @@ class _Restoring:
 
     @contextmanager
     def _folder(self, parts: Sequence[bytes], *, is_written: bool = False) -> Generator[int]:
-        """A folder beneath the root, open; if something is to be written there, made writable for as long."""
+        """Opens a folder beneath the root. With `is_written`, makes it writable until the plan is carried out."""
         folder = os.dup(self._root)
         try:
             for name in parts:
@@ -169,7 +169,7 @@ class _Restoring:
         except PermissionError:
             if not hasattr(os, "O_PATH"):
                 raise
-        # A folder of our own that we may not read. The descriptor stands for the folder, whatever its name becomes.
+        # We own the folder but may not read it. The descriptor stays with the folder, even if that is renamed.
         handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
         try:
             os.chmod(f"/proc/self/fd/{handle}", stat.S_IMODE(os.fstat(handle).st_mode) | _OWNER_MAY)
@@ -188,7 +188,7 @@ def _write(folder: int, name: bytes, data: bytes, mode: int) -> None:
 
 
 def _makes_way(item: PathRewind) -> bool:
-    """Whether what is there has to be removed: for good, or because something of another kind comes back."""
+    """Whether the present entry must be removed, also if an entry of another kind takes its place."""
     target, present = item.target, item.present
     if target is None or present is None:
         return target is None

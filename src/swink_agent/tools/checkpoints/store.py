@@ -1,8 +1,8 @@
-"""Keeps what a folder was at several moments, and plans the way back to one of them.
+"""Keeps the states of a folder at several moments, and plans the way back to one of them.
 
-Owns the store: a folder for the user alone, in it one SQLite database for each working folder. A database has the last
-state of the tree, the contents by hash, and for each checkpoint what the changed paths were before: a state is found by
-going backwards from the last one. `tree_entries` reads the working folder and `restoring` writes to it.
+The store is a folder that only the user can read, with one SQLite database for each working folder. A database has the
+last state of the tree, the contents by hash, and for each checkpoint the previous entries of the changed paths: older
+states are found by going backwards from the last one. `tree_entries` reads the working folder, `restoring` writes to it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ create table if not exists changes (
 
 class _Change(NamedTuple):
     is_own: bool  # whether it is to be taken back
-    is_theirs: bool  # whether somebody else made it, and not a run
+    is_theirs: bool  # whether it was not made by a run
     before: Entry | None
     after: Entry | None
 
@@ -116,11 +116,11 @@ class CheckpointStore:
         opens: bool | str = False,
         undoes: str = "",
     ) -> Checkpoint:
-        """Records what the folder is now, on disk when this returns.
+        """Records the state of the folder. It is on disk when this returns.
 
         `owner` is who made the changes since the last checkpoint. Take one before a call that may change something
-        (`other`), and one after it (`run`). With `opens`, what changes until the next checkpoint is the run's, or that
-        of the run with this id, also if the program dies before it takes that one. Raises `CheckpointError`; then
+        (`other`), and one after it (`run`). With `opens`, changes until the next checkpoint belong to the run, or to
+        the run with this id, even if the program dies before it takes that checkpoint. Raises `CheckpointError`; then
         nothing was recorded.
         """
         path, written = os.path.realpath(root), False
@@ -241,7 +241,7 @@ class CheckpointStore:
     # -- finding ---------------------------------------------------------------------------------------------
 
     def checkpoints(self, root: str | os.PathLike[str]) -> list[Checkpoint]:
-        """All that are kept of a folder, the newest first. Raises `CheckpointError`."""
+        """The checkpoints that are kept of a folder, the newest first. Raises `CheckpointError`."""
         path = os.path.realpath(root)
         with self._reading(path) as base:
             if base is None:
@@ -284,10 +284,10 @@ class CheckpointStore:
         *,
         runs: str | Collection[str] | None = None,
     ) -> list[PathRewind]:
-        """What going back to a checkpoint means, path by path. Changes no file.
+        """The effects of going back to a checkpoint, path by path. Changes no file.
 
-        What somebody else changed stays, unless `force` is set. With `runs`, only what these runs changed is taken
-        back, and what other runs changed since stays. Raises `CheckpointError`.
+        Changes that no run made stay, unless `force` is set. With `runs`, only the changes of these runs are taken
+        back, and later changes of other runs stay. Raises `CheckpointError`.
         """
         if not isinstance(to, (str, Checkpoint)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise is_not("to", to, "a Checkpoint or its id")
@@ -308,7 +308,7 @@ class CheckpointStore:
             changes = _changes(base, row[0], None if runs is None else several_texts(runs, "plan(runs=…)"))
             began = _open_run(base)
             is_own = bool(began) and (runs is None or began in several_texts(runs, "plan(runs=…)"))
-            # What differs from the last checkpoint: changes of a call that has not ended, or of somebody else.
+            # Differences from the last checkpoint are changes of a call that has not ended, or were not made by a run.
             for name in {**last, **now} if runs is None or is_own else ():
                 old, new = _entry(last.get(name)), now.get(name)
                 if old != new:
@@ -325,9 +325,9 @@ class CheckpointStore:
     ) -> list[PathRewind]:
         """Carries out a plan and returns the outcome for each path.
 
-        What is there is recorded first, so the rewind can be taken back itself: `run_id` (by default one is made) is
-        the name of its run. A path that has changed since the plan was made is `failed`. What could make git or an
-        editor start a program is moved aside, as after a command; an outcome for the path `.` reports that. Raises
+        The present state is recorded first, so the rewind can be taken back itself: `run_id` (by default one is made)
+        is the id of its run. A path that has changed since the plan was made is `failed`. Files that could make git or
+        an editor start a program are moved aside, as after a command; an outcome for the path `.` reports that. Raises
         `CheckpointError` if nothing could be recorded; then nothing was changed.
         """
         if isinstance(plan, (Checkpoint, str)) or not isinstance(plan, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -346,7 +346,7 @@ class CheckpointStore:
         return [*done, *(PathRewind(".", "changed", None, None, text) for text in told)]
 
     def settle(self, root: str | os.PathLike[str]) -> None:
-        """Records what a call has changed whose program died, as its run's. Raises `CheckpointError`."""
+        """If the program died during a call, records that call's changes as its run's. Raises `CheckpointError`."""
         with self._reading(os.path.realpath(root)) as base:
             began = "" if base is None else _open_run(base)
         if began:
@@ -355,7 +355,7 @@ class CheckpointStore:
     # -- forgetting ------------------------------------------------------------------------------------------
 
     def forget(self) -> None:
-        """Deletes what is too old. Raises `CheckpointError`."""
+        """Deletes checkpoints that are too old, or too large in total. Raises `CheckpointError`."""
         with self._lock:
             for path in sorted(self.folder.glob(f"*{_ENDING}")):
                 try:
@@ -370,9 +370,9 @@ class CheckpointStore:
                     raise CheckpointError(f"{path} cannot be shortened: {error}") from error
 
     def _bound(self, base: sqlite3.Connection, run_id: str = "") -> bool:
-        """Deletes what is too old, then the oldest while everything is too large. Returns whether the rest fits.
+        """Deletes checkpoints that are too old, then the oldest while the total is too large. Returns whether it fits.
 
-        The checkpoints of a run that is going on stay: without its first one, it could not be taken back.
+        The checkpoints of the run `run_id` stay: without its first one, it could not be taken back.
         """
         oldest = self._clock() - self._most_days * _DAY
         _delete(base, base.execute("select max(number) from checkpoints where taken < ?", (oldest,)).fetchone()[0])
@@ -395,7 +395,7 @@ class CheckpointStore:
         return True
 
     def _others(self, base: sqlite3.Connection) -> list[tuple[float, int, Path]]:
-        """The other databases, the one that was not used for longest first: when, its bytes, and its path."""
+        """The other databases, the least recently used first: time of its last change, bytes, and path."""
         own = base.execute("pragma database_list").fetchone()[2]
         found: list[tuple[float, int, Path]] = []
         for path in self.folder.glob(f"*{_ENDING}"):
@@ -418,7 +418,7 @@ class CheckpointStore:
             return
         try:
             with closing(_connect(path)) as base:
-                base.execute("begin")  # what is read belongs to one moment
+                base.execute("begin")  # all reads see the same state
                 yield base
         except sqlite3.Error as error:
             raise CheckpointError(f"the checkpoints of {root} in {path} cannot be read: {error}") from error
@@ -430,7 +430,7 @@ def _connect(path: Path, *, make: bool = False) -> sqlite3.Connection:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     base = sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=_WAIT, isolation_level=None)
     try:
-        base.execute("pragma auto_vacuum = full")  # before the first table: what is deleted leaves the disk
+        base.execute("pragma auto_vacuum = full")  # before the first table: deleted data leaves the disk
         base.execute("pragma synchronous = full")
         if make:
             base.executescript(_TABLES)
@@ -442,7 +442,7 @@ def _connect(path: Path, *, make: bool = False) -> sqlite3.Connection:
 
 @contextmanager
 def _writing(base: sqlite3.Connection) -> Generator[None]:
-    """One change of a database, seen whole or not at all. Other processes wait."""
+    """One transaction that writes. Other processes wait."""
     base.execute("begin immediate")
     try:
         yield
@@ -454,7 +454,7 @@ def _writing(base: sqlite3.Connection) -> Generator[None]:
 
 @contextmanager
 def _watched(root: str) -> Generator[list[str]]:
-    """Looks at what a rewind leaves as at what a command leaves. The list has what was moved aside, at the end."""
+    """Checks the folder after a rewind, as after a command. Then the list reports what was moved aside."""
     from swink_agent.sandbox import SandboxProfile
     from swink_agent.sandbox.protected import exposed_paths, hooks_in_work_trees
     from swink_agent.sandbox.repositories.leftovers import Leftovers
@@ -558,10 +558,10 @@ def _plan_path(
 
 
 def _way_back(changes: Sequence[_Change], now: Entry | None) -> Entry | None:
-    """Where taking back the own ones of these changes leads, the newest first.
+    """The entry that is left when the own changes are taken back, the newest first.
 
-    It stops where somebody else left the path as it is now, or something else changed it. A change that was already
-    taken back is skipped.
+    Stops at a state that no run made, and if the path differs from the states before and after an own change. A change
+    that was already taken back is skipped.
     """
     for change in reversed(changes):
         if change.is_theirs and now == change.after:
@@ -578,7 +578,7 @@ def _shown(entry: Entry | None) -> str | None:
 
 
 def _checked(base: sqlite3.Connection, plan: Sequence[PathRewind]) -> list[PathRewind]:
-    """The plan, with `failed` for what cannot be done because no copy is kept. Folders that git ignores stay."""
+    """The plan, with `failed` for paths of which no copy is kept, and without removing folders that git ignores."""
     done: list[PathRewind] = []
     for item in plan:
         why = ""

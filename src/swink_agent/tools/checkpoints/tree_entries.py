@@ -1,7 +1,7 @@
 """Reads a folder's tree: what is at each path, without following a link or running a program.
 
-Every step opens one name in an open folder, never a path. Owns what counts as part of the tree; `store` remembers it
-and `restoring` brings it back.
+Every step opens one name in an open folder, never a path. Decides what is part of the tree; `store` keeps it and
+`restoring` brings it back.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..search.ignore import IgnoreLevel
 from ..search.tree import level_of
 
 Kind: TypeAlias = Literal["file", "folder", "link", "ignored", "unkept"]
-"""`ignored` is a folder that git ignores, `unkept` what cannot be copied. Only their names are known."""
+"""`ignored` is a folder that git ignores, `unkept` an entry that cannot be copied. Only their names are known."""
 KEPT = frozenset({"file", "folder", "link"})
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -28,10 +28,10 @@ _DEEPEST = 200
 _MOST_SKIPPED = 100
 _GIT = b".git"
 _RULES_TAKE = 5.0
-"""Seconds for the rules of what git ignores. After that, nothing more is ignored."""
-_LARGEST = 2**63  # a number of this size cannot be stored: the time of a file may be any
+"""Seconds for matching git's ignore rules. After that, nothing more is ignored."""
+_LARGEST = 2**63  # numbers from here on, which a file's times may have, cannot be stored
 _CLOCK_TICK = 100_000_000
-"""Nanoseconds in which a file may change twice with the same times, on any file system that counts."""
+"""Nanoseconds in which a file may change twice and keep the same times, on all common file systems."""
 
 
 class Entry(NamedTuple):
@@ -39,13 +39,13 @@ class Entry(NamedTuple):
 
     kind: Kind
     mode: int
-    """The permission bits; 0 for what has none of its own."""
+    """The permission bits; 0 for kinds that have none."""
     hash: str
     """Of the content, or of a link's target; empty for the rest."""
 
 
 class Signature(NamedTuple):
-    """What a file's status says: if it is the same as before, so is the content."""
+    """Numbers from a file's status. If they are the same as before, so is the content."""
 
     inode: int
     size: int
@@ -54,7 +54,7 @@ class Signature(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """An entry, and the signature that it had when it was read; `None` if that says too little."""
+    """An entry, and the signature that it had when it was read; `None` if that could not show a later change."""
 
     entry: Entry
     signature: Signature | None
@@ -71,7 +71,7 @@ def hash_of(data: bytes) -> str:
 
 @contextmanager
 def opened_root(root: str | os.PathLike[str]) -> Generator[int]:
-    """The folder, open: a real path, which no link has taken the place of. Raises `OSError`."""
+    """Opens the folder. Its path must be real: no part may have become a link. Raises `OSError`."""
     from swink_agent.sandbox.repositories.quarantine import OpenFolder  # on use
 
     with OpenFolder(os.fspath(root), os.fspath(root)) as folder:
@@ -99,11 +99,11 @@ def entry_at(folder: int, name: bytes, most_file: int) -> Entry | None:
 
 
 class Tree:
-    """One look at a tree. `entries` has what was found, by path from the root; `skipped` names what is not kept.
+    """One look at a tree. `entries` has everything found, by path from the root; `skipped` has paths that are not kept.
 
-    `known` is what an earlier look found: a file with the same signature is not read again, and whether git ignores a
-    folder is decided when it is first seen. Otherwise a command could hide files from a look, or make files that were
-    always there look new, by changing a `.gitignore`.
+    `known` is the result of an earlier look: a file with the same signature is not read again, and whether git ignores
+    a folder is decided when it is first seen. Otherwise a command could hide files from a look, or make old files look
+    new, by changing a `.gitignore`.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Tree:
     ) -> None:
         """`keep` is given the hash and the content of each file and link that is read. Raises `TooManyFiles`.
 
-        `without` is a folder that is not part of the tree: where the copies are. `was_kept` says whether a path was
+        `without` is a folder that is not part of the tree: where the copies are. `was_kept` returns whether a path was
         ever kept as a folder. With `may_be_taken_in`, a folder that git no longer ignores becomes part of the tree.
         """
         from swink_agent.sandbox.bubblewrap.placeholders import has_mark  # on use
@@ -181,7 +181,7 @@ class Tree:
         except PermissionError:
             if kind != "folder":
                 raise
-            # Nobody without its permission has changed what is beneath it.
+            # Without the permission, nothing beneath it was changed.
             self._put(path, Seen(Entry("folder", stat.S_IMODE(state.st_mode) & 0o777, ""), None))
             for inner in self._known_beneath(path):
                 self._put(inner, self._known[inner])
@@ -192,7 +192,7 @@ class Tree:
                 self._unkept(path)
                 return
             if kind is None and self._has_mark(opened) and not os.listdir(descriptor):
-                return  # a placeholder of the sandbox, which goes with the command that runs
+                return  # a placeholder of the sandbox, which disappears with the running command
             self._put(path, Seen(Entry("folder", stat.S_IMODE(opened.st_mode) & 0o777, ""), None))
             self._walk(descriptor, path, level_of(descriptor, name, level), depth + 1)
         finally:
@@ -275,7 +275,7 @@ def _signature(state: os.stat_result) -> Signature:
 
 
 def _read_file(folder: int, name: bytes, most: int) -> tuple[bytes, os.stat_result] | None:
-    """The content of a regular file with its status; `None` for one that is too large, or that never stands still."""
+    """The content of a regular file with its status; `None` for one that is too large, or that keeps changing."""
     descriptor = os.open(name, FILE, dir_fd=folder)
     with os.fdopen(descriptor, "rb", buffering=0) as file:
         for _ in range(3):

@@ -21,7 +21,7 @@ _QUICKLY_MASKED = 32 * 1024
 _NOTE = 1024
 _CONFIG_IS_HELD = re.compile(r"(?m)^(?:error|fatal): could not (?:write|lock) config file \S*\.git/")
 _HOW_WITHOUT_CONFIG = (
-    "a setting of git's was refused: commands change harmless ones alone, and none where the sandbox cannot look at "
+    "a git setting was refused: commands may change only harmless ones, and none where the sandbox cannot check "
     "them first; give it to one command (git -c name=value), or ask the user to set it"
 )
 
@@ -55,7 +55,7 @@ class ForegroundCommand:
         self._next_update = 0.0
 
     async def run(self) -> AgentToolResult:
-        """The result. However this is left, the command and all that it started have been told to end."""
+        """The result. On every way out, the command and all that it started have been told to end."""
         command = RunningCommand(self._process, self._hear, timeout=self._timeout, most_output=self._most_output)
         try:
             end = await command.run(self._ctx.cancel)
@@ -137,7 +137,7 @@ class ForegroundCommand:
 
 
 def in_brackets(endings: Sequence[str]) -> str:
-    """How a command ended and what the sandbox reports, as lines behind its output."""
+    """How a command ended and what the sandbox reports, as lines after its output."""
     return "\n".join([f"[{ending}]" for ending in endings])
 
 

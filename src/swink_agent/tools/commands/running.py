@@ -1,7 +1,7 @@
 """One running command: its output is read, and it ends with everything that it started.
 
-Commands within a call (`foreground`) and background commands (`tasks`) share this. What is done with the output, and
-how the end is told to a model, is theirs.
+Shared by commands within a call (`foreground`) and background commands (`tasks`), which use the output and report the
+end to the model.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from swink_agent.sandbox import SandboxedProcess
 
 _CHUNK = 64 * 1024
 _DRAIN = 0.5
-"""Seconds for reading what a command left in the pipe, once everything that could write to it has ended."""
+"""Seconds for reading the rest of the output, once every process that could write to the pipe has ended."""
 _DRAIN_CANCELLED = 0.02
 
 
@@ -27,7 +27,7 @@ class CommandEnd(NamedTuple):
     """The exit code as a shell reports it, in any sandbox; `None` if the command was ended here."""
     signal: str | None
     cause: Literal["exit", "cancelled", "timeout", "flood", "sandbox"]
-    """`flood`: it printed too much. `sandbox`: the sandbox ended it, and `process.ended_because` says why."""
+    """`flood`: it printed too much. `sandbox`: the sandbox ended it, for the reason in `process.ended_because`."""
     is_gone: bool
     """Whether everything that it started is known to have ended."""
     seconds: float
@@ -47,7 +47,7 @@ class CommandEnd(NamedTuple):
                 return ""
 
     def gone(self, was: str = "") -> str:
-        """What is known about the command's end by now."""
+        """Whether the command has ended with everything that it started, in words."""
         if self.is_gone:
             return f"{was}ended with everything that it started"
         return f"{was}told to end, but something of it is still held by the system"
@@ -65,7 +65,7 @@ class RunningCommand:
         most_output: int | None = None,
         is_urgent: bool = True,
     ) -> None:
-        """`is_urgent`: after a cancellation, the caller waits a moment only for what is known about the end."""
+        """`is_urgent`: after a cancellation, `run` waits only a moment for the command to end."""
         self.process = process
         self.total = 0
         self._hear = hear
@@ -77,7 +77,7 @@ class RunningCommand:
         self._is_flood = False
 
     async def run(self, cancel: CancellationToken) -> CommandEnd:
-        """How it ended. However this is left, the command and all that it started have been told to end.
+        """How it ended. On every way out, the command and all that it started have been told to end.
 
         Raises `SandboxError` if the sandbox was closed before it began.
         """
@@ -93,7 +93,7 @@ class RunningCommand:
             has_exited = exited.done()
             is_cancelled = cancel.is_cancelled and not has_exited
             is_urgent = is_cancelled and self._is_urgent
-            # What a command left in the background is ended with it, which closes the pipe.
+            # Processes that the command left in the background end with it, which closes the pipe.
             process.kill()
             drain = _DRAIN_CANCELLED if is_urgent else _DRAIN
             if not reading.done():
@@ -108,7 +108,7 @@ class RunningCommand:
             return self._end(exited.result() if has_exited else None, is_cancelled, is_gone, seconds)
         except asyncio.CancelledError:
             process.kill()
-            # What it left behind is looked at all the same; the log has what is found.
+            # The files that it left behind are checked all the same, and findings are logged.
             await asyncio.wait({self._loop.create_task(self._look_behind_at_end())}, timeout=_DRAIN_CANCELLED)
             raise
         finally:
@@ -137,7 +137,7 @@ class RunningCommand:
             if self._most_output is not None and self.total > self._most_output and not self._is_flood:
                 self._is_flood = True
                 self._stop()
-            await asyncio.sleep(0)  # a stream that always has data would keep the others waiting
+            await asyncio.sleep(0)  # a stream that always has data would block the event loop
 
     def _end(self, code: int | None, is_cancelled: bool, is_gone: bool, seconds: float) -> CommandEnd:
         if is_cancelled:

@@ -43,11 +43,11 @@ class _TaskTool:
         return with_ends(await looked_at(task, ctx), self._tasks)
 
     async def _act(self, task: BackgroundTask, ctx: ToolContext) -> None:
-        """What happens before the output is looked at."""
+        """Runs before the output is taken."""
 
 
 class BashOutputTool(_TaskTool):
-    """Gives what a background command printed since the last look, and whether it runs. It reads nothing else."""
+    """Returns the output of a background command since the last look, and whether it runs. It reads nothing else."""
 
     name = "bash_output"
     label = "Output"
@@ -55,7 +55,7 @@ class BashOutputTool(_TaskTool):
 
 
 class BashStopTool(_TaskTool):
-    """Ends a background command, with all that it started, and gives its last output. It ends nothing else."""
+    """Ends a background command and all that it started, and returns its last output. It ends nothing else."""
 
     name = "bash_stop"
     label = "Stop"

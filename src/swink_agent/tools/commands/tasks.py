@@ -1,7 +1,7 @@
 """Background commands: they run beside the conversation, until they end, are stopped, or their owner is closed.
 
-Owns how many there are, their output that nobody has looked at yet, and the thread whose event loop serves them: an
-agent may run in one event loop after another; and what a model is told about them.
+Limits their number, keeps the output that was not read yet, and makes the reports for the model. One thread with its
+own event loop serves them, as an agent may run in one event loop after another.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _MOST_KEPT = 1024 * 1024
 _MOST_ENDED = 16
 _MOST_NEWEST = 4096
 _LOOK_BEHIND_AGAIN = 10.0
-"""Seconds between the checks for what a running command left behind that would run code later."""
+"""Seconds between checks for files of a running command that would run code later."""
 _CLOSING = 3.0
-"""Seconds that closing waits. What is not done by then is done by its thread, or by the kernel with this process."""
+"""Seconds that closing waits. After that, the thread ends the commands, or the kernel does when this process ends."""
 _NOTE = 384
 _FEW_SECONDS = 10
 
@@ -48,7 +48,7 @@ SpawnFn = Callable[[], Awaitable[SandboxedProcess]]
 
 
 class NewOutput(NamedTuple):
-    """What a background command printed since the last look: masked, and how many bytes of it were left out."""
+    """The masked output of a background command since the last look, and how many bytes of it were left out."""
 
     text: str
     left_out: int
@@ -109,12 +109,12 @@ class BackgroundTask:
 
     @property
     def warnings(self) -> list[str]:
-        """What the sandbox reports about it."""
+        """The sandbox's warnings about it."""
         return [] if self.process is None else [as_shown(warning)[:400] for warning in self.process.warnings]
 
     @property
     def newest(self) -> str:
-        """The last lines that it printed, masked, for a person. No look is used up."""
+        """The last lines that it printed, masked, for a person. Does not count as a look."""
         with self._lock:
             tail = self._tail
         text = clean(tail.decode("utf-8", "replace"))
@@ -122,7 +122,7 @@ class BackgroundTask:
             text = text.partition("\n")[2]
         if self._redactor is None:
             return text
-        if len(tail) >= _MOST_NEWEST:  # what is missing may end inside a secret
+        if len(tail) >= _MOST_NEWEST:  # the missing part may end inside a secret
             text = self._redactor.after_a_cut(text)
         if self.is_running:
             text = text[: self._redactor.safe_length(text)]
@@ -134,7 +134,7 @@ class BackgroundTask:
         return next((line for line in reversed(self.newest.splitlines()) if line.strip()), "")
 
     def take(self) -> NewOutput:
-        """What it printed since the last look. The beginning of a secret waits for the rest."""
+        """The output since the last look. The beginning of a secret is held back until the rest arrives."""
         with self._lock:
             is_last = not self.is_running
             text = self._live.take(is_last=is_last)
@@ -175,7 +175,7 @@ class BackgroundTasks:
 
     @property
     def all(self) -> Sequence[BackgroundTask]:
-        """Those that run, and the last ones that ended, in the order of their start."""
+        """The running commands, and those that ended last, in the order of their start."""
         with self._lock:
             return tuple(self._tasks.values())
 
@@ -194,7 +194,7 @@ class BackgroundTasks:
         raise ToolError(f"there is no background command {task_id!r}: {there}")
 
     def newly_ended(self) -> list[BackgroundTask]:
-        """Those that ended and whose end the model was not told yet. They count as told then."""
+        """The ended commands that were not reported to the model yet. From now on they count as reported."""
         ended = [task for task in self.all if not task.is_running and not task.is_told]
         for task in ended:
             task.is_told = True
@@ -213,7 +213,7 @@ class BackgroundTasks:
         """Starts a command, and returns when it runs. `spawn` is called in the event loop of background commands.
 
         `on_end` is called in a thread when the command and all that it started have ended. Raises `ToolError` if too
-        many run, and what `spawn` raises; then nothing runs.
+        many run, and any exception of `spawn`; then nothing runs.
         """
         task, thread = self._add(command, timeout, redactor)
         heard = None if announcer is None else weakref.ref(announcer)  # a task must not keep an agent alive
@@ -251,7 +251,7 @@ class BackgroundTasks:
             return task, self._thread
 
     def stop_all(self) -> None:
-        """Ends all that run, and waits for their end, but not forever. More can be started afterwards."""
+        """Ends the running ones, and waits a few seconds for their end. More can be started afterwards."""
         running = self.running
         for task in running:
             task.stop()
@@ -260,7 +260,7 @@ class BackgroundTasks:
             task.over.wait(max(0.0, deadline - time.monotonic()))
 
     def close(self) -> None:
-        """Ends all of them, and waits for their end, but not forever. Idempotent."""
+        """Ends all of them, and waits a few seconds for their end. Idempotent."""
         with self._lock:
             self._is_closed = True
             thread, self._thread = self._thread, None
@@ -275,7 +275,7 @@ class _LoopThread:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.starting = asyncio.Lock()
-        """One command starts after the other, so that all later ones find the network of the first."""
+        """Commands start one after the other, so that later ones find the network of the first."""
         self.tasks: set[asyncio.Task[None]] = set()
         self._is_stopping = threading.Lock()
         threading.Thread(target=self._run, name="swink-background", daemon=True).start()
@@ -283,7 +283,7 @@ class _LoopThread:
     def stop(self) -> None:
         """Lets the thread end. Idempotent. Any thread may call it, and the garbage collector."""
         if not self._is_stopping.acquire(blocking=False):
-            return  # a second time would disturb the end
+            return  # a second stop would interrupt the clean-up
         with suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self.loop.stop)
 
@@ -327,7 +327,7 @@ async def _watch(
     on_end: Callable[[], None] | None,
 ) -> None:
     looking = asyncio.get_running_loop().create_task(_look_behind(process))
-    # For a cancellation, as the thread ends: then it was told to end with all that it started.
+    # The end if this is cancelled because the thread ends: the command was told to end with all that it started.
     end: CommandEnd | None = CommandEnd(None, "SIGKILL", "cancelled", is_gone=False, seconds=0.0)
     problem = ""
     try:
@@ -340,7 +340,7 @@ async def _watch(
         task.has_ended(end, problem)
         try:
             if on_end is not None:
-                with suppress(RuntimeError):  # the interpreter ends: the store knows that the run is open
+                with suppress(RuntimeError):  # the interpreter ends: the store has recorded that the run is open
                     await asyncio.to_thread(on_end)
         finally:
             _announce(announcer, TaskEnded(task.id, task.exit_code))
@@ -359,7 +359,7 @@ def _announce(announcer: weakref.ref[Announcer] | None, event: TaskStarted | Tas
         hearer.announce(event)
 
 
-# -- what a model is told ------------------------------------------------------------------------------------
+# -- reports for the model -----------------------------------------------------------------------------------
 
 
 def started(task: BackgroundTask, backend: str) -> AgentToolResult:
@@ -381,7 +381,7 @@ def with_ends(result: AgentToolResult, tasks: BackgroundTasks) -> AgentToolResul
 
 
 async def looked_at(task: BackgroundTask, ctx: ToolContext) -> AgentToolResult:
-    """What a background command printed since the last look, and whether it runs."""
+    """The output of a background command since the last look, and whether it runs."""
     is_running = task.is_running
     new = await in_thread(ctx, task.take)  # searching a long output for secrets takes a while
     if not is_running:

@@ -1,1 +1,1 @@
-"""The tools that read and change files, and what they share."""
+"""The tools that read and change files, and their common parts."""

@@ -1,8 +1,8 @@
 """Replacements in a text, and the message when one does not fit.
 
-Owns the rules: edits are applied in order, each to the result of the one before; each text is found exactly once unless
-all are meant; all or nothing; line ends do not matter for finding and are kept. Finding what was meant is in
-`files/nearest`.
+Edits are applied in order, each to the result of the one before, all or none. Each text must be found exactly once,
+unless all occurrences are meant. Line ends do not matter for finding, and are kept. Suggestions for a text that was not
+found are in `files/nearest`.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from .text import with_newlines
 _PAIR = re.compile("\r\n")
 _MOST_LINES_NAMED = 10
 _MOST_TIMES_COUNTED = 1000
-"""How often a text that should be there once is searched for: each time costs as much as the text is long."""
+"""The most occurrences that are counted of a text that should be there once: overlapping ones can be very many."""
 _MOST_REPLACEMENTS = 100_000
 _LARGEST = 16 * 1024 * 1024
-"""The most characters that edits may produce: those of one call can double a file again and again."""
+"""The most characters that edits may produce: the edits of one call can double a file again and again."""
 
 
 class Edit(NamedTuple):
     """One replacement of one text by another."""
 
     old: str
-    """What is replaced; empty to add new lines at the end, or before `line`."""
+    """The text to replace; empty to add new lines at the end, or before `line`."""
     new: str
     replace_all: bool = False
     line: int | None = None
@@ -142,7 +142,7 @@ def _occurrences(text: str, old: str, step: int) -> Iterator[int]:
 
 
 def _splice(text: str, plain: str, starts: Sequence[int], length: int, new: str) -> str:
-    """Replaces what was found in `plain`, in the text that still has its line ends."""
+    """Replaces in `text`, which has its original line ends, the occurrences that were found in `plain`."""
     # Where `plain` has a line end that is two characters in the text: each moves everything after it by one.
     pairs = [] if len(text) == len(plain) else [found.start() - i for i, found in enumerate(_PAIR.finditer(text))]
     pieces: list[str] = []

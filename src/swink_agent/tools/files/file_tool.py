@@ -1,7 +1,6 @@
-"""What the file tools share: a workspace, a thread to work in, and errors that a model can read.
+"""The base of the file tools: a workspace, a thread to work in, and errors that a model can read.
 
-Owns the run of one call, and the last check before something changes: whether it may still happen. What each tool does
-is in its own file.
+Runs one call, and checks directly before a change whether it is still allowed. Each tool's work is in its own file.
 """
 
 from __future__ import annotations
@@ -50,15 +49,15 @@ class Call:
 
     @property
     def granted_version(self) -> str | None:
-        """The version of the file that the approval was about, if it was about one."""
+        """The version of the file that was approved, if the approval names one."""
         grant = self.ctx.grant
         return None if grant is None else grant.scope.get(VERSION)
 
     @contextmanager
     def act(self, scope: dict[str, Any]) -> Generator[None]:
-        """Held around a change. Raises `ToolError` if the call was cancelled, or is not the one that was approved.
+        """Held around a change. Raises `ToolError` if the call was cancelled, or is not what was approved.
 
-        The tool has compared the file's version before: the conversation may have changed the file itself since.
+        The approved version is not compared here: the tool has done so, and an earlier call may have changed the file.
         """
         if self.granted_version is not None:
             scope = {**scope, VERSION: self.granted_version}
@@ -91,7 +90,7 @@ class FileTool(ABC):
         return f"<tool {self.name} in {self.workspace.root}>"
 
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
-        """Runs the call in a thread. Whatever goes wrong with a file is an error result."""
+        """Runs the call in a thread. Any problem with a file is an error result."""
         call = Call(self, arguments, ctx)
         threads = ctx.threads or WorkerThreads()
         try:
@@ -127,7 +126,7 @@ class Before:
         with now:
             if not os.path.samestat(now.stat, self.file.stat):
                 return False
-            # Compares the content too, not only the times: two changes in one tick of the clock have the same time.
+            # Compares the content too: two changes in one tick of the clock have the same time.
             return version_of(now.stat, None if self.data is None else read_whole(now)) == self.version
 
 
@@ -217,7 +216,7 @@ def as_json(path: str) -> str:
 
 
 def change_details(path: str, old: str, new: str, *, is_new: bool) -> dict[str, Any]:
-    """What people and logs are shown of a change: both texts, up to a megabyte each, with `is_cut` beyond that."""
+    """The details of a change for people and logs: both texts, up to a megabyte each, with `is_cut` beyond that."""
     before = bound_text(showable(old), _MOST_DETAILS, keep="head")
     after = bound_text(showable(new), _MOST_DETAILS, keep="head")
     details: dict[str, Any] = {"path": as_json(path), "old": before.text, "new": after.text, "is_new": is_new}

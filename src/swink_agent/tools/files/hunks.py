@@ -45,9 +45,8 @@ class ChangeHunks:
     def of(cls, request: ProposedCall, details: Mapping[str, Any] | None) -> ChangeHunks | None:
         """The hunks of a call that changes a file, from the details that `change_preview` gave for it.
 
-        `None` if parts could not be expressed exactly: another tool, a new file, a file that is shown other than it is
-        (cut, masked in what the model wrote, with bytes that are not text, with mixed line ends), or a call that would
-        fail.
+        `None` if parts could not be expressed exactly: another tool, a new file, a file that is not shown exactly (cut,
+        with masked text from the model, bytes that are not text, or mixed line ends), or a call that would fail.
         """
         if details is None or details.get("is_new") is not False or details.get("is_exact") is False:
             return None
@@ -57,7 +56,7 @@ class ChangeHunks:
         if not old or old == new or _NO_TEXT in old or old.startswith(_MARK) or new.startswith(_MARK):
             return None
         if not _makes(request, old, new):
-            return None  # what the model wrote is shown masked: parts of it could not be written back
+            return None  # the model's text is shown masked: parts of it could not be written back
         return cls(request, old, new)
 
     def text(self, accepted: Collection[int]) -> str:
@@ -92,7 +91,7 @@ class ChangeHunks:
         return whole if _makes(self._request, self._old, wanted, whole) else None
 
     def told(self, accepted: Collection[int]) -> str:
-        """The note for the model, whose history has its whole call, when only these hunks are made."""
+        """The note for the model when only these hunks are made: its history has the whole call."""
         left = [number for number in range(len(self.hunks)) if number not in accepted]
         lines = [next(part[1] for part in self._groups[number] if not part[0]) + 1 for number in left[:_MOST_TOLD]]
         where = ", ".join([str(line) for line in lines]) + (", …" if len(left) > _MOST_TOLD else "")

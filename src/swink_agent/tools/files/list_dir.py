@@ -1,4 +1,4 @@
-"""The `list_dir` tool: what is in a folder, each entry by the path that the other tools take.
+"""The `list_dir` tool: the entries of a folder, each with the path that the other tools take.
 
 The listing is sorted and bounded. Links are shown and never followed; names that could deceive are escaped.
 """
@@ -92,7 +92,7 @@ class _Listing:
             self.lines.append(f"[{where} has {more} entries more; list it alone, or use search with a glob]")
 
     def names_in(self, fd: int, most: int) -> tuple[list[str], int]:
-        """The first names in order, and how many there are; for a vast folder, only that there are more."""
+        """The first names in order, and how many names the folder has; counting stops at the scan limit."""
         total = 0
 
         def names() -> Any:

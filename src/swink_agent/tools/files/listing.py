@@ -1,8 +1,8 @@
-"""The contents of a folder for prompts and screens: without what git ignores and names that begin with a dot; and
-everything beneath it, as far as time allows.
+"""The contents of a folder for prompts and screens, without files that git ignores: one level, or all levels within a
+time limit.
 
-Runs no program: a folder from a stranger may contain a repository whose settings name commands. The tool that a model
-calls is in `list_dir`.
+Runs no program: the folder may contain a foreign repository whose settings name commands. The tool that a model calls
+is in `list_dir`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class VisibleEntries(NamedTuple):
 
 
 def visible_entries(folder: Path) -> VisibleEntries:
-    """The visible contents of the folder. Empty if it cannot be read.
+    """The contents of the folder, without names that begin with a dot and those that git ignores. Empty if unreadable.
 
-    Of a folder with very many names only fifty thousand are examined, in the system's order. Rules of what git ignores
-    are no longer applied after one second.
+    At most fifty thousand names are examined, in the system's order. Git's ignore rules are no longer applied after one
+    second.
     """
     with ExitStack() as held:
         try:
@@ -60,8 +60,8 @@ def visible_entries(folder: Path) -> VisibleEntries:
 
 
 class VisiblePaths(NamedTuple):
-    """Paths beneath a folder, those of folders with a `/` at their end, the least deep first. `is_all` is false if
-    there was more than could be examined."""
+    """Paths beneath a folder, the least deep first. Those of folders end with `/`. `is_all` is false if some could not
+    be examined."""
 
     paths: list[str]
     is_all: bool = True
@@ -75,12 +75,11 @@ def visible_paths(
     goes_on: Callable[[], bool] = lambda: True,
     into: list[str] | None = None,
 ) -> VisiblePaths:
-    """What is beneath the folder, as the search tool sees it: without `.git` and what git ignores.
+    """The paths beneath the folder, as the search tool sees them: without `.git` and files that git ignores.
 
-    The rules of the repository that contains the folder apply too. Goes folder by folder, the outer ones first, so that
-    near paths are found however much is beneath; follows no link. Ends after `most` paths, after so many seconds, or
-    when `goes_on` returns false. The paths are added to `into` as they are found: another thread may read them
-    meanwhile.
+    The rules of the repository that contains the folder apply too. Outer folders come first, so that near paths are
+    found in any tree; follows no link. Ends after `most` paths, after `seconds`, or when `goes_on` returns false. The
+    paths are added to `into` as they are found: another thread may read them meanwhile.
     """
     until = time.monotonic() + seconds
     folder = Path(os.path.abspath(folder))
@@ -120,7 +119,7 @@ def _level_above(folder: Path, until: float) -> IgnoreLevel | None:
 def _read_folder(
     top: Path, path: str, above: IgnoreLevel | None, until: float, most: int
 ) -> tuple[IgnoreLevel, list[tuple[str, bool]], bool]:
-    """The rules in a folder, the entries that they leave in the order of names, and whether that is all."""
+    """The rules in a folder, the entries that are not ignored, sorted by name, and whether all were examined."""
     fd = os.open(top / path, _FOLDER | (os.O_NOFOLLOW if path else 0))
     try:
         name = path.rstrip("/").rpartition("/")[2] if path else top.name

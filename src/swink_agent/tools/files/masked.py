@@ -1,7 +1,7 @@
 """Masked values in the file tools: masking a file's text for the model, and putting the values back when it is written.
 
-A model reads and edits the masked text. What is written is made from it with the originals that the same file has at
-that moment. What counts as a secret is decided by the `Redactor`.
+A model reads and edits the masked text. For writing, its placeholders are replaced by the values that the same file has
+at that moment. The `Redactor` decides what is a secret.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def mask_text(text: str, redactor: Redactor | None) -> MaskedText:
 
 
 def put_back(masked: MaskedText, view: str, redactor: Redactor | None, path: str) -> PutBack:
-    """What the changed text becomes on disk. Raises `ToolError` if one of its placeholders cannot be replaced."""
+    """The changed text as it is written to disk. Raises `ToolError` if one of its placeholders cannot be replaced."""
     if redactor is None:
         return PutBack(view, 0, 0, ())
     try:
@@ -36,7 +36,7 @@ def put_back(masked: MaskedText, view: str, redactor: Redactor | None, path: str
 
 
 def masked_note(kept: int, removed: int) -> str:
-    """A note for people on what happens to the masked values of a file."""
+    """A note for people on how many masked values of a file stay, and how many are removed."""
     stay = f"{kept} masked value{'s stay as they are' if kept != 1 else ' stays as it is'}" if kept else ""
     go = f"{removed} masked value{'s are' if removed != 1 else ' is'} removed" if removed else ""
     return "; ".join(part for part in (stay, go) if part)
@@ -56,12 +56,12 @@ class LineView(NamedTuple):
     total: int
 
     def index_of(self, number: int) -> int:
-        """The line of the text that shows the file's line of that number."""
+        """The index of the line of the text that shows the file's line `number`."""
         return number - 1 if self.starts is None else bisect_right(self.starts, number) - 1
 
     def number_of(self, index: int) -> int:
-        """The file's first line that this line shows. The line behind the last stands for the one behind the file's
-        last."""
+        """The number of the file's first line that this line shows. The index after the last line gives the number
+        after the file's last line."""
         if self.starts is None:
             return index + 1
         return self.starts[index] if index < len(self.starts) else self.total + 1

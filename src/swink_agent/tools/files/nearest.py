@@ -1,6 +1,6 @@
-"""Suggests what was meant by a text that was not found: the most similar lines, and how they differ.
+"""For a text that was not found: finds the most similar lines, and describes how they differ.
 
-Owns the search, whose cost is bounded for any texts, and the words for the difference.
+The cost of the search is bounded for any texts.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TYPOGRAPHY = str.maketrans(
 
 
 def describe_nearest(text: str, old: str) -> str:
-    """Sentences that say where the nearest match is and what differs. Both texts have `\\n` as line ends."""
+    """Sentences about the nearest match and how it differs. Both texts have `\\n` as line ends."""
     if "\\n" in old and old.replace("\\n", "\n") in text:
         return "It is there with real line ends where old has a backslash and an n: write old with line ends."
     lines = text.split("\n", _MOST_LINES)[:_MOST_LINES]
@@ -72,7 +72,7 @@ def _best_start(lines: Sequence[str], wanted: Sequence[str]) -> int | None:
 
 
 def _likeliest(text: str, lines: Sequence[str], wanted: Sequence[str]) -> str:
-    """What to show if nothing is similar: all of a short file, else the lines that share rare words with it."""
+    """The message if nothing is similar: all of a short file, else the lines that share rare words with it."""
     if not text.strip():
         return "The file is empty: to add text, leave old empty."
     if len(lines) <= _FEW_LINES and len(text) <= _MOST_OF_SHORT:
@@ -103,7 +103,7 @@ def _parts(line: str) -> set[str]:
 
 
 def _by_equal_lines(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """Where windows start that share lines with the wanted ones, ignoring spaces, case and typography."""
+    """The starts of windows that share lines with the wanted ones, ignoring spaces, case and typography."""
     places: dict[str, int] = {}
     for index, line in enumerate(wanted[:_MOST_LINES]):
         if key := _key(line):
@@ -117,7 +117,7 @@ def _by_equal_lines(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
 
 
 def _by_like_lines(lines: Sequence[str], wanted: Sequence[str], until: float) -> list[int]:
-    """Where windows start in which one line is very similar to the longest of the wanted ones."""
+    """The starts of windows in which one line is very similar to the longest wanted one."""
     at = _longest(wanted)
     wanted_key = _key(wanted[at])[:_LONGEST_LINE]
     matcher = difflib.SequenceMatcher(None, "", wanted_key, autojunk=False)
@@ -138,7 +138,7 @@ def _by_like_lines(lines: Sequence[str], wanted: Sequence[str], until: float) ->
 
 
 def _by_words(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """Where windows start in which one line has most words of the longest of the wanted ones."""
+    """The starts of windows in which one line has most words of the longest wanted one."""
     at = _longest(wanted)
     words = set(_WORD.findall(_key(wanted[at])))
     some = lines[:_MOST_COMPARED]

@@ -1,8 +1,8 @@
-"""What a write or an edit would do to a file, before it is approved.
+"""Previews the effect of a write or an edit on a file, before it is approved.
 
 Reads the file and makes the masked text that would result, for a person to see as a diff. It changes nothing and
 promises nothing: the call itself reads the file again, and refuses if it has changed. A placeholder is bound to its
-value, so what was approved with one is written with exactly that value or not at all.
+value: the call writes exactly that value, or fails.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def change_preview(
 ) -> Callable[[ProposedCall], dict[str, Any] | None]:
     """A `preview` for `Approvals`: the details (path, old, new, is_new, notes) of calls of these tools.
 
-    With the agent's redactor both texts are masked as the model sees them, and a note says what happens to masked
-    values. `is_exact` is false if `old` is not exactly the text of the file, because its line ends are mixed or some
-    bytes are not text. Returns nothing for a call of another tool, and only a note for one that would fail or for a
-    file that is not text. If a diff would not show the whole change, because the texts are too long or nothing visible
-    changes, `old` and `new` are left out and a note says so: then show the arguments themselves.
+    With the agent's redactor both texts are masked as the model sees them, and a note tells how many masked values stay
+    or go. `is_exact` is false if `old` is not exactly the text of the file, because its line ends are mixed or some
+    bytes are not text. Returns `None` for a call of another tool, and only a note for one that would fail or for a file
+    that is not text. If a diff would not show the whole change, because the texts are too long or nothing visible
+    changes, a note replaces `old` and `new`: then show the arguments themselves.
     """
     by_name = {tool.name: tool for tool in tools if isinstance(tool, (WritingTool, SeveralFoldersTool))}
 
@@ -100,7 +100,7 @@ def _change(
 
 
 def _too_large(path: str, text: str, arguments: dict[str, Any], *, is_new: bool) -> str:
-    """What a person should know if the texts are too long to be compared."""
+    """The note for a person if the texts are too long to be compared."""
     if is_new:
         return "it is too large to be shown as a file: the text is shown as the model wrote it"
     lines = text.count("\n") + (not text.endswith("\n") and bool(text))
@@ -112,6 +112,6 @@ def _too_large(path: str, text: str, arguments: dict[str, Any], *, is_new: bool)
 
 
 def _is_plain(text: str) -> bool:
-    """Whether the text equals what is shown of it: one kind of line ends, and nothing that is not text."""
+    """Whether the text is shown exactly: it has one kind of line ends, and only characters that can be shown."""
     pairs, ends = text.count("\r\n"), text.count("\n")
     return pairs in (0, ends) and showable(text).replace("\n", "\r\n" if pairs else "\n") == text

@@ -1,7 +1,7 @@
 """The `read_file` tool: text by lines, images as images, anything else is refused.
 
-Owns what a model sees of a file. The text has no line numbers, so that it can be copied into an edit; if it is not the
-whole file, a note at the end says which lines it has.
+The text has no line numbers, so that it can be copied into an edit. If it is not the whole file, a note at the end
+tells which lines it has.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ROOM = LONGEST_LINE = OUTPUT_LIMIT - 512  # the rest is for notes
 _LONGEST_SEEK = 10.0  # seconds for reaching a line far down in a large file
 _CHUNK = 1 << 20
 _AROUND = 32 * 1024
-"""Bytes before and behind the lines of a large file that are searched for secrets together with them."""
+"""Bytes before and after the lines of a large file that are searched for secrets together with them."""
 
 
 class ReadFileTool(FileTool):
@@ -107,7 +107,7 @@ def _show_lines(file: OpenFile, data: bytes, first: int, most: int, redactor: Re
         raise _binary(file, kind_of(data))
     if not decoded.text:
         return AgentToolResult.text("[the file is empty]", _details(file, 0, 0, 0))
-    # Masked as a whole before a part is taken: a secret may begin before the part, or end behind it.
+    # Masked as a whole before a part is taken: a secret may begin before the part, or end after it.
     masked = mask_text(decoded.text, redactor)
     view = line_view(showable(masked.text), masked)
     lines, total = view.lines, view.total
@@ -181,7 +181,7 @@ def _show_part_of_large(file: OpenFile, call: Call, first: int, most: int) -> Ag
     decoded = decode_text(wanted)
     if decoded is None:
         raise _binary(file, kind_of(head))
-    # Includes what surrounds the lines, for a secret that begins before them or ends behind them.
+    # Includes the text around the lines, for a secret that begins before them or ends after them.
     after = pending[len(wanted) : len(wanted) + _AROUND].decode(decoded.format.encoding, "replace")
     masked = mask_text(context.decode(decoded.format.encoding, "replace") + decoded.text + after, call.ctx.redactor)
     view = line_view(showable(masked.text + "\n")[:-1], masked)  # the last line may have lost half of its line end
@@ -193,8 +193,8 @@ def _show_part_of_large(file: OpenFile, call: Call, first: int, most: int) -> Ag
 
 
 def _seek_line(file: OpenFile, call: Call, data: bytes, first: int) -> tuple[bytes, bytes, int, bool]:
-    """What was read from line `first` on: some whole lines, the number of lines before it, and whether the file
-    ended."""
+    """Reads up to line `first`. Returns the data read from there on, the text before it, the number of lines before it,
+    and whether the file ended."""
     before = 0
     context = b""
     deadline = time.monotonic() + _LONGEST_SEEK

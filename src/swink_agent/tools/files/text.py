@@ -1,6 +1,6 @@
 """Text in files: its encoding and line ends, and how it is written back with the same.
 
-Converts bytes to text and back. A file that is not text is `None` here; the tools say what to do about it.
+Converts bytes to text and back. A file that is not text is `None` here; the tools report it.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Decoded(NamedTuple):
 def decode_text(data: bytes) -> Decoded | None:
     """The text in the bytes, or `None` if they are not text.
 
-    UTF-8, UTF-16 with its mark, else Latin-1, unless most of what is not ASCII in the first 128 KB is UTF-8: then the
-    stray bytes are kept when the text is written back.
+    Reads UTF-8, UTF-16 with its mark, else Latin-1. If at least half of the characters beyond ASCII in the first 128 KB
+    are valid UTF-8, it reads UTF-8, and the stray bytes are kept when the text is written back.
     """
     for mark, encoding in _MARKS:
         if data.startswith(mark):
@@ -95,7 +95,7 @@ def with_newlines(text: str, newline: str) -> str:
 
 
 def showable(text: str) -> str:
-    """The text as a model or a log can carry it: `\\n` as line ends, stray bytes as U+FFFD."""
+    """The text for a model or a log: `\\n` as line ends, stray bytes as U+FFFD."""
     plain = text.replace("\r\n", "\n")
     if plain.isascii() or _STRAY.search(plain) is None:
         return plain

@@ -1,7 +1,7 @@
 """The `write_file` tool: writes a whole file, new or replaced, in one step.
 
 An existing file keeps its encoding, its byte order mark and its line ends. The tool refuses to replace a file that the
-model does not know, and shows some of it; what counts as known is in `workspace/seen`.
+model does not know, and shows some of it; `workspace/seen` records which files it knows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MOST_PART = 2 * 1024  # bytes that are shown of a file that is too long to be s
 
 
 class WriteFileTool(WritingTool):
-    """Writes a whole file of the workspace; refuses to replace one that the conversation has not read as it is."""
+    """Writes a whole file of the workspace; refuses to replace one whose present content was not read before."""
 
     name = "write_file"
     label = "Write file"
@@ -49,13 +49,13 @@ class WriteFileTool(WritingTool):
     }
 
     def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Also has the version of the file that would be replaced: who approves the call has decided about that one."""
+        """Also has the version of the file that would be replaced: the approval is for that version only."""
         scope = super().approval_scope(arguments)
         with self.opened(arguments["path"]) as (_, before):
             return scope if before is None else {**scope, VERSION: before.version}
 
     def foresee(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult | None:
-        """The refusal to replace what the conversation does not know, before the user is asked."""
+        """The refusal to replace a file that the conversation does not know, before the user is asked."""
         with self.opened(arguments["path"]) as (place, before):
             if before is None or _Plan(arguments["content"], ctx.redactor, place, before).data == before.data:
                 return None
@@ -82,10 +82,10 @@ class WriteFileTool(WritingTool):
         return AgentToolResult.text(f"{verb} {show_name(path)} ({size}).", details)
 
     def _is_decided(self, call: Call, place: Place, before: Before) -> bool:
-        """Whether the approval was about this version of the file, and the conversation knows no other.
+        """Whether the approval was for this version of the file, and the conversation knows no other.
 
-        The question was asked because the conversation had read this version. If the answer came in another process,
-        that is no longer known here.
+        The user was asked because the conversation had read this version. If the answer came in another process, that
+        is no longer known here.
         """
         known = seen_by(call.ctx, self.workspace)[0].version(place.parts)
         return call.granted_version == before.version and known in (None, before.version)
@@ -109,7 +109,8 @@ class _Plan:
 
 
 def as_in(existing: Decoded | None, content: str) -> str:
-    """The content with the line ends of the file that it replaces. The mark at its beginning is kept in any case."""
+    """The content with the line ends of the file that it replaces, and without a byte order mark if the file has one:
+    the file keeps its own."""
     if existing is None:
         return content
     text = with_newlines(content, existing.format.newline)
@@ -133,7 +134,7 @@ class _Shown(NamedTuple):
     text: str
     last: int  # the last line that is shown to its end
     total: int
-    can_be_read: bool = True  # whether the rest can be shown: the end of a line longer than a result never is
+    can_be_read: bool = True  # false if a line is too long for a result: its end is never shown
 
 
 def refuse_unread(ctx: ToolContext, workspace: Workspace, place: Place, before: Before) -> AgentToolResult | None:
@@ -153,7 +154,7 @@ def refuse_unread(ctx: ToolContext, workspace: Workspace, place: Place, before: 
         if known != before.version
         else "you have not read all of it"
     )
-    # Masked as a whole before a part is taken: a secret may end behind the part.
+    # Masked as a whole before a part is taken: a secret may end after the part.
     redactor: Redactor | None = getattr(ctx, "redactor", None)
     shown = None if before.data is None else _shown(before.data, str if redactor is None else redactor.redact)
     if shown is None:

@@ -1,9 +1,9 @@
 """The dialect of regular expressions that both search engines read: ripgrep's.
 
-Owns what the dialect lacks and the messages about it, and the same engine for machines without ripgrep. Ripgrep uses
-Rust's `regex`, which takes linear time for any pattern. `jsonschema_rs`, which this package needs anyway, has that
-engine for the keyword `pattern`. Imports only the standard library, and that package on use: the scanner runs this file
-without our package.
+Reports features that the dialect lacks, and has the same engine for machines without ripgrep. Ripgrep uses Rust's
+`regex`, which takes linear time for any pattern. `jsonschema_rs`, which this package needs anyway, has that engine for
+the keyword `pattern`. Imports only the standard library, and that package on use: the scanner runs this file without
+our package.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TOKEN = re.compile(r"\\.|.", re.DOTALL)
 
 
 def why_unsupported(pattern: str) -> str:
-    """What the pattern uses that neither engine has, and what to do instead; empty if nothing."""
+    """The feature of the pattern that neither engine has, and what to do instead; empty if there is none."""
     plain = _ESCAPE.sub("", pattern)
     if _LOOK_AROUND.search(plain):
         return f"look-around, such as (?=…) or (?<!…), is not supported: {_ELSEWHERE}"
@@ -102,8 +102,7 @@ def _tokens(pattern: str) -> Iterator[tuple[str, bool]]:
 
 
 def _column(matches: Callable[[str], bool], line: str) -> int:
-    """Where the shortest beginning of the line that has a match ends, found by bisection. Short lines are shown
-    whole."""
+    """About where the first match ends, found by bisection; 0 for short lines, which are shown whole."""
     low, high = 0, len(line)
     if high <= _SHOWN_WHOLE:
         return 0

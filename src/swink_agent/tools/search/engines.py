@@ -1,7 +1,7 @@
 """The two search engines: how each is called, and how its output is read.
 
-Owns the arguments of ripgrep and of the scanner, and reads their records from a stream of bytes, however it is cut.
-Which engine is used, and which matches are shown, is decided in `search/tool`.
+Makes the arguments of ripgrep and of the scanner, and reads their records from chunks of bytes. `search/tool` decides
+which engine is used, and which matches are shown.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PLAIN_GLOB = re.compile(rb"[\w.*+@ -]+", re.ASCII)
 
 
 class Query(NamedTuple):
-    """What is searched for, and where: `start` is relative to the root, and ends with a file's name if `is_file`."""
+    """A search. `start`, the place to search, is relative to the root, and ends with a file's name if `is_file`."""
 
     pattern: str | None
     glob: NameGlob | None
@@ -53,7 +53,7 @@ Record: TypeAlias = Hit | Binary
 
 
 class Engine:
-    """One run of an engine: its command, and what its output means."""
+    """One run of an engine: its command, and the reader of its output."""
 
     name = ""
 
@@ -77,7 +77,7 @@ class Engine:
         raise NotImplementedError
 
     def record(self, data: bytes) -> Record | None:
-        """What one piece of output means. Anything that the engine did not write is noise."""
+        """The record in one piece of output. Output in no known form is noise."""
         raise NotImplementedError
 
     def problem(self, code: int) -> str | None:
@@ -141,8 +141,8 @@ class RipgrepEngine(Engine):
     def _types(self) -> list[str]:
         """Options that exclude files of other names.
 
-        Not `--glob`, which would bring back ignored files. Names that ripgrep may understand differently are left to
-        the search tool.
+        Not `--glob`, which would bring back ignored files. The search tool itself filters by globs that ripgrep may
+        understand differently.
         """
         glob = self.query.glob
         segments = [] if glob is None or glob.negated else [last_segment(item) for item in glob.alternatives]
@@ -252,8 +252,8 @@ def packages_folder() -> str:
 
 
 def read_folders(interpreter: str, programs: Sequence[str]) -> tuple[str, ...]:
-    """What the engines must read in addition to the workspace: the interpreter, its library, and this package's
-    folder."""
+    """The folders that the engines must read in addition to the workspace: the programs, Python's library, this
+    package's folder."""
     places = [sys.base_prefix, sys.prefix, os.path.dirname(os.path.abspath(__file__)), packages_folder()]
     places += [
         os.path.dirname(path) for program in [interpreter, *programs] for path in (program, os.path.realpath(program))
@@ -262,5 +262,5 @@ def read_folders(interpreter: str, programs: Sequence[str]) -> tuple[str, ...]:
 
 
 def _bytes(content: dict[str, str]) -> bytes:
-    """A text in ripgrep's output: as it is if it is UTF-8, else in base64."""
+    """The bytes of a text in ripgrep's output, which is base64 if it is not UTF-8."""
     return content["text"].encode() if "text" in content else base64.b64decode(content["bytes"])

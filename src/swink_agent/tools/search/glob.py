@@ -65,7 +65,7 @@ class NameGlob:
 
 
 def expand_braces(pattern: bytes) -> list[bytes]:
-    """The patterns that `{a,b}` means. Braces without a comma, or without an end, are literal."""
+    """The patterns that `{a,b}` stands for. Braces without a comma, or without an end, are literal."""
     finished: list[bytes] = []
     waiting = [pattern]
     while waiting:
@@ -82,7 +82,7 @@ def expand_braces(pattern: bytes) -> list[bytes]:
 
 
 def last_segment(pattern: bytes) -> bytes:
-    """The part of a glob for the last name, `*` if that can be anything."""
+    """The part of a glob for the last name, or `*` if any name may match."""
     segment = pattern.rpartition(b"/")[2]
     return segment if segment and b"**" not in segment else b"*"
 
@@ -135,7 +135,7 @@ def translate(pattern: bytes, *, is_path: bool, is_text: bool = False) -> re.Pat
 
 
 def _run(tokens: list[str | bytes], *, is_last: bool) -> bytes:
-    """One part: what is between two `**`, with the first of them."""
+    """The expression for the tokens from one `**` up to the next."""
     lead = b""
     if tokens and tokens[0] == _DEEP_FOLDERS:
         lead, tokens = b"(?:.*?/)??", tokens[1:]
@@ -194,7 +194,7 @@ def _tokens(pattern: bytes, is_path: bool, any_one: bytes) -> list[str | bytes] 
 
 
 def _star(pattern: bytes, start: int, end: int) -> tuple[str, int]:
-    """What the stars from `start` to `end` mean, and where the pattern continues."""
+    """The meaning of the stars from `start` to `end`, and the position where the pattern continues."""
     stands_alone = start == 0 or pattern[start - 1 : start] == b"/"
     if end - start == 1 or not stands_alone:
         return _STAR, end

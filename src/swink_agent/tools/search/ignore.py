@@ -81,8 +81,8 @@ class IgnoreLevel:
     """The rules that apply in one folder: its own, then those above up to the root of its repository.
 
     `above` is the level of the parent folder, and `folder` this one's name in it. A folder with a `.git` is a
-    repository: rules from above end there. With `until`, in the outermost level, a question that takes longer than up
-    to that time (`time.monotonic`) raises `TimeoutError`.
+    repository: rules from above end there. `until`, given to the outermost level, is the time (`time.monotonic`) after
+    which `is_ignored` raises `TimeoutError`.
     """
 
     __slots__ = ("_above", "_exclude", "_folder", "_rules", "_until")
@@ -131,7 +131,7 @@ def _parse(line: bytes) -> _Rule | None:
 
 
 def _plain_match(pattern: bytes, needs_path: bool) -> _MatchFn | None:
-    """A matcher for what needs no pattern: a plain name or path, and names with a fixed beginning or end."""
+    """A matcher for rules that need no pattern: a plain name or path, and names with a fixed beginning or end."""
     if not _SPECIAL.search(pattern):
         return (pattern.removeprefix(b"/") if needs_path else pattern).__eq__
     if needs_path:

@@ -1,7 +1,7 @@
 """Single lines of files, masked as they are in their files.
 
-Owns the excerpt of a matching line. A line of a private key, or of wrapped base64, can be recognised as possibly secret
-by itself, but not for certain: then the file around it is read.
+Makes the excerpt of a matching line. A single line of base64 does not show whether it is part of a private key: for
+such lines, the whole file is read.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class MaskedLines:
         return _excerpt(masked, hit.column) if masked.spans else excerpt(hit.text, hit.column)
 
     def _masked_lines(self, path: bytes, redactor: Redactor) -> dict[int, str] | None:
-        """The lines of the file that are inside a masked value of several lines, and its placeholder."""
+        """The placeholder for each line number inside a masked value of several lines; `None` if the file is too
+        large."""
         try:
             with self._workspace.open_file(os.fsdecode(path)) as file:
                 data = read_whole(file)
@@ -73,7 +74,7 @@ class MaskedLines:
 
 
 def _excerpt(masked: MaskedText, column: int) -> str:
-    """Like `excerpt`, with the column moved by what was masked before it, and no placeholder cut."""
+    """Like `excerpt`, with the column adjusted for masked values before it, and no placeholder cut."""
     moved = column
     origins: list[int] = []
     shift = 0

@@ -1,8 +1,7 @@
 """The search engine for machines without ripgrep: a separate program, run as a child process.
 
-Searches one tree and reports in lines of JSON. It is a process because a search can take long: a process can be ended,
-a thread cannot. Imports the standard library and neighbours that do the same; `dialect` has the one package that it
-needs in addition.
+Searches one tree and reports in lines of JSON. A long search can be ended because it is a process, not a thread.
+Imports the standard library and neighbouring files that import only that too, except for one package in `dialect`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ BOOT = (
     "import sys, types; package = types.ModuleType('scanning'); package.__path__ = [sys.argv[1]]; "
     "sys.modules['scanning'] = package; from scanning.scan import main; main(sys.argv[2])"
 )
-"""What the child runs: this file and its neighbours, without our package and what that would load."""
+"""The code that the child runs: it loads this file and its neighbours, without the rest of our package."""
 
 LONGEST_EXCERPT = 300
 _BEFORE_MATCH = 80
@@ -33,7 +32,7 @@ _NAMES_AT_ONCE = 32 * 1024
 
 
 def main(request: str) -> None:
-    """Searches the current folder as the request says, and writes matches to standard output."""
+    """Searches the current folder and writes matches to standard output. The request is JSON."""
     _give_up_writing()
     wanted = json.loads(request)
     try:
@@ -53,7 +52,7 @@ def _give_up_writing() -> None:
 
 
 def excerpt(text: str, column: int) -> str:
-    """A line in few enough characters, including the match."""
+    """The part of a line around the match, in at most 300 characters and a `…` at each cut end."""
     if len(text) <= LONGEST_EXCERPT:
         return text
     start = max(0, min(column - _BEFORE_MATCH, len(text) - LONGEST_EXCERPT))
@@ -62,8 +61,7 @@ def excerpt(text: str, column: int) -> str:
 
 
 def window(text: str, column: int) -> tuple[str, int]:
-    """As much of a line around the match as is needed to tell whether its excerpt has a secret, and the match's
-    position in it."""
+    """The part of a line that is needed to tell whether the excerpt has a secret, and the match's position in it."""
     start = max(0, column - _AROUND_MATCH)
     return text[start : column + _AROUND_MATCH], column - start
 

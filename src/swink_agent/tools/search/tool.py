@@ -1,7 +1,7 @@
-"""The `search` tool: names and contents of the files in the workspace, without what git ignores.
+"""The `search` tool: finds files in the workspace by name and content, without those that git ignores.
 
-Owns the call: where the search starts, which engine runs (ripgrep if it can be confined, else our own scanner), which
-matches are shown, and the time limit. The engines are in `search/engines` and `search/scan`.
+Decides where the search starts, which engine runs (ripgrep if it can be confined, else our own scanner) and which
+matches are shown, and limits the time. The engines are in `search/engines` and `search/scan`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LONGEST_PATTERN = 4000
 _CHUNK = 64 * 1024
 _NOTES = 1024
 _LONGEST_WAIT = 2.0
-_LONGEST_HINT = 2.0  # seconds for each search for what may have been meant
+_LONGEST_HINT = 2.0  # seconds for each wider search, when nothing was found
 _UNSEARCHABLE = re.compile("[\0\ud800-\udfff]")  # a null character, and half of a character: no file has these
 _UNSEEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Characters that a terminal would obey: controls, and those that change the direction of writing."""
@@ -76,10 +76,10 @@ _SCHEMA: dict[str, Any] = {
 class SearchTool:
     """Searches the files of a folder by name and by content.
 
-    `root` is the folder, or the `Workspace` that other tools share. The engines run as child processes: ripgrep only in
-    a sandbox that lets it read just the folder, whatever `sandbox` allows commands; our own scanner, which opens only
-    what is beneath the root, also without one ("off", or none works). Results are in the order of the paths.
-    `time_limit` is in seconds; what was found until then is returned. Safe for concurrent calls.
+    `root` is the folder, or the `Workspace` that other tools share. The engines run as child processes. Ripgrep runs
+    only in a sandbox that can read just the folder, even if `sandbox` allows commands more. Our own scanner opens only
+    files beneath the root, and also runs without a sandbox ("off", or none works). Results are in the order of the
+    paths. `time_limit` is in seconds; matches found until then are returned. Safe for concurrent calls.
     """
 
     name = "search"
@@ -110,7 +110,7 @@ class SearchTool:
         self._interpreter = own_interpreter()
         interpreters = (self._interpreter, os.path.realpath(self._interpreter))
         self._own = (*interpreters, os.path.abspath(__file__), packages_folder())
-        # What an engine may do: read the workspace and itself.
+        # An engine may read the workspace and its own program, and nothing else.
         read = (self._root, *read_folders(self._interpreter, [self._ripgrep] if self._ripgrep else []))
         profile = msgspec.structs.replace(base, write=(), read=read, network=False, hosts=())
         is_off = choice == "off" or (isinstance(choice, Sandbox) and choice.backend == "off")
@@ -148,7 +148,7 @@ class SearchTool:
             raise ToolError("give a pattern to find in files, a glob for their names, or both")
         for name, value in (("pattern", pattern), ("glob", glob)):
             if value is not None and (_UNSEARCHABLE.search(value) or len(value) > _LONGEST_PATTERN):
-                raise ToolError(f"the {name} holds what cannot be searched for, or is too long: write a simpler one")
+                raise ToolError(f"the {name} has characters that no file has, or is too long: write a simpler one")
         if pattern and _has_line_break(pattern):
             raise ToolError("the pattern spans lines, and lines are searched one by one: look for one of them")
         if pattern and (why := why_unsupported(pattern)):
@@ -178,7 +178,7 @@ class SearchTool:
     # -- engines ---------------------------------------------------------------------------------------------
 
     async def _hint(self, query: Query, ctx: ToolContext) -> str:
-        """What to try next if nothing was found: what a wider search finds in a short time, if anything."""
+        """A hint if nothing was found: the result of a wider search, if one finds something in a short time."""
         said: list[str] = []
         if query.pattern is None:
             said.append("no file has such a name; contents were not searched: for that, give a pattern")
@@ -213,8 +213,8 @@ class SearchTool:
             raise ToolError("the search could not be run: there is neither ripgrep nor a Python interpreter to start")
         if confined is None and not self._is_off and any(is_beneath(path, self._root) for path in self._own):
             raise ToolError(
-                "the search was not run: no sandbox works here, and without one it would run what tools can write, as "
-                f"Python or this program lies in {self._root}"
+                "the search was not run: no sandbox works here, and without one it would run files that tools can "
+                f"write, as Python or this program is in {self._root}"
             )
         sandbox = confined or await in_thread(ctx, self._unconfined.get)
         found = await self._run(ScannerEngine(query, self._interpreter), sandbox, limit, deadline, ctx)
@@ -232,7 +232,7 @@ class SearchTool:
             return None
 
     async def _run(self, engine: Engine, sandbox: Sandbox, most: int, deadline: float, ctx: ToolContext) -> _Found:
-        """What one engine finds until it ends, has found more than `most`, or is stopped by the clock or the caller."""
+        """Runs one engine until it ends, has found more than `most`, the time is over, or the call is cancelled."""
         loop = asyncio.get_running_loop()
         finds = _Finds(engine.query, self.workspace, most, time.monotonic() + max(0.0, deadline - loop.time()))
         try:
@@ -275,16 +275,16 @@ class SearchTool:
 class _Found(NamedTuple):
     hits: list[Hit]
     engine: str
-    is_full: bool = False  # whether there was more than was asked for
+    is_full: bool = False  # whether there were more matches than asked for
     stopped: str = ""  # why it was stopped before its end
     problem: str | None = None
     skipped: int = 0
 
 
 class _Finds:
-    """What an engine found so far, without what must not be shown. Used by threads, one after another.
+    """The matches of an engine so far, without those that must not be shown. Used by threads, one after another.
 
-    Nothing is judged past `until` (`time.monotonic`): what is left then is not shown.
+    Matches that were not judged by `until` (`time.monotonic`) are not shown.
     """
 
     def __init__(self, query: Query, workspace: Workspace, most: int, until: float) -> None:
@@ -340,7 +340,7 @@ class _Finds:
             self._lock.release()
 
     def close(self) -> None:
-        """Releases what it holds, without waiting for a thread that is still adding: that thread then does it."""
+        """Releases the open folders. If a thread is still adding matches, that thread releases them afterwards."""
         self._is_closed = True
         if self._lock.acquire(blocking=False):
             try:
@@ -349,7 +349,7 @@ class _Finds:
                 self._lock.release()
 
     def _hits_of(self, path: bytes) -> list[Hit] | None:
-        """Where matches in that file go; `None` if they are not shown. The matches of a file come together."""
+        """The list for the matches of a file; `None` if they are not shown. The matches of a file come together."""
         hits = self._shown.get(path)
         if hits is None and path != self._rejected:
             if self._is_shown(path):
@@ -369,7 +369,7 @@ class _Finds:
         return query.is_file or not self._ignored.covers(path)
 
 
-# -- what the model reads ------------------------------------------------------------------------------------
+# -- text for the model --------------------------------------------------------------------------------------
 
 
 def _result(found: _Found, hint: str, query: Query, limit: int, masked: MaskedLines) -> AgentToolResult:

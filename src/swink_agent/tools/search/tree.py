@@ -1,4 +1,4 @@
-"""Walks over a tree without what git ignores, and follows no link.
+"""Walks over a tree, without files that git ignores, and follows no link.
 
 Every step opens one name in an open folder, never a path, so that nothing outside is reached even if names are swapped
 meanwhile. Imports only the standard library: the scanner's child process loads this file.
@@ -84,7 +84,7 @@ def _beneath(folder: int, path: bytes, level: IgnoreLevel, depth: int) -> Iterat
 
 
 def level_of(folder: int, name: bytes, above: IgnoreLevel | None, until: float | None = None) -> IgnoreLevel:
-    """The rules that apply in an open folder. `until`, in the outermost, limits the time of questions to them."""
+    """The rules that apply in an open folder. `until`, for the outermost one, limits the time for matching them."""
     try:
         git = os.stat(_GIT, dir_fd=folder, follow_symlinks=False).st_mode
     except OSError:
@@ -135,7 +135,7 @@ def _read_rules(folder: int, name: bytes) -> bytes | None:
 class IgnoredPaths:
     """Answers which paths beneath a root are ignored, for results that another program found there.
 
-    `start` is where it searched: that folder and those above it are not judged, only what is beneath. Close it. Not
+    `start` is where it searched: that folder and those above it are not judged, only paths beneath. Must be closed. Not
     safe for two threads at once. Past `until` (`time.monotonic`) it raises `TimeoutError`.
     """
 

@@ -1,7 +1,7 @@
-"""What to try when a search found nothing: wider searches, and a sentence for each that finds something.
+"""Wider searches for when a search found nothing, and a sentence for each that finds something.
 
-Owns the wider queries and the words. `search/tool` runs them within a short time. A model that searches names for a
-word and reads "none" takes that as an answer about contents: so the text says what was searched, and what was not.
+`search/tool` runs them within a short time. A model that searches names for a word and reads "none" takes that as an
+answer about contents: so the text states whether names or contents were searched.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _ESCAPED = re.compile(r"\\[a-zA-Z]")  # classes and anchors, not words
 
 
 class WiderQuery(NamedTuple):
-    """Another query, and the beginning of the sentence about what it finds."""
+    """Another query, and the beginning of the sentence about its matches."""
 
     query: Query
     told: str
 
     def tell(self, hits: Sequence[Hit]) -> str:
-        """One sentence on what it found."""
+        """One sentence on the matches."""
         files = len({hit.path for hit in hits})
         count = f"{'more than ' * (len(hits) > MOST_FOUND)}{min(files, MOST_FOUND)} file{'s' * (files != 1)}"
         first = show_name(os.fsdecode(hits[0].path))
@@ -35,7 +35,7 @@ class WiderQuery(NamedTuple):
 
 
 def wider_queries(query: Query) -> Iterator[WiderQuery]:
-    """What may have been meant, the likeliest first."""
+    """Queries that may have been meant, the likeliest first."""
     if query.pattern is None:
         word = _longest_word(_last_name(query.glob_text or ""))
         if not word or (query.glob is not None and query.glob.negated):
@@ -60,7 +60,7 @@ def wider_queries(query: Query) -> Iterator[WiderQuery]:
 
 
 def _last_name(glob: str) -> str:
-    """The last name of a glob, without what follows its last dot."""
+    """The last name of a glob, without its ending."""
     name = glob.rstrip("/").rpartition("/")[2]
     stem, dot, _ = name.rpartition(".")
     return stem if dot and stem.strip("*?") else "" if dot else name

@@ -1,8 +1,8 @@
 """The body of an answer as text, by its encoding, and HTML as Markdown or as plain text.
 
-The conversion runs in a process of its own (`html_process`), because a hostile page can make any parser slow or large.
-The process is ended after a few seconds; the page is then shown as plain text, which one pass over it makes. Only
-encodings that pages use are read. Python has others that take quadratic time, or that hide text (UTF-7).
+The conversion runs in a separate process (`html_process`), because a hostile page can make any parser slow or large.
+It is killed after a few seconds; the page is then shown as plain text, which takes one pass. Only encodings that pages
+use are read. Python has others that take quadratic time, or that hide text (UTF-7).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ CONVERTER = "html_to_markdown"
 SECONDS = 5.0
 _SILENT = frozenset({"script", "style", "template", "noscript", "svg", "iframe", "object"})
 _LOWER = str.maketrans({letter: letter.lower() for letter in ascii_uppercase})
-"""`str.lower` changes the length of some texts."""
+"""ASCII only: `str.lower` changes the length of some texts."""
 _BREAKS = frozenset(
     {*("p", "div", "br", "li", "tr", "table", "section", "article", "title"), *(f"h{n}" for n in range(1, 7)), "pre"}
 )
 _EMPTY = frozenset({"br", "hr", "img", "input", "link", "meta", "area", "base", "col", "embed", "source", "wbr"})
-"""Elements that have no end."""
+"""Elements that have no end tag."""
 _TAG = re.compile(r"<(/?)([a-z][^\s/>]*)|<[!?/]")
 _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 _HIDDEN = re.compile(r"[\s/]hidden(?![^\s/=])")
@@ -38,7 +38,7 @@ _PAGE_ENCODINGS = re.compile(
 )
 _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _IN_PAGE = re.compile(rb"<meta\b[^>]{0,300}?\bcharset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
-_SEARCHED = 1024  # bytes in which a page says its encoding, as browsers look for it
+_SEARCHED = 1024  # bytes of a page in which its encoding is looked for, as in browsers
 
 
 async def as_markdown(html: str, url: str) -> tuple[str, bool] | None:
@@ -49,14 +49,14 @@ async def as_markdown(html: str, url: str) -> tuple[str, bool] | None:
         done = await asyncio.to_thread(run_program, command, timeout=SECONDS, given=data, environ={"PYTHONUTF8": "1"})
     except (OSError, subprocess.TimeoutExpired):  # it also fails where commands could have changed the interpreter
         return None
-    if done.returncode != 0 or not done.stdout.strip():  # it leaves out what is nested too deep, silently
+    if done.returncode != 0 or not done.stdout.strip():  # it leaves out deeply nested elements, silently
         return None
     most = html_process.MOST_MARKDOWN
     return done.stdout[:most].decode(errors="ignore"), len(done.stdout) <= most
 
 
 def plain_text(html: str) -> str:
-    """The text of a page, without its tags and its hidden elements: one pass, whatever the page is."""
+    """The text of a page, without its tags and its hidden elements. Takes one pass for any page."""
     parts: list[str] = []
     lower = html.translate(_LOWER)
     ends = _TagEnds(html)
@@ -116,7 +116,7 @@ def _after(text: str, wanted: str, place: int) -> int:
 
 
 def decoded(body: bytes, charset: str | None, *, is_html: bool) -> str:
-    """The text: by its byte order mark, the header's charset, what an HTML page says itself, else UTF-8."""
+    """The text, decoded by its byte order mark, else the header's charset, an HTML page's declaration, or UTF-8."""
     for mark, encoding in _MARKS:
         if body.startswith(mark):
             return body.decode(encoding, errors="replace")

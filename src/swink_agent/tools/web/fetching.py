@@ -1,7 +1,7 @@
-"""Gets one URL: resolves its host once, connects only to what was checked, and reads no more than a limit.
+"""Gets one URL: resolves its host once, connects only to checked addresses, and reads no more than a limit.
 
-Owns the defence against requests into private networks, redirects, time and size. What the answer means is in
-`web_fetch`. No error quotes what a server sent: such a text would stand outside the marks around a page.
+Refuses requests into private networks, and limits redirects, time and size. `web_fetch` interprets the answer. No error
+quotes text from a server, as that would be outside the marks around a page.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def private_address(text: str) -> PrivateAddress:
 
 
 class Answer(NamedTuple):
-    """What a server answered."""
+    """The answer of a server."""
 
     url: str
     status: int
@@ -74,7 +74,7 @@ class Answer(NamedTuple):
     is_whole: bool
     """Whether the body is all of it."""
     size: int | None
-    """What the server said that the body has, before it is unpacked."""
+    """The bytes of the body before it is unpacked, as declared by the server."""
 
 
 async def fetch(place: WebPlace, *, resolve: ResolveFn | None, private: Sequence[PrivateAddress]) -> Answer:
@@ -105,7 +105,7 @@ async def _follow(place: WebPlace, resolve: ResolveFn, private: Sequence[Private
 
 
 async def _checked(place: WebPlace, resolve: ResolveFn, private: Sequence[PrivateAddress]) -> list[str]:
-    """The addresses to connect to. Raises `ToolError` unless every one of them may be."""
+    """The addresses to connect to. Raises `ToolError` unless all of them are allowed."""
     if isinstance(place.host, str):
         try:
             found = [_normal(text) for text in await resolve(place.host, place.port)]
@@ -139,7 +139,7 @@ async def _ask(place: WebPlace, addresses: list[str]) -> tuple[Answer, str | Non
     import aiohttp
     from yarl import URL
 
-    url = URL(place.url, encoded=True)  # as it was read and approved: nothing is decoded or put together again
+    url = URL(place.url, encoded=True)  # exactly as it was read and approved: nothing is decoded or rebuilt
     connector = aiohttp.TCPConnector(resolver=_fixed(addresses), use_dns_cache=False, force_close=True)
     session = aiohttp.ClientSession(
         connector=connector,
@@ -195,7 +195,7 @@ async def _body(response: aiohttp.ClientResponse, name: str) -> tuple[bytes, boo
     """Reads and unpacks the body, up to the limit; returns whether that is all. Raises `ToolError`."""
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
-        raise ToolError(f"{name} could not be read: it packed its answer in a way that was not asked for")
+        raise ToolError(f"{name} could not be read: it compressed its answer in a way that was not asked for")
     unpack = None if encoding in ("", "identity") else _Unpacking(name)
     parts: list[bytes] = []
     size = 0
@@ -209,7 +209,7 @@ async def _body(response: aiohttp.ClientResponse, name: str) -> tuple[bytes, boo
 
 
 class _Unpacking:
-    """Unpacks gzip and deflate in pieces, each no larger than it is told: a small answer may unpack to gigabytes."""
+    """Unpacks gzip and deflate in pieces of a limited size: a small answer may unpack to gigabytes."""
 
     def __init__(self, name: str) -> None:
         self._name = name

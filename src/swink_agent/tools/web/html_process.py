@@ -9,7 +9,7 @@ import sys
 _MOST_MEMORY = 1024 * 1024 * 1024
 _MOST_SECONDS = 6
 MOST_MARKDOWN = 8 * 1024 * 1024
-"""Bytes that are written at most: with long addresses, links alone make gigabytes of a small page."""
+"""The most bytes that are written: a long base URL can turn the links of a small page into gigabytes."""
 
 
 def convert_page() -> None:

@@ -1,1 +1,1 @@
-"""The folder that tools work in and cannot leave, and what a conversation has seen in it."""
+"""The folder that tools work in and cannot leave, and the files there that a conversation has seen."""

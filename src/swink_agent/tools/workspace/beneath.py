@@ -1,8 +1,8 @@
-"""Opens what is beneath a folder, and nothing else.
+"""Opens files and folders beneath a folder, and nothing else.
 
-Owns the two ways to do that: the kernel's (`openat2` with `RESOLVE_BENEATH`) and a step-by-step walk for machines
-without it. Both open first and check afterwards: no path is checked and then opened by name. What a tool may do with an
-opened file is in `wall`.
+There are two ways: the kernel's (`openat2` with `RESOLVE_BENEATH`) and a step-by-step walk for machines without it.
+Both open first and check afterwards: no path is checked and then opened by name. `wall` decides what a tool may do with
+an opened file.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Opened(NamedTuple):
 
 
 class Root(ABC):
-    """A folder that is held open, and the only way to what is beneath it. Takes relative paths only."""
+    """A folder that is held open, through which everything beneath it is opened. Takes relative paths only."""
 
     def __init__(self, fd: int, path: str) -> None:
         self.fd = fd
@@ -57,7 +57,7 @@ class Root(ABC):
 
     @abstractmethod
     def where(self, opened: Opened) -> tuple[str, ...]:
-        """The names that lead to an opened folder now: it may have been moved. Raises `OSError` if none do."""
+        """The present path of an opened folder, as it may have been moved. Raises `OSError` if it has none."""
 
     def inner(self, target: str) -> str | None:
         """An absolute path as one relative to the root, `None` if it is not beneath. Only compares the text."""
@@ -84,7 +84,7 @@ def open_root(path: str) -> Root:
 
 
 class KernelRoot(Root):
-    """Beneath a root with `openat2`: the kernel refuses each step that would leave it."""
+    """Opens beneath a root with `openat2`: the kernel refuses each step that would leave it."""
 
     def open(self, path: str, flags: int) -> Opened:
         for _ in range(_MOST_ATTEMPTS):
@@ -169,7 +169,7 @@ def _real_path(fd: int) -> str | None:
 
 
 class WalkedRoot(Root):
-    """Beneath a root step by step: each name is opened in the folder before it, links are read and never followed."""
+    """Opens beneath a root step by step: each name in the folder before it. The kernel never follows a link."""
 
     def open(self, path: str, flags: int) -> Opened:
         walk = _Walk(self, path, flags)

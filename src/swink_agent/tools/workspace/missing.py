@@ -1,4 +1,4 @@
-"""Suggests what a path that does not exist may have meant: a similar name, or the same name in another folder.
+"""Suggests an existing path for one that does not exist: a similar name, or the same name in another folder.
 
 The search is bounded for any folder, and never leaves it or follows a link.
 """
@@ -24,7 +24,7 @@ _PASSED_OVER = frozenset({".git", ".hg", "node_modules", ".venv", "__pycache__"}
 
 
 def describe_missing(root: Root, path: str, is_hidden: Callable[[tuple[str, ...]], bool]) -> str:
-    """The end of a sentence that says that the path does not exist. `path` is relative to the root."""
+    """A suggestion, as the end of the sentence that the path does not exist. `path` is relative to the root."""
     folder, _, name = path.rstrip("/").rpartition("/")
     elsewhere = _elsewhere(root, name, is_hidden)
     meant = f"; did you mean {' or '.join(map(show_name, elsewhere))}?" if elsewhere else ""
@@ -48,7 +48,7 @@ def describe_missing(root: Root, path: str, is_hidden: Callable[[tuple[str, ...]
 
 
 def _elsewhere(root: Root, name: str, is_hidden: Callable[[tuple[str, ...]], bool]) -> list[str]:
-    """Paths beneath the root that end in exactly that name, the nearest to the root first."""
+    """Paths beneath the root that end in that name, in any case, the nearest to the root first."""
     wanted = name.casefold()
     found: list[str] = []
     folders: deque[tuple[str, ...]] = deque([()])

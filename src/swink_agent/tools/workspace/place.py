@@ -1,7 +1,7 @@
 """The place of a file that is to be written, and its replacement in one step.
 
-Finds the folder and the name behind a path, creates missing folders, and replaces the old file with a new one,
-all through descriptors. What may be written is decided in `wall` and by the tools.
+Finds the folder and the name of a path, creates missing folders, and replaces the old file with a new one, all through
+descriptors. `wall` and the tools decide what may be written.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _open_deepest(root: Root, names: Sequence[str]) -> tuple[Opened, tuple[str, 
             return root.open("/".join(names[:depth]) or ".", FOLDER), missing
         except FileNotFoundError:
             if ".." in names[depth - 1 :] or depth == 0:
-                raise  # what does not exist has no parent to go back to
+                raise  # a missing folder has no parent to go back to
     raise AssertionError("unreachable")
 
 
@@ -109,7 +109,7 @@ def _link_at(place: Place) -> str | None:
     try:
         return os.readlink(place.name, dir_fd=place.folder.fd)
     except OSError as error:
-        if error.errno in (errno.EINVAL, errno.ENOENT):  # not a link, or nothing at all
+        if error.errno in (errno.EINVAL, errno.ENOENT):  # not a link, or missing
             return None
         place.close()
         raise
@@ -124,7 +124,7 @@ def replace_file(
     rename: Callable[..., None] = os.rename,
     fsync: Callable[[int], None] = os.fsync,
 ) -> os.stat_result:
-    """Puts a file with this content at the place, in one step: readers see the old one or the new one, never half.
+    """Puts a file with this content at the place, in one step: readers see the old or the new content, never a mix.
 
     `before` is a descriptor of the file that it replaces, whose mode, owner and attributes it keeps; `None` for a new
     file, which never replaces one that has appeared meanwhile (`FileExistsError`). A name that is one of several hard

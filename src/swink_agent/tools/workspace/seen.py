@@ -1,8 +1,8 @@
-"""What a conversation has seen of the files it works on: which version of each, and which lines.
+"""Remembers which version and which lines of each file a conversation has seen.
 
-Owns the memory behind two refusals: to edit what someone else has changed, and to replace what the model has not read.
-It belongs to the conversation, so that one agent's reading does not allow another's writing; without a conversation, to
-the workspace.
+Two refusals depend on it: to edit a file that someone else has changed, and to replace one that the model has not read.
+The memory belongs to the conversation, so that one agent's reading does not allow another's writing; without a
+conversation, to the workspace.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class SeenFiles:
     ) -> None:
         """Records that these lines were shown. `total` is `None` if the end of the file was not seen.
 
-        `now` is the length of the conversation: what is read at one length is known at the next. Without one, it is
-        known at once.
+        `now` is the length of the conversation: lines that are read at one length are known at the next. Without
+        `now`, they are known at once.
         """
         with self._lock:
             file = self._files.get(parts)
@@ -44,7 +44,7 @@ class SeenFiles:
             self._put(parts, file)
 
     def wrote(self, parts: tuple[str, ...], version: str, *, is_whole: bool) -> None:
-        """Records what a tool wrote itself: known at once, and whole if the rest of it was known."""
+        """Records a file that a tool wrote: known at once, and whole if the model knows all of its content."""
         with self._lock:
             file = _SeenFile(version)
             if is_whole:
@@ -66,7 +66,7 @@ class SeenFiles:
             return now is None or file.since < now
 
     def _put(self, parts: tuple[str, ...], file: _SeenFile) -> None:
-        """Moves it to the end: what was not used for longest is forgotten first."""
+        """Moves the file to the end: the least recently used one is forgotten first."""
         self._files.pop(parts, None)
         self._files[parts] = file
         if len(self._files) > _MOST_FILES:
@@ -105,7 +105,7 @@ class _SeenFile:
 
 
 def seen_by(ctx: ToolContext, workspace: Workspace) -> tuple[SeenFiles, int | None]:
-    """What the conversation of a call has seen of a workspace's files, and how long that conversation is now."""
+    """The files of the workspace that the call's conversation has seen, and the length of that conversation."""
     conversation = ctx.conversation
     if conversation is None:
         return workspace.seen, None

@@ -1,7 +1,7 @@
 """The workspace: the folder that file tools work in and cannot leave.
 
-Owns the root descriptor, the way from a path that a model wrote to an open file, and what no tool reads or writes.
-Replacing a file is in `place`, the opening itself in `beneath`, what was seen of the files in `seen`.
+Holds the root's descriptor, turns a model's path into an open file, and decides which paths no tool reads or writes.
+`place` replaces files, `beneath` opens them, and `seen` remembers which were seen.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _KINDS = {
     **dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device"),
 }
 _PROBLEMS = {
-    errno.ENOTDIR: "takes a file for a folder: see with list_dir what is there",
+    errno.ENOTDIR: "uses a file as a folder: see with list_dir what is there",
     errno.EISDIR: "is a folder: give the path of a file",
     errno.ELOOP: "goes through links that are not followed: name the file itself",
     **dict.fromkeys((errno.ENXIO, errno.ENODEV), "is a socket or a device: only regular files can be used"),
@@ -50,7 +50,7 @@ _Names: TypeAlias = tuple[tuple[str, ...], ...]
 
 
 class WorkspaceError(ToolError):
-    """A path that cannot be used, with the reason and what to do: the text that the model reads."""
+    """A path cannot be used. The message, which the model reads, has the reason and the remedy."""
 
 
 class OpenFile:
@@ -90,13 +90,13 @@ class OpenFile:
 
 
 class Workspace:
-    """A folder that file tools cannot leave, whatever the path and its links, and even if they are swapped meanwhile.
+    """A folder that file tools cannot leave by any path or link, even if links are swapped meanwhile.
 
     Every file is opened beneath the root's descriptor. `hidden` are paths that are not opened, absolute or relative to
-    the root, on top of the credentials that sandboxes hide; an empty list opens those. `protected` are names relative
-    to the root that are not written. One string is one path. A `profile` says what sandboxes hide and protect, if it is
-    not the usual. What is given here also applies to the commands of the tools that share the workspace. One workspace
-    may be shared by tools and threads. Raises `OSError` if the root is not a folder that can be opened, and
+    the root, in addition to the credentials that sandboxes hide; an empty list hides neither. `protected` are names
+    relative to the root that are not written. One string is one path. A `profile` replaces the usual paths that
+    sandboxes hide and protect. All of this also applies to the commands of the tools that share the workspace. One
+    workspace may be shared by tools and threads. Raises `OSError` if the root is not a folder that can be opened, and
     `ValueError` for a protected name that leaves it, or if all of it is hidden.
     """
 
@@ -137,7 +137,7 @@ class Workspace:
         self._protected_anywhere = _ALWAYS_PROTECTED.union(EDITOR_PROTECTED)
         self._pseudo = frozenset(_devices("/proc", "/sys")) - {os.fstat(self.beneath.fd).st_dev}
         self.seen = SeenFiles()
-        """What calls without a conversation have seen of its files."""
+        """The files that calls without a conversation have seen."""
 
     def __repr__(self) -> str:
         return f"Workspace({str(self.root)!r})"
@@ -150,7 +150,7 @@ class Workspace:
     # -- from a path to a descriptor -------------------------------------------------------------------------
 
     def relative(self, path: str) -> str:
-        """The path relative to the root. Only the text is checked; opening it tells whether it stays inside."""
+        """The path relative to the root. Only the text is checked; opening it shows whether it stays inside."""
         if not path.strip():
             raise WorkspaceError("the path is empty: give one relative to the workspace, such as src/main.py")
         try:
@@ -178,7 +178,7 @@ class Workspace:
         return OpenFile(self._open(path, _LIST))
 
     def is_hidden(self, parts: tuple[str, ...]) -> bool:
-        """Whether it is in a folder of credentials."""
+        """Whether the path is hidden, or in a hidden folder."""
         if not self._hidden:
             return False
         folded = tuple(map(_fold, parts))
@@ -196,7 +196,7 @@ class Workspace:
         return opened
 
     def _regular(self, opened: Opened, path: str) -> OpenFile:
-        """The opened file. Closes and refuses what is not a regular one."""
+        """The opened file, if it is a regular one. Closes and refuses any other."""
         file, problem = OpenFile(opened), ""
         if stat.S_ISDIR(file.stat.st_mode):
             problem = "is a folder: use list_dir to see what is in it"
@@ -239,7 +239,7 @@ class Workspace:
         return None if fd is None else self._regular(Opened(fd, place.parts), shown)
 
     def is_protected(self, parts: tuple[str, ...]) -> bool:
-        """Whether no tool may write it because of its name."""
+        """Whether the name of the path is protected: no tool may write it."""
         folded = tuple(map(_fold, parts))
         if not self._protected_anywhere.isdisjoint(folded):
             return True
@@ -267,7 +267,7 @@ class Workspace:
             )
 
     def _is_run_by_git(self, parts: tuple[str, ...]) -> bool:
-        """Whether a hook is a link to it, or the configuration of a repository around it names it."""
+        """Whether a hook is a link to the file, or the configuration of a repository around it names it."""
         if not any(name.startswith(".git/") for name in self.protected):
             return False
         from swink_agent.sandbox.protected import run_by_repositories
@@ -278,14 +278,14 @@ class Workspace:
         return any(_covers(names, folded) for names in _folded(_names_beneath(root, named)))
 
     def _makes_a_repository(self, parts: tuple[str, ...], index: int) -> bool:
-        """Whether the folder of this part is a repository, or would be one with it."""
+        """Whether the folder of this part is a repository, or would become one with this part."""
         from swink_agent.sandbox.repositories.enclosing import is_layout
 
         folder = os.path.join(self.beneath.path, *parts[:index])
         there = [name for name in ("HEAD", "objects", "refs", "commondir") if os.path.lexists(f"{folder}/{name}")]
         return is_layout([*there, parts[index]])
 
-    # -- what went wrong -------------------------------------------------------------------------------------
+    # -- errors ----------------------------------------------------------------------------------------------
 
     def explain(self, path: str, error: OSError) -> WorkspaceError:
         """An error of the system in words that a model can act on."""
@@ -303,14 +303,14 @@ class Workspace:
         return WorkspaceError(f"{shown} {problem}" if problem else f"{shown}: {error.strerror or error}")
 
     def nearest(self, path: str) -> str:
-        """What a path that does not exist may have meant, as the end of a sentence."""
+        """A suggestion for a path that does not exist, as the end of a sentence."""
         from .missing import describe_missing
 
         return describe_missing(self.beneath, self.relative(path), self.is_hidden)
 
 
 def stale(parts: tuple[str, ...]) -> WorkspaceError:
-    """The refusal to overwrite what someone else has changed."""
+    """The refusal to overwrite a file that someone else has changed."""
     shown = show_name("/".join(parts))
     return WorkspaceError(
         f"{shown} was changed since it was read: read it again with read_file, then repeat the change"
@@ -318,7 +318,7 @@ def stale(parts: tuple[str, ...]) -> WorkspaceError:
 
 
 def version_of(status: os.stat_result, data: bytes | None) -> str:
-    """What tells one version of a file from another: its content, or, for a large one, its inode's data."""
+    """The version of a file: the hash of its content, or, for a large one, its inode's data."""
     if data is not None:
         return hashlib.blake2b(data, digest_size=16).hexdigest()
     return f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
@@ -364,7 +364,7 @@ def _protected_in(root: str, names: tuple[str, ...]) -> _Names:
     inner = [f"{folder}/{part}" for folder, parts in RUN_FROM_A_FOLDER.items() for part in parts]
     at_home = [os.path.join(home, name) for home in _homes() for name in (*HOME_PROTECTED, *inner)] if names else []
     given = [tuple(name.split("/")) for name in names]
-    # The files of this program, and what Python runs before it.
+    # The files of this program, and those that Python runs before it.
     ours = [*own_names_in(root, own_folders()), *run_at_start([root])] if names else []
     return _folded([*given, *_names_beneath(root, [*at_home, *ours])])
 
@@ -399,7 +399,7 @@ def _fold(name: str) -> str:
 
 
 def _covers(names: tuple[str, ...], parts: tuple[str, ...]) -> bool:
-    """Whether the parts lead to what the names do, or beneath it."""
+    """Whether the parts are these names, or beneath them."""
     return parts[: len(names)] == names
 
 
