@@ -218,9 +218,7 @@ def test_zeros_at_the_end_as_a_power_loss_leaves_them(damaged: Damaged) -> None:
     loaded = damaged.with_bytes(damaged.data + bytes(5000))
     assert loaded is not None
     assert loaded.messages == damaged.whole.messages
-    assert loaded.info.problems == (
-        f"5000 bytes at {len(damaged.data)} are zero, as after a power failure",
-    )
+    assert loaded.info.problems == (f"5000 bytes at {len(damaged.data)} are zero, as after a power failure",)
 
 
 def test_a_whole_last_record_without_its_newline_is_used_and_gone_on_from(damaged: Damaged) -> None:

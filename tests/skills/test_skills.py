@@ -117,6 +117,16 @@ async def test_the_tool_gives_the_text_the_files_and_a_file(tmp_path: Path) -> N
         await tool.execute({"name": "greetings"}, ctx)
 
 
+@pytest.mark.parametrize(("count", "shown"), [(200, 200), (201, 201), (300, 201)])
+async def test_of_many_files_200_are_listed_and_the_rest_is_an_ellipsis(tmp_path: Path, count: int, shown: int) -> None:
+    folder = make(tmp_path, "greeting")
+    for number in range(count):
+        (folder / f"Z{number:03}").touch()  # after SKILL.md
+    text = said(await SkillTool(find_skills(tmp_path)).execute({"name": "greeting"}, ToolContext("1")))
+    rows = text.splitlines()[3:]
+    assert [len(rows), rows[-1]] == [shown, "- …" if count > 200 else "- Z199"]
+
+
 def test_the_prompt_names_at_most_64_skills_and_16_kb(tmp_path: Path) -> None:
     assert skills_prompt([]) == ""
     many = [Skill(f"s{number:03}", "x" * 1000) for number in range(100)]

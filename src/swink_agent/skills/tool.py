@@ -86,7 +86,7 @@ class SkillTool:
                 raise SkillFileError("its folder does not exist")
             if (file := arguments.get("file")) and file != FILE:
                 return AgentToolResult.text(_text(skill, file, expected), {**details, "file": file})
-            files = [name for name in files_beneath(skill.folder, _MOST_FILES + 1, expected) if name != FILE]
+            files = [name for name in files_beneath(skill.folder, _MOST_FILES + 2, expected) if name != FILE]
         except SkillFileError as error:
             raise ToolError(f"the skill {skill.name}: {error}") from error
         listed = "\n".join(f"- {name}" for name in files[:_MOST_FILES])

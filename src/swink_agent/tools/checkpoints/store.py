@@ -2,7 +2,7 @@
 
 The store is a folder that only the user can read, with one SQLite database for each working folder. A database has the
 last state of the tree, the contents by hash, and for each checkpoint the previous entries of the changed paths: older
-states are found by going backwards from the last one. `tree_entries` reads the working folder, `restoring` writes to it.
+states are found by going back from the last one. `tree_entries` reads the working folder and `restoring` writes to it.
 """
 
 from __future__ import annotations

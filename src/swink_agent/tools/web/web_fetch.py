@@ -25,7 +25,7 @@ from swink_agent.core.values.several import several_texts
 
 from .._bounded import cut_bytes, show_size
 from .converting import CONVERTER, as_markdown, decoded, plain_text
-from .fetching import MOST_BYTES, Answer, ResolveFn, fetch, private_address
+from .fetching import Answer, ResolveFn, fetch, private_address
 
 _AT_A_TIME = 32 * 1024
 _MOST_IMAGE = 3_932_160
@@ -141,7 +141,7 @@ def _part(text: str, offset: int, is_whole: bool, redactor: Redactor) -> tuple[s
     start = cut_bytes(masked, offset)
     end = cut_bytes(masked, min(len(masked), start + _AT_A_TIME))
     left = len(masked) - end + len(rest.encode())
-    notes = [] if is_whole else [f"[the page is larger than {MOST_BYTES >> 20} MiB: only its beginning can be read]"]
+    notes = [] if is_whole else ["[the page is too large: only its beginning can be read]"]
     if left:
         notes.append(f"[{left:,} bytes more; read on with offset={end}]")
     return masked[start:end].decode() or "(nothing)", "\n".join(notes)
