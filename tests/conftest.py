@@ -1,4 +1,4 @@
-"""Async tests, and what every one of them must leave behind: nothing."""
+"""Async tests, and checks that each of them leaves nothing running."""
 
 from __future__ import annotations
 

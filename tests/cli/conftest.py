@@ -1,4 +1,4 @@
-"""The program as a process: in a folder, a home and an environment of its own."""
+"""The program as a process, with its own folder, home and environment."""
 
 from __future__ import annotations
 

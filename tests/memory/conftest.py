@@ -1,4 +1,4 @@
-"""Sessions to try things on."""
+"""Sample sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A folder with a wall, in both of its builds, and something outside that must never be seen."""
+"""A workspace, opened in both ways, and a folder outside that must never be read."""
 
 from __future__ import annotations
 

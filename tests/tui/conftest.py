@@ -1,4 +1,4 @@
-"""The terminal UI as a person has it: the real program in tmux, a model on loopback, a home of its own."""
+"""The terminal UI as a person uses it: the real program in tmux, a model on loopback, its own home folder."""
 
 from __future__ import annotations
 

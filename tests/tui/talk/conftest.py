@@ -1,4 +1,4 @@
-"""A conversation with a scripted model in a folder of its own, and a front end that writes down what it is told."""
+"""A conversation with a scripted model in its own folder, and a front end that records what it gets."""
 
 from __future__ import annotations
 
