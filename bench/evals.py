@@ -2,9 +2,9 @@
 
     python -m bench.evals [--quick] [--check]
 
-`cost`: the CPU time of a case, with its folder, four evaluators, hashes and the store, against that of its agent alone.
-`memory`: the peak while a set of many cases runs, against a set of a quarter of the size; every trajectory is 100 kB
-long.
+`cost`: the CPU time of a case, with its folder, three evaluators, hashes and the store, against that of its agent
+alone. `memory`: the peak while a set of many cases runs, against a set of a quarter of the size; every trajectory is
+100 kB long.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows that run as one test: each row runs, each failure is reported, and fixtures apply once."""
+"""Rows that run as one test: each row runs with its own fixtures, and each failure is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Similar texts are found as the standard library finds them, but with a limit on the time."""
+"""Similar texts are found as the standard library finds them, with a limit on the effort."""
 
 from __future__ import annotations
 
