@@ -23,7 +23,7 @@ KEY = "key-of-a-test-0123456789"
 
 
 class RecordingFront:
-    """Answers as it was told to, and keeps what it was asked."""
+    """Gives prepared answers, and records the questions."""
 
     def __init__(self) -> None:
         self.changes = 0
