@@ -1,4 +1,4 @@
-"""What the package's metadata says on an index page: README without dead links, and the address of the project.
+"""Makes the package's metadata for an index page: README without dead links, and the address of the project.
 
 Owns how README's relative links are written there (the files that they name are in the source distribution), and where
 the project's address comes from: the remote `origin` of the clone that is built, so that no file has to name it.

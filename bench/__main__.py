@@ -4,8 +4,8 @@ python -m bench                 everything that is installed
 python -m bench --quick         fewer repeats
 python -m bench --check         exit 1 if one of ours is over its limit
 
-What is compared is measured by turns: first one go of each, then another of each, and so on. Something else that
-keeps the machine busy for a while then disturbs a go of every side, and all goes of none.
+Contenders are measured in turns: first one repeat of each, then another of each, and so on. Other work on the machine
+then disturbs some repeats of every contender, and never all repeats of one.
 """
 
 from __future__ import annotations

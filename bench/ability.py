@@ -1,4 +1,4 @@
-"""What a model can do with the built-in tools: small tasks, each in its own folder, checked by their results.
+"""Measures what a model can do with the built-in tools: small tasks in separate folders, checked by their results.
 
 python -m bench.ability                          every task of the first set on the default on-device model
 python -m bench.ability --set reported           tasks that failed for users

@@ -4,9 +4,9 @@ The tasks were written by kind, before any prompt was changed. Run them before a
 not look at single results while you change one. The kinds are those that people begin with:
 
 - a value in a named file, and a value whose file is not named and has to be looked for;
-- files by what they hold: several of them, one of two candidates, and none at all;
+- files by their content: several of them, one of two candidates, and none;
 - numbers that have to be computed from files: a sum, a maximum, how many lines and how many files;
-- changes of a file that is there: a value, a line at its end, an entry among others, a name throughout, a mistake;
+- changes of an existing file: a value, a line at its end, an entry among others, a name throughout, a mistake;
 - a new file with a given content; a number found out and then written down;
 - talk that needs no tool, where a folder has to stay as it is.
 

@@ -1,4 +1,4 @@
-"""The tasks of the ability bench: small jobs in a folder, each with a check of what came of it.
+"""The tasks of the ability bench: small jobs in a folder, each with a check of its result.
 
 Owns the tasks and their checks. A check looks at the folder where the task changes something, and at the answer where
 the task asks something.

@@ -1,10 +1,10 @@
-"""What an adapter costs, as ratios against bare aiohttp with msgspec in the same run: `python -m bench.adapters`.
+"""Measures the cost of an adapter as ratios against bare aiohttp with msgspec: `python -m bench.adapters`.
 
     one stream          20,000 chunks of a chat completion, from loopback into an assembled message
     200 streams         at once on one event loop, per chunk, against one stream; and the memory that they need
     the request         the body of turn n + 1, against one whose messages were all encoded again
 
-The server is a process of its own, so that only the reading is measured.
+The server is a separate process, so that only the reading is measured.
 """
 
 from __future__ import annotations

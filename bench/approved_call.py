@@ -2,9 +2,9 @@
 
 python -m bench.approved_call [--quick] [--against FOLDER]
 
-The agent has everything on: standard tools, recommended policies, approvals that a person answers, a redactor and a
-subscriber. The command itself is `true`, and the time of the child process is not counted. `--against FOLDER` runs the
-same with the source of another version, `FOLDER/src`, by turns, and shows the ratio: the figure to compare versions by.
+The agent has all features on: standard tools, recommended policies, approvals that a person answers, a redactor and a
+subscriber. The command itself is `true`, and the time of the child process is not counted. `--against FOLDER` also runs
+the source of another version, `FOLDER/src`, in turns, and shows the ratio, which compares the versions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The yardstick: an agent loop written by hand for one purpose, with no framework, no events and no safety net.
+"""The yardstick: a hand-written agent loop without a framework, events or a safety net.
 
-It does the work that no loop can leave out: read the model's stream, join the deltas, parse and validate the
-arguments, await the tools, keep the history.
+It does only the necessary work: read the model's stream, join the deltas, parse and validate the arguments, await the
+tools, keep the history.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How quickly `swink --help` answers: CPU against a bare `import click`, the minimum of several goes each.
+"""Measures the CPU of `swink --help` against a bare `import click`, the minimum of several repeats each.
 
 python -m bench.cli_start           prints the table
 python -m bench.cli_start --check   exit 1 if `swink --help` costs three times as much or more

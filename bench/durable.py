@@ -1,9 +1,9 @@
-"""What durable runs cost: a turn, runs per second, a takeover, evaluation, and runs that wait.
+"""Measures the cost of durable runs: a turn, runs per second, a takeover, evaluation, and waiting runs.
 
     python -m bench.durable [--quick] [--only PART …] [--postgres URL] [--cases N …] [--waiting N …]
 
-The store is an SQLite file in a temporary folder, and the database at URL too if one is given. Workers are processes.
-Times are wall time, unless a row says CPU. The sizes of the guide: `--cases 100000`, `--waiting 1000 10000 100000`.
+The store is an SQLite file in a temporary folder, and also the database at URL if you pass one. Workers are processes.
+Times are wall time, except where a row says CPU. The guide uses `--cases 100000` and `--waiting 1000 10000 100000`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What an evaluation costs beside the agents in it, and what it holds in memory.
+"""Measures what an evaluation costs in addition to its agents, and how much memory it holds.
 
     python -m bench.evals [--quick] [--check]
 
-`cost`: the CPU time of a case, with its folder, four evaluators, hashes and the store, against that of its agent alone.
-`memory`: the most that is held while a set of many cases runs, against one of a quarter as many; every trajectory is
+`cost`: the CPU time of a case, with its folder, three evaluators, hashes and the store, against that of its agent
+alone. `memory`: the peak while a set of many cases runs, against a set of a quarter of the size; every trajectory is
 100 kB long.
 """
 

@@ -3,11 +3,13 @@ machine.
 
 python -m bench.instructions [--against FOLDER] [--only NAME]
 
-Valgrind counts what a process executes, whatever else the machine does: the same twice, but blind to caches, to the
-kernel and to what collecting garbage costs among many objects. So it tells whether a version does more work than
-another, `FOLDER`, and not how long the work takes. Each figure but the import's is what more work adds to some.
+Valgrind counts the instructions of a process, independent of the load of the machine. The counts are repeatable, but
+leave out caches, the kernel and the cost of collecting garbage among many objects. So they show whether one version
+does more work than another, `FOLDER`, but not how long it takes. Each figure except the import's is the difference
+between more work and less.
 
-`recorded` is a turn with a session by an agent with everything on; its bare column is the same turn without a session.
+`recorded` is a turn with a session by an agent with all features on; its bare column is the same turn without a
+session.
 """
 
 from __future__ import annotations

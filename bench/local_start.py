@@ -1,10 +1,10 @@
-"""What the model on this machine reads, and for how long, until its first answer: with nothing kept on disk, and then.
+"""Measures what the local model reads until its first answer, and how long: without and with kept states.
 
 python -m bench.local_start                      the default on-device model, which must be on this machine
 python -m bench.local_start --prompt "Hello!"    another first prompt
 
-The agent is the one that `swink -p` makes, in a folder with one file. What was read of its tools is kept in a folder
-of this run's own, so that the first start is one. Tokens are the model's; seconds depend on what else runs.
+The agent is the one that `swink -p` makes, in a folder with one file. The model's state is kept in a folder of this
+run, so that the first start really has none. Tokens are the model's; seconds depend on the load of the machine.
 """
 
 from __future__ import annotations

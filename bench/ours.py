@@ -1,4 +1,4 @@
-"""The library put through the exercises, as a user would write them."""
+"""The exercises of the benchmark with this library, written as a user would write them."""
 
 from __future__ import annotations
 

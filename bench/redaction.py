@@ -1,9 +1,9 @@
-"""What masking costs, and that it costs twice as much for twice the text, whatever the text is.
+"""Measures the cost of masking, and checks that it grows linearly with any kind of text.
 
     python -m bench.redaction [--quick] [--check]
 
-Each row is one kind of text, ordinary or made to be slow: near-matches by the megabyte. The figure that matters is the
-last one, the cost of a text of twice the size against twice the cost: 1 is linear, 2 is quadratic.
+Each row is one kind of text, ordinary or made to be slow: near-matches by the megabyte. The last figure matters most:
+the cost of a text of twice the size, divided by twice the cost. 1 is linear, 2 is quadratic.
 """
 
 from __future__ import annotations

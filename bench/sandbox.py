@@ -4,8 +4,8 @@
     2000 files      a script that makes two thousand files and removes them
     opening         the sandbox itself, with its trial
 
-"hosts" is the same back end with a profile that names hosts: commands have a proxy beside them.
-Each figure is the best and the median of many, taken in turns, as other work on the machine comes and goes.
+"hosts" is the same back end with a profile that names hosts, so commands use a proxy. Each figure is the best and the
+median of many repeats, taken in turns, because the load of the machine varies.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What a search over many sessions costs, and what it does not: sessions that did not change are not read.
+"""Measures the cost of a search over many sessions. Sessions that did not change are not read.
 
     python -m bench.search [--quick] [--check]
 
-Sessions are files of messages, one to a line. Each row is one piece of work against a bare one: the whole first search
-against reading and decoding the files, a search after that against looking at the files and asking a bare index, and
-against looking through all the files.
+Sessions are files of messages, one per line. Each row compares a piece of work with a bare one: the first search with
+reading and decoding the files, a later search with a look at the files and a query to a bare index, and with a scan of
+all files.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What sessions cost: appending, opening, listing, a turn with one attached, and other agents' turns.
+"""Measures the cost of sessions: appending, opening, listing, a turn with one attached, and other agents' turns.
 
     python -m bench.sessions [--quick] [--check]
 
-Each row is a ratio that is promised, on any machine: the disk's own time is left out, for it is the disk's.
+Each row is a ratio with a limit that holds on any machine: the time of the disk itself is left out.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Measures what telemetry adds to a run with one tool call: without an SDK, and with one against the same by hand.
+"""Measures what telemetry adds to a run with one tool call, without an SDK and with one.
 
 python -m bench.telemetry [--quick] [--check]
 
-Each figure is CPU of this process, the minimum of several goes by turns. `by hand` is what the spans and measurements
-of one run cost when they are written out against the same SDK, with the same attributes, outside of any agent.
+Each figure is the CPU time of this process, the minimum of several repeats in turns. `by hand` is the cost of the same
+spans and measurements, with the same attributes, written by hand against the same SDK without an agent.
 """
 
 from __future__ import annotations

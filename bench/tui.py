@@ -1,9 +1,9 @@
-"""What the terminal UI costs: CPU seconds of the process, in a real pseudo-terminal, against a server on loopback.
+"""Measures the CPU seconds of the terminal UI in a real pseudo-terminal, against a server on loopback.
 
     python -m bench.tui [--quick] [--check]
 
 A loop of plain Python is timed in the same run (`calibration`), so that figures of two machines can be compared. The
-server streams markdown, 250 chunks a second. Linux alone: the CPU of a process is read from /proc.
+server streams markdown, 250 chunks a second. It works only on Linux: the CPU time of a process is read from /proc.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Measures what the server of `swink web` spends on a delta with one and with ten readers, and on pages, also 200 open.
+"""Measures the CPU that the server of `swink web` needs for a delta with one and ten readers, and for pages.
 
 python -m bench.web [--quick] [--check]
 
-Each figure is CPU of the server's process; readers are in a process of their own. A page is opened as a browser opens
-it: the document, its static files, the models, and its stream. A delta comes as fast as it can, or paced as a model
-sends it. The first paint is the page of a session of 5,000 messages with its list, by a server that has not read it.
+Each figure is the CPU time of the server's process; readers are in a separate process. A page is opened as a browser
+opens it: the document, its static files, the models, and its stream. Deltas come at full speed, or paced as a model
+sends them. The first paint is the page of a session of 5,000 messages with its list, from a server that has not read it
+yet.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs an evaluation from end to end: cases, a factory, your own evaluator, a store, and what went wrong.
+"""Runs an evaluation from end to end: cases, a factory, your own evaluator, a store, and the failures.
 
 The model is scripted, so that this runs without a key; one of its replies is wrong on purpose.
 """

@@ -1,8 +1,8 @@
 """Approves calls on a web page, also after the server was restarted.
 
-A run in which a call needs approval ends, and its session says what waits. The page lists it; the answer goes on from
-there, in whatever process serves the page then. Without arguments this file plays both: it starts the server, asks,
-stops the server, starts another one, and answers.
+If a call needs approval, the run ends and its session keeps the waiting call. The page lists such calls. An answer
+continues the run, in any process that serves the page. Without arguments this program shows both sides: it starts the
+server, sends a prompt, kills the server, starts another one, and answers.
 
     python examples/web_approval.py serve FOLDER PORT
 """
@@ -36,7 +36,7 @@ def make_agent(stream_fn: StreamFn) -> Agent:
 
 def make_app(store: JsonlSessionStore) -> web.Application:
     async def ask(request: web.Request) -> web.Response:
-        """Starts a conversation. The script stands for a model."""
+        """Starts a conversation. The script replaces a model."""
         agent = make_agent(scripted(call("refund", order=17, amount=20.0)))
         with store.create() as session:
             session.attach(agent)
@@ -44,7 +44,7 @@ def make_app(store: JsonlSessionStore) -> web.Application:
             return web.json_response({"session": session.id, "pending": [one.call_id for one in result.pending]})
 
     async def page(request: web.Request) -> web.Response:
-        """Lists what waits, from the files alone. What a model wrote is escaped."""
+        """Lists the waiting calls, read from the session files. Text of a model is escaped."""
         rows: list[str] = []
         for info in store.list():
             if info.pending:
@@ -59,7 +59,7 @@ def make_app(store: JsonlSessionStore) -> web.Application:
         return web.Response(text="<h1>Waiting</h1>" + "".join(rows or ["nothing"]), content_type="text/html")
 
     async def answer(request: web.Request) -> web.Response:
-        """Goes on with the session. Only the first answer counts. The id of a call in a delegate has slashes."""
+        """Continues the session. Only the first answer counts. The id of a call in a delegate has slashes."""
         form = await request.post()
         agent = make_agent(scripted(text("The customer has been told.")))
         try:
@@ -108,7 +108,7 @@ async def main() -> None:
             server, url = await start(folder)
             asked = await (await client.post(f"{url}/ask", data="Refund order 17")).json()
             print(f"waiting: {len(asked['pending'])} call")
-            server.kill()  # as in a crash: nothing is said to anyone
+            server.kill()  # as in a crash: nothing is shut down cleanly
             await server.wait()
             server, url = await start(folder)
             print("refund" in await (await client.get(url)).text())

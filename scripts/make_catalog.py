@@ -3,12 +3,12 @@
 Run it from the root of the repository, in an environment that has this package and genai-prices:
 
     python scripts/make_catalog.py          # writes the file
-    python scripts/make_catalog.py --check  # says whether the file is what would be written
+    python scripts/make_catalog.py --check  # checks whether the file is up to date
 
-Names, context windows and prices come from genai-prices (its facts; at run time the library does not need it). What
-that package does not know is in `FACTS` below: output limits, abilities, and windows where it rounds them, each read
-in the provider's own documentation, or on models.dev where the provider publishes none. A fact that could not be
-found is left out. `CORRECTIONS` says where genai-prices is behind, and why.
+Names, context windows and prices come from genai-prices (its facts; at run time the library does not need it). `FACTS`
+below has what that package lacks: output limits, abilities, and windows that it rounds, each from the provider's own
+documentation, or from models.dev if the provider publishes none. A fact that could not be found is left out.
+`CORRECTIONS` lists where genai-prices is out of date, with reasons.
 
 The same genai-prices, the same `AS_OF` and the same tables give the same bytes. To bring the prices up to date, install
 a newer genai-prices, move `AS_OF`, run this, and read the difference.

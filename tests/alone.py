@@ -1,4 +1,4 @@
-"""A test that takes all that the machine has runs while no other does, whatever the number of workers."""
+"""Makes a test that needs the whole machine run while no other test does, with any number of workers."""
 
 from __future__ import annotations
 

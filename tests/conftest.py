@@ -1,4 +1,4 @@
-"""Async tests, and what every one of them must leave behind: nothing."""
+"""Async tests, and checks that each of them leaves nothing running."""
 
 from __future__ import annotations
 
@@ -24,43 +24,42 @@ from .alone import taken
 from .tables import as_one_test
 from .warm import WarmStarts, open_warm_starts
 
-# Reading the tests makes millions of objects that stay: looking through them for garbage takes a quarter of the time.
+# Loading the tests makes millions of permanent objects: searching them for garbage takes a quarter of the time.
 gc.disable()
 
-# What was compiled is kept, even where the surroundings say otherwise: each worker would compile all of the tests, and
-# many of the programs that are started here all of the package.
+# Compiled files are kept, even if the environment disables that: otherwise each worker would compile all tests, and
+# many started programs the whole package.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# A shell starts what runs in its background with interrupts ignored, which everything started from there inherits; the
-# programs that are interrupted here must not.
+# A shell starts background jobs with interrupts ignored, and their children inherit that. The programs that these tests
+# interrupt must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure() -> None:
-    from hypothesis import HealthCheck, settings  # compiled with its assertions, hence after what is said on that above
+    from hypothesis import HealthCheck, settings  # compiled with its assertions, hence after the lines above
 
-    # How long an example takes says more about the machine than about what is tested, and what a fixture gives to the
-    # first example serves the others too. A test sets the number of its examples, and nothing else: all of them are
-    # tried in the sweep, and a part of them otherwise. The examples are the same in every run, so that a result can be
-    # repeated; `--hypothesis-profile=search` looks for others.
+    # The time of an example depends more on the machine than on the tested code, and all examples of a test may share
+    # its fixtures. A test sets only the number of its examples: the sweep tries all of them, other runs a part. The
+    # examples are the same in every run, so that results can be repeated; `--hypothesis-profile=search` tries others.
     search = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
     settings.register_profile("search", search)
     settings.register_profile("repeatable", search, derandomize=True, database=None)
-    settings.load_profile("repeatable")  # the option's own is loaded after this one
+    settings.load_profile("repeatable")  # the profile of the option is loaded after this one
 
 
 class TooSlowError(AssertionError):
-    """What was promised came, but later than promised."""
+    """The block succeeded, but took longer than promised."""
 
 
 @pytest.fixture
 def promptly() -> Callable[[float], AbstractContextManager[None]]:
-    """`with promptly(0.1):` holds the block to that many seconds.
+    """`with promptly(0.1):` fails if the block takes longer than that many seconds.
 
-    A busy machine may take its time once; what hangs takes it every time. So an `async def` test that was too slow is
-    run again, twice at most, and must be able to begin anew with the fixtures that it has.
+    A busy machine may be slow once; a hang is slow every time. So an `async def` test that was too slow is repeated,
+    twice at most, and must be able to start again with the same fixtures.
     """
 
     @contextmanager
@@ -76,7 +75,7 @@ def promptly() -> Callable[[float], AbstractContextManager[None]]:
 
 @pytest.fixture(scope="session")
 def warm_starts() -> Callable[[Mapping[str, str]], AbstractContextManager[WarmStarts | None]]:
-    """Programs that use the package and do not each load it, where the system allows that."""
+    """Programs that use the package and share one loaded copy, if the system allows that."""
     return open_warm_starts
 
 
@@ -205,28 +204,28 @@ LONG_TABLES = {
 ONE_OF = 10
 
 FOLDERS_WITH_TABLES = {"sandbox", "security"}
-"""The same holds here for every test of more than `MOST_ROWS` rows."""
+"""In these folders, the same applies to every test of more than `MOST_ROWS` rows."""
 
 LONG_FOLDERS = {"cli", "contracts", "crash", "sandbox", "security", "tools", "tui"}
-"""Where tests start processes or whole programs. Those run first."""
+"""Folders whose tests start processes or whole programs. Those run first."""
 
 MOST_ROWS = 4
 
 MOST_EXAMPLES = 8
-"""How many Hypothesis makes for a test, but for the sweep."""
+"""The most Hypothesis examples for a test outside the sweep."""
 
 CORE = Path(__file__).with_name("core")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Tests that are not the core's are not even read for `-m fast`."""
+    """Does not even load tests outside the core for `-m fast`."""
     is_elsewhere = collection_path.parent == CORE.parent and collection_path.is_dir() and collection_path != CORE
     return True if is_elsewhere and config.getoption("markexpr") == "fast" else None
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
-    """Workers read the tests in different orders: what one of them has compiled, the others find."""
+    """Workers load the tests in different orders, so that each finds files that another has compiled."""
     report: pytest.CollectReport = yield
     if isinstance(collector, pytest.Directory) and (worker := getattr(collector.config, "workerinput", None)):
         random.Random(worker["workerid"]).shuffle(report.result)
@@ -234,12 +233,12 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--each-row", action="store_true", help="each row of what is marked table is a test of its own")
+    parser.addoption("--each-row", action="store_true", help="run each row of a test marked table as a test")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> pytest.Item | None:
-    """The rows of what is marked `table` are one test: each alone takes less than what pytest does around it."""
+    """Makes the rows of a test marked `table` one test: pytest's overhead for each would exceed its own time."""
     is_table = any(mark.name == "table" for mark in getattr(obj, "pytestmark", ()))
     if not is_table or not inspect.isfunction(obj) or collector.config.getoption("each_row"):
         return None
@@ -263,9 +262,9 @@ def pytest_runtest_call() -> Iterator[None]:
 
 @contextmanager
 def _skipped_without_its_program() -> Iterator[None]:
-    """A test, or what prepares it, that starts an optional program is skipped where that is not installed.
+    """Skips a test if it, or one of its fixtures, starts an optional program that is not installed.
 
-    The product starts none of these by name, so this hides nothing of it: `tests/contracts/test_starts.py`.
+    The package itself starts none of these by name, so this hides no bug: `tests/contracts/test_starts.py`.
     """
     try:
         yield
@@ -277,17 +276,16 @@ def _skipped_without_its_program() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The core's tests are the fast ones, but for those that say otherwise.
+    """Marks the core's tests as fast, except those with another mark, and selects rows and examples.
 
-    What is tried with both sandboxes of Linux is tried with the one that most machines use, or the other one where that
-    is missing, and with both in the sweep. Of long tables some rows run, and of the examples that Hypothesis tests ask
-    for a few; the sweep has all.
+    Tests for both Linux sandboxes run with the one that most machines use, or with the other if that is missing; the
+    sweep runs them with both. Only some rows of long tables and some Hypothesis examples run; the sweep runs all.
     """
     from hypothesis import is_hypothesis_test
 
     if hasattr(config, "workerinput"):
-        # The same order for all workers, whichever they were read in: the files that take longest come first, so that
-        # no worker has one of them left when the others are done.
+        # The same order for all workers, in whatever order they loaded the tests: the slowest files come first, so that
+        # no worker is left with one at the end.
         items.sort(key=_order)
     for item in items:
         if is_hypothesis_test(test := getattr(item, "obj", None)):
@@ -310,7 +308,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if is_other and any(place + item.name.replace("landlock", usual) in ids for usual in ("bubblewrap", "auto")):
             item.add_marker(pytest.mark.sweep)
         elif name in tables:
-            if rows[name, is_other] % ONE_OF:  # some of each, where both are tried
+            if rows[name, is_other] % ONE_OF:  # some rows of each, if both are tested
                 item.add_marker(pytest.mark.sweep)
             rows[name, is_other] += 1
 
@@ -321,7 +319,8 @@ def _order(item: pytest.Item) -> tuple[bool, tuple[str, ...]]:
 
 
 def _shorten(test: Any) -> None:
-    """A third of the examples, others in each run. There is no public way to set them for a test that is made."""
+    """Sets a third of the examples, at most `MOST_EXAMPLES`. There is no public way to change them for an existing
+    test."""
     from hypothesis import settings
 
     given: settings = test._hypothesis_internal_use_settings
@@ -330,7 +329,7 @@ def _shorten(test: Any) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What collecting made stays: without it, the collection of garbage after each test has less to look at."""
+    """Freezes the collected tests, so that the garbage collection after each test has less to search."""
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -338,7 +337,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """What is marked `alone` waits for the tests of the other workers, before its own time runs."""
+    """Makes a test marked `alone` wait for the tests of other workers, before its own time limit starts."""
     if not hasattr(item.config, "workerinput"):
         return (yield)
     # A worker's temporary folder is one of those in the folder of the run.
@@ -348,7 +347,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Runs `async def` tests in an event loop of their own, and fails those that leave a task running."""
+    """Runs each `async def` test in its own event loop, and fails it if it leaves a task running."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     names = pyfuncitem._fixtureinfo.argnames
@@ -357,7 +356,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def _run(test: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
-    """Runs a test, or one row of it. If it is `async def`, it gets an event loop of its own."""
+    """Runs a test, or one row of it. If it is `async def`, it gets its own event loop."""
     if not inspect.iscoroutinefunction(test):
         test(**arguments)
         return
@@ -374,8 +373,8 @@ def _run(test: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
 async def _without_leftovers(test: Any) -> None:
     await test
     await asyncio.sleep(0)
-    # Async generators that lost their last reference close themselves: a session's connections, for instance. What a
-    # command that was stopped left behind is looked at to the end, also when its caller was not kept waiting for it.
+    # Async generators that lost their last reference close themselves: a session's connections, for instance. The check
+    # of a stopped command's leftovers is awaited too, which its caller did not wait for.
     closing = [task for task in asyncio.all_tasks() if _ends_by_itself(repr(task.get_coro()))]
     if closing:
         await asyncio.wait(closing, timeout=30)
@@ -390,10 +389,10 @@ def _ends_by_itself(coroutine: str) -> bool:
 
 @pytest.fixture(autouse=True)
 def no_threads_left() -> Iterator[None]:
-    """Fails a test whose threads are still there a moment after its end, and collects what would warn later."""
+    """Fails a test whose threads still run a moment after its end, and collects objects that would warn later."""
     before = set(threading.enumerate())
     yield
-    gc.collect(1)  # what a test made is young; all of it is looked at once more at the very end
+    gc.collect(1)  # objects of a test are young; everything is searched once more at the very end
     deadline = time.monotonic() + 20.0
     while (left := _ours(set(threading.enumerate()) - before)) and time.monotonic() < deadline:
         time.sleep(0.005)

@@ -1,4 +1,4 @@
-"""What of a request is not as it was in the one before, for tests of what providers can cache."""
+"""Finds the bytes of a request that differ from the one before, for tests of what providers can cache."""
 
 from __future__ import annotations
 

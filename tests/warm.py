@@ -1,7 +1,7 @@
-"""Programs that share what they load: one process has loaded the package, and forks for each of them.
+"""Programs that share loaded modules: one process has loaded the package, and forks for each of them.
 
-What is forked is a process like any other, with a folder, an environment, streams and a session of its own. How an
-interpreter starts, ends, and what is loaded when, is for tests that start one.
+Each fork is an ordinary process, with its own folder, environment, streams and session. Tests about the start, the end
+and the imports of an interpreter start one themselves.
 """
 
 from __future__ import annotations

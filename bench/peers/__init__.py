@@ -1,4 +1,4 @@
-"""Adapters that put other agent frameworks through the same exercises, whichever of them are installed."""
+"""Adapters that run the same exercises with other agent frameworks, if they are installed."""
 
 import importlib
 import importlib.util

@@ -1,4 +1,4 @@
-"""langgraph put through the bench: a scripted in-process chat model, LangSmith tracing off, no network."""
+"""The exercises with langgraph: a scripted in-process chat model, LangSmith tracing off, no network."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""openai-agents put through the bench: a scripted in-process `Model`, tracing off, no network."""
+"""The exercises with openai-agents: a scripted in-process `Model`, tracing off, no network."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator

@@ -1,4 +1,4 @@
-"""pydantic-ai put through the bench: a scripted in-process `Model`, no network."""
+"""The exercises with pydantic-ai: a scripted in-process `Model`, no network."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator

@@ -1,4 +1,4 @@
-"""strands-agents put through the bench: a scripted in-process `Model`, no network."""
+"""The exercises with strands-agents: a scripted in-process `Model`, no network."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator

@@ -1,7 +1,7 @@
 """Durable runs of one agent: `swink worker app:durable` runs them, `swink submit app:durable support "…"` queues them.
 
-The store is the one of SWINK_DURABLE_URL, else a file in the data folder. The model is asked with the key that the
-environment has, ANTHROPIC_API_KEY for this one.
+SWINK_DURABLE_URL names the store; without it, the store is a file in the data folder. The model's key comes from the
+environment, here from ANTHROPIC_API_KEY.
 """
 
 from swink_agent import Agent, Defer, ProposedCall, tool
@@ -29,7 +29,7 @@ def ask_a_person(call: ProposedCall) -> Defer:
 
 @durable.agent("support", limit=20, limit_per_key=2)
 def support() -> Agent:
-    """Made for each attempt, in a worker."""
+    """Called for each attempt, in a worker."""
     return Agent(
         "anthropic:claude-sonnet-4-5",
         system_prompt="You answer customers of a shop. Look the order up before you refund it.",

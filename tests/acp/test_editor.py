@@ -1,4 +1,4 @@
-"""`swink acp` as a process, and the protocol's own client as the editor."""
+"""`swink acp` as a process, with the protocol's own client as the editor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an editor writes that is not a message: each line is answered, and the connection goes on."""
+"""Malformed lines from an editor: each is answered, and the connection stays open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The notifications for an editor, without one."""
+"""The notifications for an editor, tested without an editor."""
 
 from __future__ import annotations
 

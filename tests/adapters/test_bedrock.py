@@ -1,4 +1,4 @@
-"""Amazon Bedrock's ConverseStream: the signed request that a conversation becomes, and the message of its frames."""
+"""Amazon Bedrock's ConverseStream: the signed request for a conversation, and the message from its frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The catalog: what it knows of models, and by which names it finds them."""
+"""The catalog: its facts about models, and the names by which it finds them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long conversations, compacted on the way: every provider takes what is left, and most of it stays the same."""
+"""Long conversations that are compacted: every provider accepts the rest, and most of it stays the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a provider's error means: by its status first, then by its words, however they are wrapped."""
+"""The kind of a provider's error: by its status first, then by its text, however it is wrapped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames: whatever the pieces in which a body arrives, the same frames; whatever the body, a bounded amount of it."""
+"""Frames: the same frames however a body is split, and a bounded amount of memory for any body."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gemini: what is sent, and what is made of what comes back."""
+"""Gemini: the request for a conversation, and the message from the answer."""
 
 from __future__ import annotations
 

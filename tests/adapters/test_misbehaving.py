@@ -1,4 +1,4 @@
-"""Every adapter survives every misbehaviour of a server: one typed end, in time, and what was open is closed."""
+"""Every adapter survives every misbehaviour of a server: one typed end, in time, and open blocks closed."""
 
 from __future__ import annotations
 

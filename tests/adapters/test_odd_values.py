@@ -1,4 +1,4 @@
-"""Any value of any frame may be odd: a reply still ends once, as what it is, and never as a broken connection."""
+"""Any value of a frame may be odd: a reply still ends once, with the right kind, not as a broken connection."""
 
 from __future__ import annotations
 

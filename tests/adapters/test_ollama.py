@@ -1,4 +1,4 @@
-"""Ollama: what is sent, and what is made of the lines that come back."""
+"""Ollama: the request for a conversation, and the message from the lines of the answer."""
 
 from __future__ import annotations
 

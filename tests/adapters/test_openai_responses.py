@@ -1,4 +1,4 @@
-"""OpenAI Responses: the request that a conversation becomes, and the message that its events become."""
+"""OpenAI Responses: the request for a conversation, and the message from its events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a conversation holds that cannot be sent: the request goes out, with a note where it stood."""
+"""Parts of a conversation that cannot be sent: the request is sent, with a note instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reply costs: every kind of token at its price, and nothing where no price is known."""
+"""The cost of a reply: every kind of token at its price, and zero if no price is known."""
 
 from __future__ import annotations
 

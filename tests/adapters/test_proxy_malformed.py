@@ -1,4 +1,4 @@
-"""What is no proper request: the proxy answers it with a 4xx, a line in its log, and nothing else."""
+"""Malformed requests: the proxy answers them with a 4xx and a line in its log, and does nothing else."""
 
 from __future__ import annotations
 

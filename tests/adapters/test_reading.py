@@ -1,4 +1,4 @@
-"""Every provider's parser: bytes may come in any pieces, break off, be damaged; each reply ends once, as what it is."""
+"""Every provider's parser: bytes may be split, cut off or damaged; each reply ends once, with the right kind."""
 
 from __future__ import annotations
 

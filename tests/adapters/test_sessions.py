@@ -1,4 +1,4 @@
-"""Where the id of a session goes: to every provider that has a place for it, and never at the price of the request."""
+"""The id of a session goes to every provider that has a field for it, and never makes a request fail."""
 
 from __future__ import annotations
 

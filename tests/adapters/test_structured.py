@@ -1,4 +1,4 @@
-"""Structured values at every provider: as text held to a JSON Schema where the provider can, else by the tool."""
+"""Structured values at every provider: as text that fits a JSON Schema if the provider can, else by the tool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversations that change providers on the way: a history that any of them made is accepted by every other."""
+"""Conversations that change providers: a history from any provider is accepted by every other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A provider's own web search: how it is asked for, what stays of it, and what is sent back."""
+"""A provider's own web search: how it is requested, what is kept of it, and what is sent back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The standard agent: what it can do, what it cannot, and what it never tells."""
+"""The standard agent: what it can do, what it cannot, and what it never reveals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys: found in order, kept in private, shown to nobody."""
+"""Keys: the order of their sources, private storage, and that they are never shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stand-in for the model of a project's own agents: the real model is never asked."""
+"""A replacement for the model of a project's own agents: the real model is never asked."""
 
 from __future__ import annotations
 

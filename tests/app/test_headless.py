@@ -1,4 +1,4 @@
-"""One prompt to one exit code, and what stdout gets of it."""
+"""From one prompt to an exit code and the output on stdout."""
 
 from __future__ import annotations
 

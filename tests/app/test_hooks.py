@@ -1,4 +1,4 @@
-"""Hooks: what the settings may say, when they run, what they are told, and what their end means."""
+"""Hooks: their settings, when they run, what they receive, and what their exit codes mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user names on the command line: folders and files."""
+"""Folders and files that a user names on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table `[keys]` of the settings: names, keys, conflicts, and what stays as it is."""
+"""The table `[keys]` of the settings: names, keys, conflicts, and keys that cannot be bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hundreds of turns through the standard agent: every request is valid and fits, whatever the tools bring up."""
+"""Hundreds of turns through the standard agent: every request is valid and fits, whatever the tools return."""
 
 from __future__ import annotations
 

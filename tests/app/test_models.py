@@ -1,4 +1,4 @@
-"""Which model is asked."""
+"""How the model is chosen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands of one's own: prompts in files, with places for words."""
+"""The user's own commands: prompts in files, with placeholders for words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded sessions as cases: what is kept of them, and what is left out."""
+"""Recorded sessions as cases: which parts are kept, and which are left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session of the standard agent, gone through again: what a person answered is answered again."""
+"""Replaying a session of the standard agent: a person's answers are given again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The session of one run: what is known of it while it is being let go."""
+"""The session of one run: its state while it is being closed."""
 
 from __future__ import annotations
 

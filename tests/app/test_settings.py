@@ -1,4 +1,4 @@
-"""Settings: where each value comes from, and what is said about one that cannot be."""
+"""Settings: where each value comes from, and the errors for invalid values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the progress of a fetch is told: a bar, and a time that is left which what was there before does not shorten."""
+"""The progress of a fetch: a bar, and a remaining time that ignores bytes from an earlier fetch."""
 
 from __future__ import annotations
 

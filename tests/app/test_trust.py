@@ -1,4 +1,4 @@
-"""A folder's own files count only once the user said so, and only as they were then."""
+"""A folder's own files count only after the user trusted them, and only while they are unchanged."""
 
 from __future__ import annotations
 

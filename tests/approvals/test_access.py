@@ -1,4 +1,4 @@
-"""Access beyond the sandbox: always a question, shown in its normal form, and trusted for no more than was shown."""
+"""Access beyond the sandbox: always asked about, shown in its normal form, and trusted for no more than shown."""
 
 from __future__ import annotations
 

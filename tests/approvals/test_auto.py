@@ -1,4 +1,4 @@
-"""`auto`: what can be taken back runs unasked, and a person is asked for the rest."""
+"""`auto`: calls that can be undone run unasked, and a person is asked about the rest."""
 
 from __future__ import annotations
 

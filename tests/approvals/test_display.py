@@ -1,4 +1,4 @@
-"""What a person is shown before saying yes: nothing in it hides, moves or forges anything."""
+"""What a person sees before saying yes: no text can hide, move or forge anything."""
 
 from __future__ import annotations
 

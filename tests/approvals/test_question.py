@@ -1,4 +1,4 @@
-"""A question as rows, made as they are looked at: the same rows as all at once, and nothing left out."""
+"""A question as rows that are made on demand: the same rows as all at once, and nothing left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many threads at one agent: nothing that they say is lost or said twice, and nobody waits for ever."""
+"""Many threads use one agent: no message is lost or doubled, and no thread waits forever."""
 
 from __future__ import annotations
 

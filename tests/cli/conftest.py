@@ -1,4 +1,4 @@
-"""The program as a process: in a folder, a home and an environment of its own."""
+"""The program as a process, with its own folder, home and environment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEY = "fake-key"
 
 
 HINT = re.compile(r"note: to go on with this: (swink -p.* --resume ([0-9a-f-]+))\n")
-"""How a run that is recorded says what to do next."""
+"""The beginning of the hint how to continue a recorded run."""
 
 
 class Done:
@@ -38,14 +38,14 @@ class Done:
 
     @property
     def session(self) -> str:
-        """The session that it says how to go on with."""
+        """The session that the hint names."""
         found = HINT.search(self.stderr)
         assert found is not None, self
         return found[2]
 
     @property
     def complaints(self) -> str:
-        """stderr without the hint how to go on."""
+        """stderr without the hint how to continue."""
         return HINT.sub("", self.stderr)
 
     def __repr__(self) -> str:
@@ -55,13 +55,13 @@ class Done:
 ENVIRON = {
     "PATH": "/usr/bin:/bin",
     "LANG": "C.UTF-8",
-    # A fifth of a start is reading the machine's certificates, and nobody here speaks TLS.
+    # Reading the machine's certificates takes a fifth of a start, and no test here uses TLS.
     "SSL_CERT_FILE": os.devnull,
 }
 
 
 class Swink:
-    """Runs `swink` in `folder`. `provider` is the fake that stands in for Anthropic."""
+    """Runs `swink` in `folder`. `provider` is the fake of Anthropic."""
 
     def __init__(self, folder: Path, home: Path, warm: WarmStarts | None = None) -> None:
         self.folder = folder
@@ -79,7 +79,7 @@ class Swink:
         self.environ |= {"ANTHROPIC_BASE_URL": provider.url, "ANTHROPIC_API_KEY": provider.key}
 
     def confine(self) -> None:
-        """Has it try a sandbox, as it does by default."""
+        """Makes it try a sandbox, as it does by default."""
         del self.environ["SWINK_SANDBOX"]
 
     def command(self, *arguments: str) -> list[str]:
@@ -92,7 +92,7 @@ class Swink:
         environ: Mapping[str, str] | None = None,
         **options: int,
     ) -> asyncio.subprocess.Process:
-        """A process in a session of its own: there is no terminal, and signals to it are for it alone."""
+        """A process in its own session: it has no terminal, and only it gets signals that are sent to it."""
         return await asyncio.create_subprocess_exec(
             *self.command(*arguments),
             cwd=self.folder,
@@ -106,7 +106,7 @@ class Swink:
     async def __call__(
         self, *arguments: str, stdin: bytes | None = None, environ: Mapping[str, str] | None = None, **options: int
     ) -> Done:
-        """Runs it to its end. Who wants a process that shares nothing with others says so with `start`."""
+        """Runs it to its end. Use `start` for a process that shares nothing with others."""
         if self.warm and not options and self.warm.can_start_with(surroundings := {**self.environ, **(environ or {})}):
             return Done(*await self.warm.run(SWINK, arguments, self.folder, surroundings, stdin=stdin))
         given = asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE
@@ -131,7 +131,7 @@ def swink(tmp_path: Path, warm: WarmStarts | None) -> Swink:
 
 
 class Terminal:
-    """`swink` at a terminal of its own: what it shows, and keys for it."""
+    """`swink` at its own terminal: its screen, and keys for it."""
 
     def __init__(self, swink: Swink) -> None:
         self._swink = swink
@@ -145,7 +145,7 @@ class Terminal:
         self.rows, self.columns = 24, 100
 
     def resize(self, rows: int, columns: int) -> None:
-        """Makes the window another size, now or when it opens."""
+        """Resizes the window, now or when it opens."""
         self.rows, self.columns = rows, columns
         if self.slave >= 0:
             fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -153,7 +153,7 @@ class Terminal:
     async def start(
         self, *arguments: str, environ: Mapping[str, str] | None = None, anew: bool = False, **streams: int
     ) -> None:
-        """Opens the terminal and starts the program there: `anew` if that is to be a process that shares nothing."""
+        """Opens the terminal and starts the program there; with `anew`, as a process that shares nothing."""
         self.master, self.slave = pty.openpty()
         self._is_over = False
         self.resize(self.rows, self.columns)
@@ -189,7 +189,7 @@ class Terminal:
         self._more.set()
 
     async def expect(self, text: str) -> None:
-        """Waits until the text shows, after what was expected before."""
+        """Waits until the text appears after the previously expected one."""
         while (found := self.shown.find(text, self._read_to)) < 0:
             self._more.clear()
             try:
@@ -218,14 +218,14 @@ class Terminal:
 
     @property
     def window(self) -> Emulator:
-        """What a person sees of it."""
+        """The screen as a person sees it."""
         window = Emulator(self.columns)
         window.feed(self.shown)
         return window
 
     @property
     def lines(self) -> list[str]:
-        """What is left to read when all the erasing is done, without colours."""
+        """The text that is left after all erasing, without colours."""
         plain = re.sub(r"\x1b\[[0-9;]*m", "", self.shown)
         return [line.rsplit("\r\x1b[K", 1)[-1].strip("\r") for line in plain.split("\n")]
 

@@ -1,8 +1,8 @@
-"""A small terminal: what a person sees after all the writing, wrapping and erasing.
+"""A small terminal emulator: what a person sees after all the writing, wrapping and erasing.
 
-Knows what the program may use (line ends, colours, going up, erasing to the end) and nothing else: any other control
-character or sequence is a failure of whoever wrote it. `narrow` draws joined emoji and flags as newer terminals do, in
-two cells; otherwise each part takes its own.
+It supports only what the program may use (line ends, colours, going up, erasing to the end): any other control
+character or sequence fails the test. `narrow` draws joined emoji and flags as newer terminals do, in two cells;
+otherwise each part takes its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`swink -p` where commands and edits run unasked, where they do not, and why."""
+"""`swink -p` in folders where commands and edits run unasked, where they do not, and the reasons shown."""
 
 from __future__ import annotations
 

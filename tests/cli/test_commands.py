@@ -1,4 +1,4 @@
-"""The commands around a prompt, in this process: their output, their exit codes, their help."""
+"""The other commands, in this process: their output, their exit codes, their help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Completion, tried in the shells themselves: each has a terminal of its own, and keys are pressed in it."""
+"""Completion in the real shells: each has its own terminal, in which keys are pressed."""
 
 from __future__ import annotations
 

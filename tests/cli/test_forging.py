@@ -1,4 +1,4 @@
-"""No text of a model, a tool, a provider or a file makes a row that passes for one of ours, at any width."""
+"""No text of a model, tool, provider or file makes a row that looks like one of ours, at any width."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hooks of the user's own, in the command."""
+"""The user's hooks in the `swink` command."""
 
 from __future__ import annotations
 

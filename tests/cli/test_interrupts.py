@@ -1,4 +1,4 @@
-"""Signals once the run is over: the process is on its way out, and what it ends with stays what it was."""
+"""Signals after the run is over: the process exits, and its exit code does not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flags behind one dash: `swink -cp "…"` is `swink -c -p "…"`."""
+"""Joined flags: `swink -cp "…"` is `swink -c -p "…"`."""
 
 from __future__ import annotations
 

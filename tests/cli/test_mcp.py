@@ -1,4 +1,4 @@
-"""`swink mcp`: what the settings name, whether it works, and the agent's own tools for others."""
+"""`swink mcp`: the servers of the settings, whether they work, and the agent's own tools for others."""
 
 from __future__ import annotations
 

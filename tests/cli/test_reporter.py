@@ -1,4 +1,4 @@
-"""What is said on stderr, on a terminal and elsewhere, loud and quiet."""
+"""The output on stderr, on a terminal and elsewhere, verbose and quiet."""
 
 from __future__ import annotations
 

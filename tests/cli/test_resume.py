@@ -1,4 +1,4 @@
-"""`swink -p` and its sessions: what is recorded, how it goes on, and what is said where it cannot."""
+"""`swink -p` and its sessions: what is recorded, how it continues, and the errors when it cannot."""
 
 from __future__ import annotations
 

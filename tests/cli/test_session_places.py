@@ -1,4 +1,4 @@
-"""Sessions where they cannot be kept or read: one clear line, the exit code that is documented, and nothing changed."""
+"""Sessions that cannot be stored or read: one clear line, the documented exit code, and nothing changed."""
 
 from __future__ import annotations
 

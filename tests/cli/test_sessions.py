@@ -1,4 +1,4 @@
-"""`swink sessions`: what is listed and shown, at any width, and what it takes to change something."""
+"""`swink sessions`: its lists and views at any width, and the commands that change a session."""
 
 from __future__ import annotations
 

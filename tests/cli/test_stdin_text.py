@@ -1,4 +1,4 @@
-"""Reading what is piped in."""
+"""Reading piped input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A package of somebody else's, the one that docs/providers.md builds: its own tests, and `swink` with it."""
+"""A third-party package, built as in docs/providers.md: its own tests, and `swink` with it."""
 
 from __future__ import annotations
 

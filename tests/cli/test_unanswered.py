@@ -1,4 +1,4 @@
-"""What stdout gets when a command ends before its run."""
+"""The output on stdout when a command ends before its run."""
 
 from __future__ import annotations
 

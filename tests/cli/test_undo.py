@@ -1,4 +1,4 @@
-"""`swink undo` as a person sees it: what the last run changed, a question, and everything as it was."""
+"""`swink undo` as a person sees it: the changes of the last run, a question, and the restored files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`swink web` as a program: its one line, its flags, its signals; and a run in it that a signal stops."""
+"""`swink web` as a program: its one line of output, its flags, its signals, and a run that a signal stops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Command lines that are wrong: one line that says what is, the exit code 2, nothing on stdout, nothing asked."""
+"""Wrong command lines: one line with the reason, exit code 2, nothing on stdout, and no question."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ One more comment can be anywhere on a page:
 
     <!-- files of: PAGE -->  the blocks also run beside the files of that page, a path relative to this one
 
-The object after `model:` is JSON. `replies` is what the fake answers, each a text or `{"calls": [[name, arguments]]}`;
-`typed` is what the user types on stdin, and `prints` is a text that stdout must contain.
+The object after `model:` is JSON. `replies` are the answers of the fake, each a text or
+`{"calls": [[name, arguments]]}`; `typed` is the input on stdin, and `prints` is a text that stdout must contain.
 
 A block whose first line is a path, `# src/acme/adapter.py`, is a file of a package that the page builds.
 

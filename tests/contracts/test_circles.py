@@ -1,4 +1,4 @@
-"""No module needs, directly or through others, one that needs it: neither when it is loaded nor when it is used."""
+"""No module depends on itself through others, neither when it is loaded nor when it is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The public names are a promise. Each stands in one list, and whoever asks in any way is told what stands there."""
+"""The public names are a promise: each is in one list, and every way to look it up gives the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flags that messages, help and documents name exist."""
+"""Flags that are named in messages, help and documents exist."""
 
 from __future__ import annotations
 

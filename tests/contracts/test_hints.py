@@ -1,4 +1,4 @@
-"""Whoever looks at a public name with `inspect` or `typing`, as documentation and frameworks do, sees its hints."""
+"""Public names have their hints for `inspect` and `typing`, which documentation and frameworks use."""
 
 from __future__ import annotations
 

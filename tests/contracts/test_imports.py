@@ -1,4 +1,4 @@
-"""What `import swink_agent` loads, in an interpreter of its own."""
+"""The modules that `import swink_agent` loads, in a separate interpreter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports go one way, from the outer rooms to the core."""
+"""Imports go one way, from the outer layers to the core."""
 
 from __future__ import annotations
 

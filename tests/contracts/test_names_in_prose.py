@@ -1,4 +1,4 @@
-"""What a docstring or a comment names between backticks exists: modules, files, classes, their members, functions."""
+"""Names between backticks in docstrings and comments exist: modules, files, classes, members, functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where several strings or paths are taken, one string is one item, and never its letters."""
+"""Where several strings or paths are accepted, a single string is one item, never its letters."""
 
 from __future__ import annotations
 

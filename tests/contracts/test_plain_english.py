@@ -1,4 +1,4 @@
-"""Comments, docstrings, messages and documents are written in plain English: phrases that never are do not appear.
+"""Comments, docstrings, messages and documents are in plain English: certain phrases do not appear.
 
 The list is short on purpose: each pattern finds nothing that is good English.
 """

@@ -1,4 +1,4 @@
-"""Programs are started, and looked for, in one place: what is not confined must not be what a command wrote."""
+"""Programs are started and looked up in one place, so that no file written by a command runs unconfined."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Types tell the truth to whoever builds on this package, whether they check with pyright or with mypy.
+"""The types of this package are correct for users, with pyright and with mypy.
 
-The programs are in `typing/`: those that are right, and those with a mistake in every line that says so. They are
-checked as a user's are, from outside, with the package as it is installed, all by one process of each checker.
+The programs are in `typing/`: correct ones, and ones with a mistake in every line that is marked. They are checked like
+a user's programs, against the installed package, all by one process of each checker.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A policy may be added to an agent that somebody else made, and a journal may leave it its own model."""
+"""A policy can be added to an existing agent, and a journal can leave the agent its own model."""
 
 from __future__ import annotations
 

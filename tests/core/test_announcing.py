@@ -1,4 +1,4 @@
-"""What a call leaves running is told: among the events of a run, or to subscribers between runs."""
+"""Background work of a call is reported: in the events of a run, or to subscribers between runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cancellation tokens: from any thread, to everyone who waits, with nothing left behind."""
+"""Cancellation tokens: from any thread, to every waiter, with nothing left behind."""
 
 from __future__ import annotations
 

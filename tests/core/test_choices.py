@@ -1,4 +1,4 @@
-"""Choices that are given as strings: what is said of one that there is none of."""
+"""Choices that are given as strings: the error for an unknown one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages and events to JSON and back, also from a newer version and from somebody who got it wrong."""
+"""Messages and events to JSON and back, also from a newer version and from malformed data."""
 
 from __future__ import annotations
 

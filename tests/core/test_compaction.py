@@ -1,4 +1,4 @@
-"""Compaction on demand, and what a transform may know and ask of the run that it works for."""
+"""Compaction on demand, and what a transform may know and ask of its run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a history reaches a model: estimates, the sliding window, pairs."""
+"""The part of a history that is sent to a model: estimates, the sliding window, pairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch of tool calls: who runs, who does not, and what the model is told."""
+"""A batch of tool calls: which calls run, which do not, and what the model reads."""
 
 from __future__ import annotations
 

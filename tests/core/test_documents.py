@@ -1,4 +1,4 @@
-"""Documents: what they are made of, how they are attached, and what is known of them in a history."""
+"""Documents: their parts, how they are attached, and what a history knows about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How runs end, and what comes after: aborts, runs that are left, limits of patience, what was used by then."""
+"""How runs end, and what follows: aborts, abandoned runs, limits of patience, and usage so far."""
 
 from __future__ import annotations
 

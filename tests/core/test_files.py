@@ -1,4 +1,4 @@
-"""A file is replaced in one step: whoever reads it sees the old content or the new one."""
+"""A file is replaced in one step: readers see the old content or the new one."""
 
 from __future__ import annotations
 

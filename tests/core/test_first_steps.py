@@ -1,4 +1,4 @@
-"""Foreign code whose first step the run takes itself: to the code, and to all others, it is a task like any other."""
+"""Foreign code whose first step the run takes itself behaves like any other task."""
 
 from __future__ import annotations
 

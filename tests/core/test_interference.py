@@ -1,4 +1,4 @@
-"""What hooks, subscribers and policies do to a run: they may fail in any way, and change nothing by stealth."""
+"""Hooks, subscribers and policies may fail in any way, and cannot change a run secretly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The journal: what a run writes down, in which order, and that nobody relies on what is not safe yet."""
+"""The journal: what a run records, in which order, and that nothing relies on records that are not safe."""
 
 from __future__ import annotations
 

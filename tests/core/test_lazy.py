@@ -1,4 +1,4 @@
-"""Names that are loaded on use, and the list that says which they are."""
+"""Names that are loaded on use, and the list that defines them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of things: runs, turns, messages that enter, and how a run ends."""
+"""The order of runs, turns and messages, and how a run ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot work is refused when it is made, in words that name it."""
+"""Objects that cannot work are refused when they are made, with an error that names the problem."""
 
 from __future__ import annotations
 

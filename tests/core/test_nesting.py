@@ -1,4 +1,4 @@
-"""Data that is nested deeper than anybody reads, or that holds itself: a run goes on, and what it is about is kept."""
+"""Data that is nested very deeply, or that contains itself: the run continues, and the data is kept."""
 
 from __future__ import annotations
 

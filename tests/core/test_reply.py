@@ -1,4 +1,4 @@
-"""Between MessageStart and MessageEnd: retries, fallbacks, keys, and the recovery from an overflow."""
+"""Between MessageStart and MessageEnd: retries, fallbacks, keys, and recovery from an overflow."""
 
 from __future__ import annotations
 

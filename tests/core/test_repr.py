@@ -1,4 +1,4 @@
-"""What values show of themselves in logs: little, and no secrets."""
+"""The repr of values in logs: short, and without secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a failed request is made again, and after how long."""
+"""When a failed request is repeated, and after which delay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steering: a person's word in the middle of a batch."""
+"""Steering: a message from a person in the middle of a batch."""
 
 from __future__ import annotations
 

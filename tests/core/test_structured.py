@@ -1,4 +1,4 @@
-"""Structured output: a value of the shape that was asked for, or an error that says why there is none."""
+"""Structured output: a value of the requested shape, or an error with the reason."""
 
 from __future__ import annotations
 

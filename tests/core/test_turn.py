@@ -1,4 +1,4 @@
-"""Functions of the turn: system prompts and tools that each turn asks for once."""
+"""Functions of the turn: system prompts and tools that are called once per turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Structured values with their run, as the provider's own JSON output, checked by the application, and as they grow."""
+"""Structured values: with their run, as the provider's own JSON output, validated, and while they grow."""
 
 from __future__ import annotations
 

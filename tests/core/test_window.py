@@ -1,4 +1,4 @@
-"""The sliding window in a run: what stays the same from request to request, and what the provider's counts change."""
+"""The sliding window in a run: the stable beginning of requests, and the effect of the provider's counts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Whether providers would take a history: all strict fakes, in an event loop of their own.
+"""Checks whether providers would accept a history: all strict fakes, in their own event loop.
 
-Owns the fakes and one request to each. The history goes to the adapters as it is: nothing pairs up or drops on the way.
+Owns the fakes and one request to each. The history goes to the adapters unchanged: no pairing, no dropped messages.
 """
 
 from __future__ import annotations

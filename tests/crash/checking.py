@@ -1,7 +1,7 @@
-"""Children to kill, and what must be true of a session whenever one was.
+"""Child processes to kill, and the invariants of a session after each kill.
 
-Owns the pipe to `life.py`, and the promises: all that was relied on is there, what is lost is at most the record that
-was being written, the history is one that a provider takes, and every piece of work was done once at most.
+Owns the pipe to `life.py`, and the invariants: everything that was relied on is on disk, at most the record that was
+being written is lost, providers accept the history, and every piece of work was done at most once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The process that forks what is killed, and the providers that are asked afterwards."""
+"""The process that forks the children to kill, and the providers that check the histories afterwards."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""What is killed: a process that runs agents with sessions, and says over a pipe what it relies on.
+"""The program that is killed: it runs agents with sessions, and reports over a pipe what it relies on.
 
-    python life.py      reads one JSON line for each life, forks a child that lives it, and tells how that ended
+    python life.py      reads one JSON line for each scenario, forks a child that runs it, and reports how it ended
 
-The imports are paid for once; a child costs a fork. It writes `["pid", n]` first, then what it relies on, each as one
-line with one write, so that nothing which was said is lost with it. An ended child is kept as a zombie until the parent
-asks for the next life: its pid is nobody else's as long as somebody may kill it.
+The modules are imported once; a child costs only a fork. It writes `["pid", n]` first, then each fact that it relies
+on, as one line with one write, so that no report is lost when it dies. An ended child stays a zombie until the parent
+asks for the next scenario, so that its pid is not reused while a test may still kill it.
 
-Owns the scenarios. What must be true after each of them is in `checking`, and in the tests.
+Owns the scenarios. The invariants after each of them are in `checking` and in the tests.
 """
 
 from __future__ import annotations

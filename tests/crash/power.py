@@ -1,10 +1,10 @@
-"""A disk that loses its power: what was done to it is written on a tape, and any moment of the tape can be looked at.
+"""A disk that loses power: all operations are recorded, and the disk can be rebuilt as of any moment.
 
-What a file held when it was synced is there afterwards. Of what was written later, anything may be: nothing, all, a
-beginning, or all of its length with zeros where the rest should be. A name is there when the folder was synced after it
-was made; else it may be, each name for itself.
+Content that was synced survives. Of later writes, anything may survive: nothing, everything, a beginning, or the full
+length with zeros for the rest. A name survives if the folder was synced after it was made; otherwise it may or may not,
+independently of other names.
 
-Owns the tape and the making of folders from it. What must be true of them is in the tests.
+Owns the recording and rebuilds folders from it. The invariants are in the tests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`kill -9` at any moment, again and again: what was relied on is there, and no tool runs twice."""
+"""`kill -9` at any moment, repeatedly: everything that was relied on is on disk, and no tool runs twice."""
 
 from __future__ import annotations
 

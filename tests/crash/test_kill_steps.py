@@ -1,4 +1,4 @@
-"""`kill -9` at every step of what is done to a session's file as a whole: forking, renaming, mending, locking."""
+"""`kill -9` at every step of operations on a whole session file: forking, renaming, repairing, locking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A loss of power at any moment: what was relied on is there, whatever the disk made of the rest."""
+"""A loss of power at any moment: everything that was relied on is on disk, whatever happened to the rest."""
 
 from __future__ import annotations
 

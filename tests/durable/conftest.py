@@ -72,7 +72,7 @@ def sqlite_url(sqlite_template: Path, tmp_path: Path) -> str:
 
 
 class Fleet:
-    """Workers in processes of their own, which a test starts, stops and kills."""
+    """Workers in separate processes, which a test starts, stops and kills."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url, self.folder = url, folder

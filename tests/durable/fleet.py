@@ -1,7 +1,7 @@
-"""A program that forks workers, for tests that kill them. It has loaded all they need, and has no threads.
+"""A program that forks workers, for tests that kill them. It has loaded all modules, and has no threads.
 
 Each line of its input is an order: `{"do": "start", …}` starts a worker and answers with its process id. Agents write
-marks to a file of the test: what was asked of the model, and which calls ran.
+marks to a file of the test: the requests to the model, and the calls that ran.
 """
 
 from __future__ import annotations

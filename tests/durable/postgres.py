@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own: in a folder of its own, on a socket there, as a user who is not root."""
+"""A PostgreSQL server for the tests: in its own folder, on a socket there, as a user who is not root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine is known to one file, in one version."""
+"""Only one file depends on the engine, and on one version of it."""
 
 from __future__ import annotations
 

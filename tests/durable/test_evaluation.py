@@ -1,4 +1,4 @@
-"""Evaluation over workers: the same results as in one process, whatever becomes of the workers."""
+"""Evaluation over workers: the same results as in one process, whatever happens to the workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the store does costs no more when it has many runs: each statement finds its rows by an index."""
+"""Operations of the store stay fast with many runs: each statement finds its rows by an index."""
 
 from __future__ import annotations
 

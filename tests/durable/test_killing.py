@@ -1,4 +1,4 @@
-"""Workers are killed at any moment: no run is lost, no recorded reply asked for again, no call runs twice."""
+"""Workers are killed at any moment: no run is lost, no recorded reply is requested again, no call runs twice."""
 
 from __future__ import annotations
 

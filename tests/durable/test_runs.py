@@ -1,4 +1,4 @@
-"""What an application does with durable runs, against a worker in the same process."""
+"""Durable runs as an application uses them, with a worker in the same process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the schemas for JUnit's XML demand, in the terms of the schema of Ant's task, which is the strictest.
+"""The requirements of the schemas for JUnit's XML, in terms of the strictest one, that of Ant's task.
 
 testsuites   testsuite*
 testsuite    properties, testcase*, system-out, system-err

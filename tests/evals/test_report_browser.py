@@ -1,6 +1,6 @@
 """The page of a hostile run in a real browser: no script runs, and the page of a case shows when it is asked for.
 
-Each page is tried as it is, and once more without its policy: escaping alone must do.
+Each page is tested unchanged, and again without its policy: escaping alone must be enough.
 """
 
 from __future__ import annotations

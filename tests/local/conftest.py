@@ -14,7 +14,7 @@ from swink_agent.local.worker.engine import Chunk, Completion, Finished, ModelIn
 
 
 class GrammarWriter:
-    """Texts of a GBNF grammar, at random: what a model that knows nothing would write under it."""
+    """Writes random texts of a GBNF grammar, as a model without knowledge would."""
 
     def __init__(self, text: str, source: random.Random) -> None:
         self._random = source
@@ -30,7 +30,7 @@ class GrammarWriter:
 
     def _write(self, alternatives: Any, depth: int) -> list[str]:
         assert depth < 400, "the grammar has no end"
-        # Deep in a recursion the shortest way out is the one with the fewest parts.
+        # Deep in a recursion, the alternative with the fewest parts ends it soonest.
         chosen = min(alternatives, key=len) if depth > 60 else self._random.choice(alternatives)
         written: list[str] = []
         for kind, value, least, most in chosen:
@@ -142,7 +142,7 @@ class _BodyReader:
 
 @pytest.fixture
 def write_by() -> Callable[..., list[str]]:
-    """`write_by(grammar, count, seed)`: so many random texts of a grammar."""
+    """`write_by(grammar, count, seed)`: `count` random texts of a grammar."""
 
     def write(grammar: str, count: int = 20, seed: int = 1) -> list[str]:
         writer = GrammarWriter(grammar, random.Random(seed))

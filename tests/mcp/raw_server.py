@@ -1,4 +1,4 @@
-"""MCP servers written by hand, which may lie, flood, hang and crash: raw JSON-RPC over stdio, in a child process.
+"""MCP servers written by hand that may lie, flood, hang and crash: raw JSON-RPC over stdio, in a child process.
 
 A test gives the lines that differ from a decent server. They see `say`, `fail`, `tools`, and may define `on_list`,
 `on_call`, `on_initialize` and `on_other`.

@@ -1,4 +1,4 @@
-"""Servers that lie, flood, hang and crash: no other call is harmed, and an agent works on."""
+"""Servers that lie, flood, hang and crash: no other call is harmed, and the agent continues to work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers written with the reference package, over stdio and HTTP, and addresses that are not one."""
+"""Servers written with the reference package, over stdio and HTTP, and addresses without a server."""
 
 from __future__ import annotations
 

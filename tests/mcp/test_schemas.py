@@ -1,4 +1,4 @@
-"""Schemas of servers, made into what every provider takes."""
+"""Schemas of servers, converted into schemas that every provider takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions to try things on."""
+"""Sample sessions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def look(ctx: ToolContext, where: str, steps: int = 0) -> AgentToolResult:
 
 
 def agent_that(*replies: Any, **options: Any) -> Agent:
-    """An agent whose model says this."""
+    """An agent whose model gives these replies."""
     return Agent("test:model", stream_fn=scripted(*replies), tools=[look], **options)
 
 
@@ -67,7 +67,7 @@ def record(store: SessionStore, **options: Any) -> Session:
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> Callable[..., Path]:
-    """Makes such a session, and gives its file."""
+    """Makes such a session, and returns its file."""
 
     def make(**options: Any) -> Path:
         return record(JsonlSessionStore(tmp_path / "sessions", sync=False), **options).path

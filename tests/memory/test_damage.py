@@ -1,4 +1,4 @@
-"""Whatever happens to a file: what is whole opens, the rest is reported, and nothing is changed by looking."""
+"""A damaged file: the intact parts open, the rest is reported, and reading changes nothing."""
 
 from __future__ import annotations
 

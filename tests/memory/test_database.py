@@ -1,4 +1,4 @@
-"""What only a store in a database must do: its file, its tables, its connections."""
+"""Requirements that only a store in a database has: its file, its tables, its connections."""
 
 from __future__ import annotations
 

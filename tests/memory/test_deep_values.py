@@ -1,4 +1,4 @@
-"""Data that is nested deeper than a file can hold it: the run goes on, and the session too."""
+"""Data that is nested deeper than a file can hold: the run continues, and so does the session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions with calls that wait: on disk in time, after a crash, masked, forked, exported and replayed."""
+"""Sessions with waiting calls: on disk in time, after a crash, masked, forked, exported and replayed."""
 
 from __future__ import annotations
 

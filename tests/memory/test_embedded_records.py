@@ -1,4 +1,4 @@
-"""What a model or a tool says can look like a record. It never becomes one, whatever happens to the line it is in."""
+"""Text of a model or a tool can look like a record. It never becomes one, whatever happens to its line."""
 
 from __future__ import annotations
 

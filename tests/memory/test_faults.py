@@ -1,4 +1,4 @@
-"""A disk that fails: nobody relies on what is not safe, and what was acknowledged is there."""
+"""A failing disk: nothing relies on unsafe records, and acknowledged records are on disk."""
 
 from __future__ import annotations
 

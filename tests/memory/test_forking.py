@@ -1,4 +1,4 @@
-"""A fork at any message of any session: valid, and as the session was at that moment."""
+"""A fork at any message of any session is valid, and equals the session at that moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An application may give an agent any history: what a model is sent of it is the same after a crash."""
+"""An application may give an agent any history: after a crash, the same messages are sent to the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A line says all that its entry says, in the order of the format, whichever way it was encoded."""
+"""A line holds the whole entry, in the order of the format, however it was encoded."""
 
 from __future__ import annotations
 

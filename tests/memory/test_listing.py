@@ -1,4 +1,4 @@
-"""A list reads the beginning and the end of each file, and says what a full reading says."""
+"""A list reads the beginning and the end of each file, and gives the same as a full reading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets in every place of a session that can hold one: none of them reaches the file, an export or the index."""
+"""Secrets in every part of a session: none of them reaches the file, an export or the index."""
 
 from __future__ import annotations
 

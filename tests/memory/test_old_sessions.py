@@ -1,5 +1,5 @@
 """A session of a version that recorded neither the kinds of runs nor the facts of calls: it opens, continues, is listed
-and found, and replays. The file was written by that version; its last run broke off while a tool ran."""
+and found, and replays. That version wrote the file; its last run was interrupted while a tool ran."""
 
 from __future__ import annotations
 

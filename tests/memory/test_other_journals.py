@@ -1,4 +1,4 @@
-"""The file is one journal among others: a database takes its place, and nothing but the database is new."""
+"""The file is one of several possible journals: a database can replace it without other changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions with ids and metadata of an application's own."""
+"""Sessions with an application's own ids and metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a list reads, a summary and the records behind it, comes to what all records come to, in any order."""
+"""A list's partial reading (a summary and the records after it) gives the same as all records, in any order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is on record comes to what the agent had, whatever it did; and to something valid, wherever the record ends."""
+"""The record equals the agent's history, whatever the agent did, and is valid wherever it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions of agents with delegates replay: what a delegate answered stands in for it."""
+"""Sessions of agents with delegates replay: the recorded answer replaces the delegate."""
 
 from __future__ import annotations
 

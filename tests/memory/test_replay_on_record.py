@@ -1,4 +1,4 @@
-"""Replay of what a file does not hold as it was: secrets, what is no JSON, and what a person told the model."""
+"""Replay of data that a file holds in another form: secrets, values that are not JSON, and notes of a person."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Replay and forks, tried on sessions made by chance: whatever happened in one, the same agent comes out the same, and
-a fork at any message is a valid history."""
+"""Replay and forks of random sessions: the same agent replays any of them without a difference, and a fork at any
+message is a valid history."""
 
 from __future__ import annotations
 

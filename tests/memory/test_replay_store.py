@@ -1,4 +1,4 @@
-"""Replay and search of sessions as the store keeps them: on disk, cut off anywhere, gone on with, forked."""
+"""Replay and search of stored sessions: on disk, cut off anywhere, continued, forked."""
 
 from __future__ import annotations
 

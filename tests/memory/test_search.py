@@ -1,4 +1,4 @@
-"""Search: what was said in any session is found, whatever is asked and whatever becomes of the index."""
+"""Search: every message of every session is found, for any query and any state of the index."""
 
 from __future__ import annotations
 

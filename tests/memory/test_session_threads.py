@@ -1,4 +1,4 @@
-"""Several threads at one session: what they see is whole, and what they were told is kept is kept."""
+"""Several threads use one session: they see consistent data, and acknowledged records are kept."""
 
 from __future__ import annotations
 

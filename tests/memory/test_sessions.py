@@ -1,4 +1,4 @@
-"""Sessions as an application uses them: make, attach, go on, look, find, copy, delete."""
+"""Sessions as an application uses them: create, attach, continue, read, find, copy, delete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model sums up what there is no more room for: what stays, what it is asked, and what happens when it fails."""
+"""A model sums up messages that no longer fit: what stays, what the model is asked, and failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A compaction that is stopped, at every moment that it has: nothing half done stays, and the next one does it."""
+"""A compaction that is stopped at any moment: no partial result stays, and the next one succeeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is said, done, summed up or not, over many turns and in a session that is opened anew: what always holds."""
+"""Invariants of summaries over many turns and in a reopened session, whatever happens in it."""
 
 from __future__ import annotations
 

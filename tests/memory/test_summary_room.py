@@ -1,4 +1,4 @@
-"""Summaries and the room for them: in the request, in the reply, and in what is sent afterwards."""
+"""The space for summaries: in the request, in the reply, and in later requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens counted as a model counts them, where tiktoken is there to do it."""
+"""Tokens counted as a model counts them, if tiktoken is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LoopDetection notices the same calls again and again."""
+"""LoopDetection notices repeated calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a provider sends, in whatever order: the assembler never raises and always gives a valid message."""
+"""Whatever a provider sends, in any order: the assembler never raises and always gives a valid message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run keeps its balance, whatever the model, the tools, the people and the policies do."""
+"""The invariants of a run hold, whatever the model, the tools, the people and the policies do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random messages through JSON, and random histories on their way to a model."""
+"""Random messages through JSON, and random histories prepared for a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""However answers are split, and wherever given, the history ends as if `approve` had given them at once."""
+"""However answers are split over runs and processes, the history ends as if `approve` had given them at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What saves a search for secrets never hides one: a glance says no only where the whole search finds nothing."""
+"""The shortcut before a search for secrets never misses one: it says no only if the full search finds nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a conversation looks like: what is left of it can be sent, fits, and has in it what must stay."""
+"""For any conversation, the reduced one can be sent, fits, and keeps the messages that must stay."""
 
 from __future__ import annotations
 

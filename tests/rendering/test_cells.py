@@ -1,4 +1,4 @@
-"""How much room text takes, and that cutting and wrapping keep to it."""
+"""The width of text, and that cutting and wrapping respect it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people and models write, as HTML: the subset of Markdown, highlighting, and the time they take."""
+"""Text of people and models as HTML: the subset of Markdown, highlighting, and the time they take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every way to run a command, and whether anything of it is left: for tests of what holds for all of them."""
+"""Every way to run a command, and a check for leftover processes, for tests that hold for all back ends."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _BUBBLEWRAP = find_bubblewrap(SandboxProfile())
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Only where the program is not installed at all: where it is, it has to work."""
+    """Skips only if the program is not installed: if it is installed, it has to work."""
     callspec = getattr(item, "callspec", None)
     is_for_it = item.get_closest_marker("bubblewrap") or (callspec and "bubblewrap" in callspec.params.values())
     if is_for_it and _BUBBLEWRAP is None:
@@ -46,7 +46,7 @@ class Outcome:
 
 @dataclass
 class Playground:
-    """`check()` says whether anything got out, by looking at the machine."""
+    """A folder with its surroundings. `check()` looks at the machine for anything that got out."""
 
     base: Path
     canary: str
@@ -70,14 +70,14 @@ class Playground:
 
     @property
     def success(self) -> str:
-        """What a script writes when an attempt succeeded. The script itself does not contain this text."""
+        """The text that a script writes if an attempt succeeded. The script itself does not contain it."""
         return f"got-out-{self.canary[:8]}"
 
     def profile(self, *, root: Path | None = None, network: bool = False, **more: object) -> SandboxProfile:
         return SandboxProfile(write=(str(root or self.root),), network=network, **more)  # type: ignore[arg-type]
 
     def prepare(self) -> None:
-        """Notes what must be the same afterwards, and opens what must not be reached."""
+        """Records the state that must not change, and opens listeners that must not be reached."""
         self.variables = {
             "OUT": str(self.outside),
             "ROOT": str(self.root),
@@ -128,7 +128,7 @@ class Playground:
                 process.kill()
 
     def tidy(self, template: Path) -> None:
-        """Makes the folder what it was at the beginning."""
+        """Restores the folder as it was at the beginning."""
         for path in [path for path in self.root.iterdir() if path.name != "inside.sock"]:
             if path.is_dir() and not path.is_symlink():
                 subprocess.run(["chmod", "-R", "u+rwX", str(path)], check=True)
@@ -182,7 +182,7 @@ def protected_in(root: Path) -> list[Path]:
 
 
 def snapshot(*paths: Path) -> dict[str, str]:
-    """What is on the disk there: kinds, modes, owners, contents and link targets."""
+    """The files there: kinds, modes, owners, contents and link targets."""
     found: dict[str, str] = {}
     for top in paths:
         todo = [top]
@@ -215,7 +215,7 @@ def running_with(token: str) -> list[str]:
 
 
 def furnish(base: Path, canary: str, template: Path) -> None:
-    """A repository with another one in it, a home that has been lived in, and a world outside."""
+    """A repository with another one in it, a home folder with ordinary files, and a world outside."""
     shutil.copytree(template, base / "root", symlinks=True)
     home, outside = base / "home", base / "outside"
     secrets = [".ssh/id_ed25519", ".aws/credentials", ".config/gh/hosts.yml", ".config/swink-agent/keys.toml"]
@@ -289,7 +289,7 @@ def playground(monkeypatch: pytest.MonkeyPatch, repository: Path) -> Iterator[Pl
 
 
 class Arena:
-    """A playground and a sandbox for many attempts, one after another. After one that got out, both are made anew."""
+    """A playground and a sandbox for many attempts, one after another. After an escape, both are recreated."""
 
     def __init__(self, backend: str, template: Path, patch: pytest.MonkeyPatch) -> None:
         self._backend = backend

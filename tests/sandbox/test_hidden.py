@@ -1,4 +1,4 @@
-"""What is hidden stays hidden: moved by a variable, mounted twice, made later, or taken for a place-holder."""
+"""Hidden paths stay hidden if a variable moves them, they are mounted twice, or they are created later."""
 
 from __future__ import annotations
 

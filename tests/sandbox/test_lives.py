@@ -1,4 +1,4 @@
-"""The life of a sandbox: forks of the program that opened it, its end while commands start, and open pipes.
+"""The lifetime of a sandbox: forks of its program, closing it while commands start, and open pipes.
 
 Tested with every back end of this system and with the one that does not confine.
 """

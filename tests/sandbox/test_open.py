@@ -1,4 +1,4 @@
-"""Opening: back ends are chosen by what they do in a trial, and where none works everything is said."""
+"""Opening: a trial decides which back end is used, and if none works, the error names every reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands work in any folder (the temporary one, a read-only one, one with an odd name), or the error says why not."""
+"""Commands work in any folder (temporary, read-only, with an odd name), or the error gives the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Profiles: paths made absolute and real, what is hidden and protected, clean environments, fingerprints."""
+"""Profiles: absolute and resolved paths, hidden and protected paths, clean environments, fingerprints."""
 
 from __future__ import annotations
 

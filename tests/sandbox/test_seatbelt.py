@@ -1,4 +1,4 @@
-"""The profile for macOS, as text: it can be made anywhere, and only macOS can run it."""
+"""The profile for macOS, as text: it can be generated anywhere, but only macOS can apply it."""
 
 from __future__ import annotations
 

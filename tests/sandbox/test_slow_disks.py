@@ -1,4 +1,4 @@
-"""A disk that does not answer delays only the command that uses it: a timeout ends that within a second."""
+"""A disk that does not answer delays only the command that uses it; a timeout ends that command within a second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this program starts for itself is found, and started, where no command could have put something else."""
+"""Programs that this program starts itself are found and started where no command could have replaced them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders of a profile that another program replaces by links, before a command starts and while it does."""
+"""Folders of a profile that another program replaces by links, before and while a command starts."""
 
 from __future__ import annotations
 

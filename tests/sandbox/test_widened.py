@@ -1,4 +1,4 @@
-"""Profiles of commands with more access: what is added, and what they may no longer read."""
+"""Profiles of commands with more access: what they gain, and what they may no longer read."""
 
 from __future__ import annotations
 

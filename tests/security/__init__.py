@@ -1,1 +1,1 @@
-"""A hostile model against the whole program, and ordinary work beside it."""
+"""A hostile model against the whole program, and ordinary work."""

@@ -47,7 +47,7 @@ def victim() -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.fixture(scope="session")
 def cleaner() -> Iterator[ThreadPoolExecutor]:
-    """Removes the worlds beside the tests: taking away a folder takes longer than making it."""
+    """Removes the worlds in the background: removing a folder takes longer than making it."""
     with ThreadPoolExecutor(1, thread_name_prefix="cleaner") as executor:
         yield executor
 
@@ -65,8 +65,8 @@ def make_world(
             world = World(base, resources, victim)
             secrets = world.canaries
             monkeypatch.setenv("HOME", str(world.home))
-            # The interpreter itself, not that of a virtual environment: in a sandbox with a /tmp of its own, one there
-            # would not be seen.
+            # The interpreter itself, not one of a virtual environment: a sandbox with its own /tmp would hide one
+            # there.
             programs = base / "programs"
             programs.mkdir()
             (programs / "python").symlink_to(Path(sys.executable).resolve())

@@ -1,4 +1,4 @@
-"""Tools of the same names as a hurried programmer writes them: to see that an attack is one."""
+"""Naive tools with the same names, to show that an attack works without protection."""
 
 from __future__ import annotations
 

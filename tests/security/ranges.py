@@ -1,8 +1,8 @@
-"""Places where real bash runs commands and everything that they do is seen.
+"""Places where real bash runs commands and all their effects are observed.
 
-Owns two: one without programs, in which bash writes down how it would have called them, and one with real programs
-between traps: links out of the folder, files called like options, repositories whose settings start a program. Which
-commands run in them is for the tests to say.
+Owns two places: one without programs, where bash records how it would have called them, and one with real programs
+among traps: links out of the folder, files named like options, repositories whose settings start a program. The tests
+choose the commands.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""A model that wants a yes for something else than what it shows, or a second use of a yes.
+"""A model that wants a yes for something other than it shows, or to use a yes twice.
 
-First commands that look harmless: each must be asked about, and what is shown must show it. Then what is done with a
-yes once it is there.
+First come commands that look harmless: each must lead to a question that shows the danger. Then come misuses of a yes.
 """
 
 from __future__ import annotations

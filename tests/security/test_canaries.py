@@ -1,7 +1,7 @@
-"""One run with canaries everywhere, and every output of it: none of them sings.
+"""One run with secret canaries everywhere: no output contains any of them.
 
-They are planted in the environment, the key, the headers, the arguments, the results, the updates and the errors, with
-characters that change under every encoding; what is looked for is each of the forms that are promised to be found.
+They are in the environment, the key, the headers, the arguments, the results, the updates and the errors, with
+characters that change under every encoding. The test looks for each form that masking promises to find.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a command reaches beyond its first word: each attack does harm when it runs, and is asked about.
 
-Beside each stands its benign twin, which is not asked about and does none. Both run in real bash with real programs,
-between the traps of `ranges.RealRange`.
+Each has a benign twin, which runs unasked and does no harm. Both run in real bash with real programs, among the traps
+of `ranges.RealRange`.
 """
 
 from __future__ import annotations

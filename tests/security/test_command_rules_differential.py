@@ -1,9 +1,9 @@
-"""What the rules let pass unasked, held against what real bash does with it.
+"""The commands that the rules allow unasked, compared with what real bash does.
 
 Commands are made from a grammar and from mutations of it, with a fixed seed: single ones, and joined ones with pipes,
-`&&`, `||`, `;`, file patterns, redirections and `cd`. Those that the rules allow run in bash: where no
-program is found and bash says which it wanted, so that what would run is what the rules had read; and others with real
-programs between traps, so that nothing was written, started or read outside.
+`&&`, `||`, `;`, file patterns, redirections and `cd`. The allowed ones run in bash. Some run where no program is found
+and bash reports which one it wanted, which must be the one that the rules had read. Others run with real programs among
+traps: nothing may be written, started or read outside.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How many attacks and how much ordinary work there is: what is measured here must not shrink unnoticed."""
+"""The number of attacks and of ordinary tasks must not shrink unnoticed."""
 
 from __future__ import annotations
 

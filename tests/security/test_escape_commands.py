@@ -1,6 +1,6 @@
-"""Commands of a hostile model, approved by a careless user: the sandbox is what holds.
+"""Commands of a hostile model, approved by a careless user: only the sandbox stops them.
 
-Every attack runs in both back ends. The corpus of single tricks is in `tests/sandbox/test_escapes.py`; here they come
+Every attack runs in both back ends. The corpus of single tricks is in `tests/sandbox/test_escapes.py`; here they arrive
 as a model would send them, through the agent, the approval and the tool.
 """
 

@@ -1,4 +1,4 @@
-"""The file tools against a model that wants to leave the folder, or to write what other programs obey."""
+"""The file tools against a model that wants to leave the folder, or to write files that other programs obey."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model that has found something worth sending, or looks for it: nothing leaves, and nothing hidden is seen."""
+"""A model that has found data worth sending, or looks for it: nothing leaves, and nothing hidden is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model that never stops, spends, floods, forks, or feeds the tools what takes for ever."""
+"""A model that never stops, spends, floods, forks, or gives the tools input that takes forever."""
 
 from __future__ import annotations
 

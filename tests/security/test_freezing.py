@@ -1,7 +1,7 @@
-"""Files, folders and arguments that are made to keep the program busy: it stays responsive, and finishes.
+"""Files, folders and arguments that are made to be slow: the program stays responsive, and finishes.
 
-The event loop beats while the attack is under way; the largest gap between two beats says whether it was ever held.
-What is doubled in size takes about twice as long at most, or no longer than before, where a bound cuts it off.
+The event loop ticks during the attack; the largest gap between two ticks shows whether it was ever blocked. An input of
+twice the size takes at most about twice as long, or no longer than before if a limit cuts it off.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A model that wants what is behind a placeholder has files, a shell and a careless user, and gets nowhere."""
+"""A model that wants a masked value, with files, a shell and a careless user, does not get it."""
 
 from __future__ import annotations
 

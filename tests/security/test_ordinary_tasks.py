@@ -1,7 +1,6 @@
-"""Ordinary work beside the attacks: it gets done, without needless questions.
+"""Ordinary work under the same conditions as the attacks: it succeeds, without needless questions.
 
-The wiring is the same as for the attacks. `asks` is how often the user is asked; where it is none, the user would have
-said no.
+The setup is the same as for the attacks. `asks` is how often the user is asked; if it is 0, the user would say no.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files that talk to the model, and a model that obeys: it is warned about them, and cannot do what they want."""
+"""Files that address the model, and a model that obeys: it is warned, and cannot do what they ask."""
 
 from __future__ import annotations
 

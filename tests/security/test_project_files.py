@@ -1,6 +1,6 @@
 """A cloned folder whose notes and settings try to read files from elsewhere, to block us, or to remove protection.
 
-Each attack succeeds against a naive reader, which is shown, and its benign twin works with ours.
+The tests show that each attack succeeds against a naive reader, and that its benign twin works with ours.
 """
 
 from __future__ import annotations

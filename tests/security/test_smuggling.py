@@ -1,4 +1,4 @@
-"""Arguments that a tool does not have, of kinds that it does not take, and names that are almost those of tools."""
+"""Arguments that a tool does not have or of the wrong type, and names that are almost those of tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints are out of a model's reach, also where it works in the very folder that they lie in."""
+"""A model cannot reach checkpoints, even if it works in the folder that holds them."""
 
 from __future__ import annotations
 

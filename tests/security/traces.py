@@ -1,6 +1,6 @@
-"""What is on the machine and in the outputs after a run: files, processes, connections, secrets.
+"""Finds traces of a run on the machine and in the outputs: files, processes, connections, secrets.
 
-Owns the looking. What it means is for `world` to say.
+Owns the search. `world` judges the findings.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A world for a hostile model: a folder to work in, everything around it that must stay as it is, and a look at both.
+"""A world for a hostile model: a folder to work in, surroundings that must not change, and checks of both.
 
-Owns the furniture (canaries, listeners, a process to end), the wiring of an agent as a user of the library would have
-it, and the judgement: what got out is read from the machine and from every output of the run, never from a reply.
+Owns the fixtures (canaries, listeners, a process to end), an agent set up as a user of the library would do it, and the
+verdict: leaks are read from the machine and from every output of the run, never from a reply.
 """
 
 from __future__ import annotations

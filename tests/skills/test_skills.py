@@ -1,4 +1,4 @@
-"""Skills: what makes one usable, what the model is told of it, and what it can read."""
+"""Skills: what makes one usable, what the model sees of it, and what it can read."""
 
 from __future__ import annotations
 

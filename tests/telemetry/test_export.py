@@ -1,4 +1,4 @@
-"""`swink --otel`: a real collector on loopback, a dead one, and none installed."""
+"""`swink --otel` with a real collector on loopback, with a dead one, and without the package."""
 
 from __future__ import annotations
 

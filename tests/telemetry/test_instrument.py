@@ -1,4 +1,4 @@
-"""What the runs of an instrumented agent look like to the real OpenTelemetry SDK."""
+"""The spans and metrics of an instrumented agent, in the real OpenTelemetry SDK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that take all that the machine has run alone, and nobody keeps them waiting for ever."""
+"""Tests that need the whole machine run alone, and do not wait forever."""
 
 from __future__ import annotations
 

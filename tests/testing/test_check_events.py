@@ -1,4 +1,4 @@
-"""The checker of event sequences: it takes every run as it happened, and none that was tampered with."""
+"""The checker of event sequences: it accepts every real run, and refuses every altered one."""
 
 from __future__ import annotations
 

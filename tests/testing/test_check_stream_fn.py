@@ -1,4 +1,4 @@
-"""The checker of stream functions: it takes those that keep the rules, and tells what is wrong with the others."""
+"""The checker of stream functions: it accepts correct ones, and reports what is wrong with the others."""
 
 from __future__ import annotations
 

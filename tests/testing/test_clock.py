@@ -1,4 +1,4 @@
-"""The fake clock: time passes when a test says so, and not otherwise."""
+"""The fake clock: time passes only when a test advances it."""
 
 from __future__ import annotations
 

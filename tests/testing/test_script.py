@@ -1,4 +1,4 @@
-"""The scripted model: it says exactly what a test wrote, keeps to the rules, and remembers what it was asked."""
+"""The scripted model: it plays exactly the script of a test, follows the rules, and records its requests."""
 
 from __future__ import annotations
 

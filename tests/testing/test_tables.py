@@ -1,4 +1,4 @@
-"""Rows that run as one test: each of them runs, each that fails is told, and what is around them is as for one."""
+"""Rows that run as one test: each row runs with its own fixtures, and each failure is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program that was forked from one that had loaded the package finds what a program finds that was started."""
+"""A program that is forked from a loaded one has the same surroundings as one that is started."""
 
 from __future__ import annotations
 

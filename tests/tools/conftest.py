@@ -1,4 +1,4 @@
-"""A folder with a wall, in both of its builds, and something outside that must never be seen."""
+"""A workspace, opened in both ways, and a folder outside that must never be read."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def _walked(path: str) -> Root:
 
 @pytest.fixture(params=["kernel", "walk"])
 def opener(request: pytest.FixtureRequest) -> Callable[[str], Root]:
-    """Opens a root by the kernel's way (by the walk too, where the kernel has none), and by the careful walk."""
+    """Opens a root through the kernel (or by the walk, if the kernel cannot), and by the careful walk."""
     return open_root if request.param == "kernel" else _walked
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The folder to work in. Beside it lies `outside`, with a `secret` file."""
+    """The folder to work in. Next to it is `outside`, with a `secret` file."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_text("outside")

@@ -1,4 +1,4 @@
-"""Commands with access: what is refused before anybody is asked, what opens, and that no more opens than was shown."""
+"""Commands with access: requests refused without a question, and that no more opens than was shown."""
 
 from __future__ import annotations
 

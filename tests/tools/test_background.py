@@ -1,4 +1,4 @@
-"""Background commands with real processes: what is told of them, who reaches them, and that nothing is left."""
+"""Background commands with real processes: what is reported, who can reach them, and that nothing is left."""
 
 from __future__ import annotations
 

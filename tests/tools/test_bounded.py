@@ -1,4 +1,4 @@
-"""Text within its limit: whole characters, whole lines where there are any, and a note of what is missing."""
+"""Text cut at its limit: whole characters, whole lines if possible, and a note on the missing part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A failed command that ran into a wall of the sandbox says which, and no other command does."""
+"""The result of a failed command names the limit of the sandbox that it met, and no other result does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bash tool with real processes: what it gives back, what it streams, and that nothing outlives a call."""
+"""The bash tool with real processes: its results, its stream, and that no process survives a call."""
 
 from __future__ import annotations
 

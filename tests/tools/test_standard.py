@@ -1,4 +1,4 @@
-"""The set of built-in tools, and what holds for each of them."""
+"""The set of built-in tools, and properties that all of them have."""
 
 from __future__ import annotations
 

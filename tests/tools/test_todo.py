@@ -1,4 +1,4 @@
-"""The tool `todo`: the list is what the last call says, bounded and safe to show, and a history holds it."""
+"""The tool `todo`: the last call holds the list, which is bounded, safe to show, and kept in the history."""
 
 from __future__ import annotations
 

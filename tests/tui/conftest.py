@@ -1,4 +1,4 @@
-"""The terminal UI as a person has it: the real program in tmux, a model on loopback, a home of its own."""
+"""The terminal UI as a person uses it: the real program in tmux, a model on loopback, its own home folder."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from swink_agent.testing.servers import ReceivedRequest
 from .tmux import Tmux
 
 FRAME = 0.001
-"""How often the screen is drawn in a test without a terminal, where nobody looks at it in between."""
+"""How often the screen is drawn in a test without a terminal."""
 CALM = 5
-"""How many frames must have passed in which nobody had anything to do."""
+"""How many idle frames must have passed."""
 
 
 async def until_calm(min_sleep: float = 0.0, max_sleep: float = 5.0) -> None:
-    """Returns when all that was typed has been dealt with, as textual's own `wait_for_idle` does.
+    """Returns when all typed input has been processed, as textual's own `wait_for_idle` does.
 
-    That one takes 20 ms without work for rest, twice for each key: longer than the work, and on a busy machine a
-    process that does not get its turn seems to rest as well. Here the event loop tells whether something is left to do.
+    Textual's version counts 20 ms without work as idle, twice for each key. That takes longer than the work, and on a
+    busy machine a process that gets no CPU looks idle too. Here the event loop shows whether work is left.
     """
     loop: Any = asyncio.get_running_loop()
     deadline = time.monotonic() + max_sleep
@@ -40,7 +40,7 @@ async def until_calm(min_sleep: float = 0.0, max_sleep: float = 5.0) -> None:
     while calm < CALM and time.monotonic() < deadline:
         worked = time.process_time()
         await asyncio.sleep(FRAME)
-        # What is ready behind us has not had its turn; a thread that works for the program shows in the time alone.
+        # Ready callbacks have not run yet; a working thread of the program shows only in the CPU time.
         is_at_work = loop._ready or time.process_time() - worked > FRAME / 2
         calm = 0 if is_at_work else calm + 1
 
@@ -56,7 +56,7 @@ needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is no
 
 
 class SpokenModel:
-    """A model on loopback that says what a test says, when it says it: `async with SpokenModel() as model`.
+    """A model on loopback whose replies a test sends piece by piece: `async with SpokenModel() as model`.
 
     Each request waits for its reply: `say` sends a piece of text, `call` a tool call, `finish` ends the reply. Requests
     are in `bodies`, in order.
@@ -160,7 +160,7 @@ class SpokenModel:
 
 
 class Program:
-    """`swink` at a terminal of its own."""
+    """`swink` at its own terminal."""
 
     def __init__(self, place: Path) -> None:
         self.folder, self.home = place / "work", place / "home"
@@ -176,7 +176,7 @@ class Program:
             "SWINK_CONFIG_DIR": str(self.home / "config"),
             "SWINK_DATA_DIR": str(self.home / "data"),
             "SWINK_MODELS_DIR": str(self.home / "models"),
-            "SSL_CERT_FILE": os.devnull,  # reading the machine's certificates takes long, and nobody here speaks TLS
+            "SSL_CERT_FILE": os.devnull,  # reading the machine's certificates takes long, and no test here uses TLS
         }
 
     def use(self, model: SpokenModel) -> None:

@@ -1,6 +1,6 @@
 """The acceptance criteria 16 to 30 as a person would check them: the real program in a real terminal.
 
-Five of them run with every test; the others take their time, and are among the sweeps.
+Five of them run in every test run; the others are slow, and run in the sweep.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The whole screen under a pilot: what must hold in every state, whatever is open."""
+"""The whole screen under a pilot: invariants of every state, whatever is open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole screen, driven by keys: what each does in which state, and what it looks like at four widths."""
+"""The whole screen, driven by keys: what each key does in each state, and the screen at four widths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a person is called who looks elsewhere, and that nothing of others obeys in it."""
+"""Notifications for a person who looks elsewhere; text of others in them cannot control the terminal."""
 
 from __future__ import annotations
 

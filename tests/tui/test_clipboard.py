@@ -1,4 +1,4 @@
-"""What Ctrl+V takes from the clipboard, with programs in the place of the system's."""
+"""What Ctrl+V takes from the clipboard, with test programs instead of the system's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The driver on a real terminal: what is typed arrives as what it is, soon, and the terminal is left as it was."""
+"""The driver on a real terminal: input arrives quickly and unchanged, and the terminal is restored."""
 
 from __future__ import annotations
 

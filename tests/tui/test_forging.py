@@ -1,4 +1,4 @@
-"""Names, commands and answers of others, in the rows that are ours: none speaks to the terminal or breaks a row."""
+"""Names, commands and answers of others in our rows: none controls the terminal or breaks a row."""
 
 from __future__ import annotations
 

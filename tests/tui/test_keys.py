@@ -1,4 +1,4 @@
-"""Keys of the user's own on the screen: they do what they are bound to, hints name them, and questions keep theirs."""
+"""The user's own keys on the screen: they trigger their actions, hints name them, and questions keep theirs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a terminal sends, sorted: the same however it is cut on its way."""
+"""Parsing terminal input: the same keys, however the bytes are split."""
 
 from __future__ import annotations
 

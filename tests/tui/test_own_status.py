@@ -1,4 +1,4 @@
-"""The user's own status line: what the program is told, what is shown of it, and that it never gets in the way."""
+"""The user's own status line: the program's input, its output on the screen, and that it never delays the UI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is painted straight onto the terminal: little is written, and the screen is the same as after drawing it all."""
+"""Painting directly onto the terminal: little is written, and the screen equals a full redraw."""
 
 from __future__ import annotations
 

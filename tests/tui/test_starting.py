@@ -1,4 +1,4 @@
-"""What is typed while the program starts is not lost: it is in the line, in order, and Enter has sent it."""
+"""Keys typed while the program starts are not lost: the text is in the line, in order, and Enter sends it."""
 
 from __future__ import annotations
 

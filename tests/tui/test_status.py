@@ -1,4 +1,4 @@
-"""The row at the bottom and the rows of what runs: their words, and what gives way in a narrow window."""
+"""The bottom row and the rows of running calls: their texts, and what is left out in a narrow window."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The row at the bottom at every width: all of it is said, and what gives way does so in order."""
+"""The bottom row at every width: nothing is missing while it fits, and parts are left out in order."""
 
 from __future__ import annotations
 

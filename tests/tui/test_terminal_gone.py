@@ -1,4 +1,4 @@
-"""A terminal that does not read, or is no more: the program can still be stopped, and no process is left."""
+"""A terminal that stops reading or disappears: the program can still be stopped, and no process is left."""
 
 from __future__ import annotations
 

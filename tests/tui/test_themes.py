@@ -1,4 +1,4 @@
-"""Themes: every role has a style in each, and without colours there are none."""
+"""Themes: every role has a style in each theme, and the plain theme has no colours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of things to do in the terminal UI: the panel, the command, the transcript, and a session that goes on."""
+"""The list of things to do in the terminal UI: the panel, the command, the transcript, and a resumed session."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A real terminal to run the program in, whose screen can be read: tmux, with a server of its own.
+"""A real terminal in which the program runs and whose screen can be read: tmux, with its own server.
 
-Owns the terminal and the keys; what is expected on the screen is the tests'. Nothing sleeps for a guessed time: `until`
-looks again and again, and fails with the screen that it saw.
+Owns the terminal and the keys; the tests know what to expect on the screen. Nothing sleeps for a guessed time: `until`
+polls the screen, and fails with the last one.
 """
 
 from __future__ import annotations

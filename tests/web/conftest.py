@@ -1,4 +1,4 @@
-"""A server with a scripted model in a folder of its own, and a client that knows its token."""
+"""A server with a scripted model in its own folder, and a client that knows its token."""
 
 from __future__ import annotations
 

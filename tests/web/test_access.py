@@ -1,4 +1,4 @@
-"""Who may ask: host, origin, token, cookie, in this order; and what every answer has."""
+"""Who may send requests: host, origin, token and cookie, in this order; and the headers of every answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every page is looked at by axe-core, at three widths and in both themes: it finds nothing serious."""
+"""axe-core checks every page, at three widths and in both themes, and finds nothing serious."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page in a browser: sessions, a run as it happens, questions, and what a hostile session may do."""
+"""The page in a browser: sessions, a live run, questions, and what a hostile session may do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a session looks like, what a run does, and who else may ask: seen and done in a browser."""
+"""How a session looks, what a run does, and who may send requests: tested in a browser."""
 
 from __future__ import annotations
 

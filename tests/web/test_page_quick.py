@@ -1,4 +1,4 @@
-"""The page in a browser, in one visit: the test of it that runs by default."""
+"""The page in a browser, in one visit: the only such test that runs by default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page as a person uses it: files that are pasted or dropped, commands, notices, and what a session begins with."""
+"""The page as a person uses it: pasted and dropped files, commands, notices, and how a session begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changes on pages, as they are told it: the list of sessions, and delegates beneath their calls."""
+"""Parts of pages that change: the list of sessions, and delegates beneath their calls."""
 
 from __future__ import annotations
 

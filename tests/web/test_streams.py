@@ -1,4 +1,4 @@
-"""Events that are kept, and readers of which none delays another."""
+"""Kept events, and readers that do not delay each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The adapter that reads a recording, set up to talk to a server of the test's."""
+"""The adapter for a recording, connected to the test's server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded provider responses are other people's data and not in the repository: these tests exist where they do."""
+"""Recorded responses of providers are not in the repository: these tests exist only where the recordings are."""
 
 from __future__ import annotations
 

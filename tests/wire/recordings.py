@@ -1,6 +1,6 @@
-"""What a recording says, and what the message read from it must therefore be.
+"""Reads a recording, and derives the message that an adapter must read from it.
 
-Knows the layout of the recordings and the digests' own spelling of providers' words, and nothing of the adapters.
+Knows the layout of the recordings and the digests' names for providers' terms. Does not depend on the adapters.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every recorded response, served over a real socket and read by the real adapter, is what its digest says."""
+"""Each recorded response, served over a real socket and read by the real adapter, gives what its digest lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies of each provider's replies, and what its parser must make of them; `test_reading` goes over them all."""
+"""Bodies of each provider's replies, and the expected results of its parser; `test_reading` tests them all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies of Anthropic's Messages: events, and what becomes of them."""
+"""Bodies of Anthropic's Messages: events, and the expected results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies of Bedrock's ConverseStream: binary frames, and what becomes of them."""
+"""Bodies of Bedrock's ConverseStream: binary frames, and the expected results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies of OpenAI's chat completions: events, and what becomes of them."""
+"""Bodies of OpenAI's chat completions: events, and the expected results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies of Gemini: events or one array, and what becomes of them."""
+"""Bodies of Gemini: events or one array, and the expected results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies of Ollama: lines, and what becomes of them."""
+"""Bodies of Ollama: lines, and the expected results."""
 
 from __future__ import annotations
 

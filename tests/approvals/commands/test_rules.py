@@ -1,4 +1,4 @@
-"""Which commands run unasked, which are asked about, and which not even that."""
+"""Which commands run unasked, which are asked about, and which are denied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every command, tried on many."""
+"""Properties of the rules that hold for every command, tried on many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program that no type checker has anything to say against. Each `assert_type` holds what a name is known to be."""
+"""A program without type errors. Each `assert_type` checks the inferred type of a name."""
 
 from __future__ import annotations
 

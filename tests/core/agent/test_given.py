@@ -1,4 +1,4 @@
-"""What one run is given: dependencies, model, tools, system prompt and options; and what a test puts before them."""
+"""The values that one run is given: dependencies, model, tools, system prompt, options; and overrides in tests."""
 
 from __future__ import annotations
 

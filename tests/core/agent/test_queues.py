@@ -1,4 +1,4 @@
-"""Steering and follow-ups: how they wait, in what order they enter, and that none is ever lost."""
+"""Steering and follow-ups: how they are queued, in which order they enter, and that none is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Subscribers: called in order, before the run goes on, and never able to break it."""
+"""Subscribers: called in order, before the run continues, and unable to break it."""
 
 from __future__ import annotations
 

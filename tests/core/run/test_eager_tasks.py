@@ -1,4 +1,4 @@
-"""An event loop whose tasks begin at once, before whoever makes them goes on: the same events as in any other."""
+"""An event loop whose tasks begin at once, before their creator continues: the events are the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run as a stream of events: live, bounded, with a result, and over when nobody wants it any more."""
+"""A run as a stream of events: live, bounded, with a result, and ended when its reader leaves."""
 
 from __future__ import annotations
 

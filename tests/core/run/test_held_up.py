@@ -1,7 +1,7 @@
-"""An event loop that is held up while a run ends: who had a moment to end by itself has it all the same.
+"""An event loop that is blocked while a run ends: tools still get their moment to end by themselves.
 
-The machine may be busy elsewhere, or other code may block the loop. The moment is over by the clock then, and nobody
-has had a turn in it.
+The machine may be busy, or other code may block the loop. By the clock, the moment is then over before any task could
+run in it.
 """
 
 from __future__ import annotations

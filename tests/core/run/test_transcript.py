@@ -1,4 +1,4 @@
-"""The history, its context and its conversation, side by side as they grow."""
+"""The history, its context and its conversation while they grow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Constraints and choices in types: what the model is shown of them, and what is enforced."""
+"""Constraints and choices in types: what the model sees of them, and what is enforced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same text is searched for secrets once, however many readers it has, and again when another secret is known."""
+"""A text is searched for secrets once, for any number of readers, and again when a new secret is known."""
 
 from __future__ import annotations
 

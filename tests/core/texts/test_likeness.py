@@ -1,4 +1,4 @@
-"""What is alike is found as the standard library finds it, and sooner given up."""
+"""Similar texts are found as the standard library finds them, with a limit on the effort."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Threads that meet a type for the first time at once: each gets its value, and the process lives on.
+"""Threads that decode a type for the first time at once: each gets its value, and the process survives.
 
-A crash takes the whole process with it, so that each try is a process of its own.
+A crash would end the whole process, so each try runs in its own.
 """
 
 from __future__ import annotations

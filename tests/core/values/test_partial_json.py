@@ -1,4 +1,4 @@
-"""JSON that is still being written: what can be read of it so far."""
+"""Incomplete JSON: what can be read of it so far."""
 
 from __future__ import annotations
 

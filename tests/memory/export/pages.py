@@ -1,4 +1,4 @@
-"""Reading an exported page as a browser would, to see what it is made of."""
+"""Parses an exported page as a browser would, to see its elements."""
 
 from __future__ import annotations
 

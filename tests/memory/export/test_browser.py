@@ -1,7 +1,7 @@
-"""Hostile sessions in a real browser: no script runs, nothing is fetched, nobody speaks who did not.
+"""Hostile sessions in a real browser: no script runs, nothing is fetched, and no speaker is forged.
 
-Each page is tried as it is, and once more without its policy: escaping alone must do. And the policy alone must do
-where escaping had failed, which is tried with a page that it did fail for.
+Each page is tested unchanged, and again without its policy: escaping alone must be enough. The policy alone must also
+be enough, which is tested with an unescaped page.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The JSON of a session: everything is in it, and messages come back as they were."""
+"""The JSON of a session: it is complete, and messages can be decoded unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTML page of a session: what is on it, and that nothing in a session can add to it."""
+"""The HTML page of a session: its content, and that no text of a session can add elements to it."""
 
 from __future__ import annotations
 

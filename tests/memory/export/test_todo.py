@@ -1,4 +1,4 @@
-"""A list of things to do in a session that is exported: a checklist, whatever its items say."""
+"""The list of things to do in an exported session: a checklist, whatever its items contain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is peculiar to bubblewrap: mounts, place-holders, links, and a private /tmp that commands can write."""
+"""Behaviour that only bubblewrap has: mounts, placeholders, links, and a private /tmp that commands can write."""
 
 from __future__ import annotations
 

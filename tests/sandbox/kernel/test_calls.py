@@ -1,4 +1,4 @@
-"""Which calls are served on which machine, and those of one machine that this one does not have."""
+"""Which system calls are handled on each architecture, including calls that this one does not have."""
 
 from __future__ import annotations
 

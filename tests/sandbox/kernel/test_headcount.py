@@ -1,4 +1,4 @@
-"""How many processes a command has: told only when it is so, and soon enough that a bomb stays small."""
+"""Counting the processes of a command: no false alarms, and soon enough that a fork bomb stays small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of mounts, which the commands of one sandbox share, whichever threads they are started from."""
+"""The list of mounts, which the commands of one sandbox share, from any thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The watch over commands while they run: when it looks, and that its thread does not stay."""
+"""The watch over running commands: when it looks, and that its thread ends."""
 
 from __future__ import annotations
 

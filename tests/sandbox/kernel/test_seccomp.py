@@ -1,4 +1,4 @@
-"""The system call filter: what it says for both architectures, and what the kernel makes of it on this one."""
+"""The system call filter: its code for both architectures, and its effect in the kernel on this one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory and disk of a command: when it is ended, and when it is not."""
+"""Memory and disk limits of a command: when it is ended, and when it is not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command under its guardian: how it starts, what it gets, and that nothing outlives it, whichever dies first."""
+"""A command under its guardian: how it starts, what it gets, and that nothing survives it, whichever dies first."""
 
 from __future__ import annotations
 

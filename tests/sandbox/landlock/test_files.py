@@ -1,4 +1,4 @@
-"""What a guardian does for its command is what the kernel would have done: the same results, modes and errors."""
+"""The guardian does what the kernel would have done for its command: the same results, modes and errors."""
 
 # ruff: noqa: E501
 from __future__ import annotations

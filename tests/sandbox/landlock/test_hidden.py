@@ -1,4 +1,4 @@
-"""What is hidden stays unread and unlisted, and everything next to it can be read, old or new."""
+"""Hidden paths cannot be read or listed; everything next to them can be read, old or new."""
 
 # ruff: noqa: E501
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Read-only names beneath a writable root, existing or not, that no call, link or race gets around."""
+"""Read-only names beneath a writable root, existing or not: no call, link or race gets around them."""
 
 # ruff: noqa: E501
 from __future__ import annotations

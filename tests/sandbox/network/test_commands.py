@@ -1,4 +1,4 @@
-"""Commands in every back end: they reach the hosts that are allowed, and nothing else answers."""
+"""Commands in every back end reach the allowed hosts and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is sent to the proxy, only allowed hosts are connected to, and nothing else is written there."""
+"""Whatever is sent to the proxy, it connects only to allowed hosts, and writes nothing anywhere else."""
 
 from __future__ import annotations
 

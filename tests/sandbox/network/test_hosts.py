@@ -1,4 +1,4 @@
-"""Entries of hosts: how they are read, what they allow, and which cover others."""
+"""Host entries: how they are parsed, what they allow, and which entries cover others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The proxy alone, over loopback: what it takes, what it passes on, and what it refuses before anything happens."""
+"""The proxy alone, over loopback: what it accepts, passes on, and refuses before it connects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small Internet on loopback: servers with names and addresses of their own, and a proxy in front of them."""
+"""A small Internet on loopback: servers with their own names and addresses, and a proxy in front of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes every test wait for the check of what a command left behind, however busy the machine is."""
+"""Makes every test wait for the check of a command's leftovers, however busy the machine is."""
 
 from __future__ import annotations
 

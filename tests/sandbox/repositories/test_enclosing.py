@@ -1,4 +1,4 @@
-"""Commits work where the repository lies elsewhere, and what it runs stays as it is."""
+"""Commits work if the repository is elsewhere, and the programs that it runs stay unchanged."""
 
 from __future__ import annotations
 

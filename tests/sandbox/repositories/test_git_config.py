@@ -1,4 +1,4 @@
-"""We read git's configuration as git does, and know which settings are harmless and which lines are unambiguous."""
+"""We read git's configuration as git does, and know which settings are harmless and which lines are ambiguous."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a command leaves behind does not run later, when the user works in the folder with git or an editor.
+"""Files that a command leaves do not run later, when the user works in the folder with git or an editor.
 
-Scripts of `leftovers.txt` run in the sandbox, then what the user types, in real bash with real git and no sandbox. The
-mark that the program leaves shows whether it ran.
+Scripts of `leftovers.txt` run in the sandbox. Then the user's commands run in real bash with real git and no sandbox. A
+mark file shows whether the attack's program ran.
 """
 
 from __future__ import annotations

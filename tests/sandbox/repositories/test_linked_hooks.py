@@ -1,4 +1,4 @@
-"""Hooks that are links into the work tree: what git runs through them stays as it is."""
+"""Hooks that are links into the work tree: the scripts that git runs through them stay unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose change something is, while commands follow each other: a command that has ended is not blamed any more."""
+"""Changes are attributed to the right one of several commands: a command that has ended is no longer blamed."""
 
 from __future__ import annotations
 

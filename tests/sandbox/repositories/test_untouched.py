@@ -1,4 +1,4 @@
-"""When a small tree need not be judged after a command, and when it must be."""
+"""When a small tree needs no check after a command, and when it does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints around the calls of an agent: one before, one after, and nothing without them."""
+"""Checkpoints around the calls of an agent: one before, one after, and no change without them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints: the exact tree comes back, what somebody else changed stays, and a crash leaves the store whole."""
+"""Checkpoints: the exact tree is restored, changes by others stay, and a crash leaves the store intact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""edit_file: exact replacements, all or nothing; and what is said of one that does not fit."""
+"""edit_file: exact replacements, all or nothing, and the error for one that does not fit."""
 
 from __future__ import annotations
 

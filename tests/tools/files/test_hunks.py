@@ -1,4 +1,4 @@
-"""A change in parts: the call that makes the accepted hunks makes those, to the letter, and nothing else."""
+"""A change in parts: accepting some hunks makes exactly those changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""list_dir: sorted, bounded, by the paths that the other tools take, and nothing that deceives."""
+"""list_dir: sorted, bounded, with paths that the other tools take, and without deceptive names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model reads a masked view and edits it; the file keeps its secrets, and nothing else of the view gets into it."""
+"""A model edits a masked view: the file keeps its secrets, and no placeholder is written into it."""
 
 from __future__ import annotations
 

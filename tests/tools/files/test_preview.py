@@ -1,4 +1,4 @@
-"""What a write or an edit would make of a file, shown before it happens."""
+"""The result of a write or an edit, shown before it happens."""
 
 from __future__ import annotations
 

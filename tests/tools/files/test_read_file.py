@@ -1,4 +1,4 @@
-"""read_file: exact text by lines, images as images, the rest politely refused, large files at little cost."""
+"""read_file: exact text by lines, images as images, other files refused, large files at little cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""write_file replaces nothing that the conversation does not know as it is now, and says how to go on."""
+"""write_file replaces only content that the conversation knows, and else says how to proceed."""
 
 from __future__ import annotations
 

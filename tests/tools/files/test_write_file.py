@@ -1,4 +1,4 @@
-"""write_file: in one step or not at all, the file's own ways kept, nothing overwritten that was not seen."""
+"""write_file: atomic, keeps mode, encoding and line ends, and overwrites nothing that was not read."""
 
 from __future__ import annotations
 

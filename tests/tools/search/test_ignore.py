@@ -1,4 +1,4 @@
-"""Rules and globs against git itself, and against patterns that are meant to take for ever."""
+"""Rules and globs compared with git itself, and patterns that are meant to take forever."""
 
 from __future__ import annotations
 

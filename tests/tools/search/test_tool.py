@@ -1,4 +1,4 @@
-"""The search tool, with every engine that may be behind it."""
+"""The search tool, with each of its engines."""
 
 from __future__ import annotations
 

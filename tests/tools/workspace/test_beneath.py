@@ -1,4 +1,4 @@
-"""Opening beneath a root: what leads out is refused, what stays in works, by the kernel's way and by the walk."""
+"""Opening beneath a root: paths that lead out are refused, by the kernel and by our own walk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The workspace: paths that models write, what is hidden, what is no file, and which version was seen."""
+"""The workspace: paths that models write, hidden paths, special files, and which version was seen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Completing commands and files: what is asked for, what fits best, and a folder that holds too much."""
+"""Completing commands and files: what is searched, which match comes first, and very large folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Editing a draft: whole characters, tokens as one piece, words and lines, and steps taken back."""
+"""Editing a draft: whole characters, tokens as one piece, words and lines, and undo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The external editor: which one, what its end means, and the file that it gets."""
+"""The external editor: which one is used, its exit code, and the file that it gets."""
 
 from __future__ import annotations
 

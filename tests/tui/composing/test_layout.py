@@ -1,4 +1,4 @@
-"""A draft in rows: nothing is wider than the window, and every cell leads back to its place."""
+"""A draft in rows: no row is wider than the window, and every cell maps back to its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys of vim for a draft: what vim does with the same keys, and that no key loses text or undo."""
+"""The keys of vim in a draft: the same results as in vim, and no key loses text or undo."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Pictures of the UI as text files beside this one, to be read in a review and compared in a test.
+"""Pictures of the UI as text files next to this one, to be read in a review and compared in a test.
 
-`SWINK_SNAPSHOTS=write` writes them anew instead.
+`SWINK_SNAPSHOTS=write` writes them instead.
 """
 
 from __future__ import annotations

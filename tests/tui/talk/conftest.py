@@ -1,4 +1,4 @@
-"""A conversation with a scripted model in a folder of its own, and a front end that writes down what it is told."""
+"""A conversation with a scripted model in its own folder, and a front end that records what it gets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEY = "key-of-a-test-0123456789"
 
 
 class RecordingFront:
-    """Answers as it was told to, and keeps what it was asked."""
+    """Gives prepared answers, and records the questions."""
 
     def __init__(self) -> None:
         self.changes = 0

@@ -1,4 +1,4 @@
-"""A conversation: what becomes of what a person sends, and what is shown of it."""
+"""A conversation: how input from a person is handled, and what is shown."""
 
 from __future__ import annotations
 

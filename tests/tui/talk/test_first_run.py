@@ -1,4 +1,4 @@
-"""The first run, keys that are stored and never seen, and a model of this machine that has to be fetched."""
+"""The first run, keys that are stored and never shown, and a local model that has to be fetched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an impatient person does: sends before the last thing is done. Nothing is lost, and nothing runs unstoppably."""
+"""A person who sends before the last thing is done: no input is lost, and every run can be stopped."""
 
 from __future__ import annotations
 

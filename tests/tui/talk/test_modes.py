@@ -1,4 +1,4 @@
-"""Plan mode, the person's own commands, and commands that are none."""
+"""Plan mode, the user's own commands, and unknown commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written while a run goes on: steering, follow-ups, taking back, and what a stop gives back."""
+"""Input during a run: steering, follow-ups, taking messages back, and messages that a stop returns."""
 
 from __future__ import annotations
 

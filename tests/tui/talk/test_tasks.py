@@ -1,4 +1,4 @@
-"""Background commands in a conversation: `/tasks` shows and stops them, and their end is told once."""
+"""Background commands in a conversation: `/tasks` shows and stops them, and their end is reported once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions with calls that wait for an answer: what the conversation asks when it opens one, and how it goes on."""
+"""Sessions with calls that wait for an answer: the questions when one is opened, and how it continues."""
 
 from __future__ import annotations
 

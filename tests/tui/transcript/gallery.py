@@ -1,4 +1,4 @@
-"""A conversation with one of everything, for pictures."""
+"""A conversation with one block of each kind, for pictures."""
 
 from __future__ import annotations
 

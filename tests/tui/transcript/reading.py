@@ -1,4 +1,4 @@
-"""What tests read of a transcript: the lines of a whole text, and what copying them gives."""
+"""Reads a transcript for tests: the lines of a whole text, and the result of copying them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks: prompts, replies as they stream, calls as they go, notices, and what they tell of their changes."""
+"""Blocks: prompts, replies while they stream, calls while they run, notices, and how they report changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An earlier conversation as blocks: nothing is masked or drawn before somebody looks."""
+"""An earlier conversation as blocks: nothing is masked or drawn before it is visible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Markdown as lines: what each construct looks like, and that it makes no difference how the text comes in."""
+"""Markdown as lines: how each construct looks, with the same result however the text is split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Very long replies in parts: what is seen is the same, and only what is in sight is laid out."""
+"""Very long replies are split into parts: the view is the same, and only the visible parts are laid out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The composer, as somebody types into it."""
+"""The composer while a person types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Picking, confirming, secrets, searching and what waits."""
+"""Dialogs: picking, confirming, secrets, searching, and the list of waiting calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A question in the panel: what is shown of a call, which keys answer it, and when they count."""
+"""A question in the panel: how a call is shown, which keys answer it, and when they count."""
 
 from __future__ import annotations
 
