@@ -234,3 +234,12 @@ def test_a_short_list_is_the_beginning_of_the_long_one(sessions: list[tuple[int,
         for cwd in (None, "/a", "/b"):
             assert store.list(cwd, limit) == store.list(cwd)[:limit]
             assert store.latest(cwd) == next(iter(store.list(cwd)), None)
+
+
+def test_the_title_is_not_the_output_of_a_command(store: SessionStore) -> None:
+    with store.create() as session:
+        session.log.record(MessageAdded(UserMessage("<user_shell_command>", origin="shell"), "prompt"))
+        session.log.record(MessageAdded(UserMessage("How many files?"), "prompt"))
+        session.log.record(MessageAdded(UserMessage("And now?"), "prompt"))
+    assert [info.title for info in store.list()] == ["How many files?"]
+    assert store.load(session.id).info.title == "How many files?"

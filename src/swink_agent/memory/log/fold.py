@@ -188,8 +188,8 @@ class Fold:
         if type(message) is AssistantMessage:
             if entry.source == "reply":
                 self._uncounted.append(message)
-        elif not self._first and type(message) is UserMessage:
-            self._first, self._first_number = _start_of(message), number
+        elif not self._first and type(message) is UserMessage and (first := _start_of(message)):
+            self._first, self._first_number = first, number
 
     def _replace(self, entry: MessageReplaced) -> None:
         if entry.number not in self._known:
@@ -431,4 +431,4 @@ def _shared(before: Sequence[int | None], after: Sequence[int | None]) -> int:
 
 
 def _start_of(message: UserMessage) -> str:
-    return title_from(extract_text(message.content))
+    return "" if message.origin in ("shell", "summary") else title_from(extract_text(message.content))
