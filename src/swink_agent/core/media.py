@@ -100,7 +100,7 @@ def image_of(given: ImageInput) -> Image:
     """Converts a source, bytes or the path of a file to a picture. A picture is returned as it is.
 
     Raises `OSError` for a path without a file, `ValueError` for data of a kind that models do not take, `TypeError` for
-    anything that is not a picture. Of a `FileSource`, only the beginning is read now, and the rest when it is sent.
+    anything that is not a picture. Of a `FileSource`, only the beginning is read now; sending it reads the whole file.
     """
     if isinstance(given, (bytes, bytearray, str, Path)):
         data, kind, place = _picture(given)
@@ -132,7 +132,7 @@ def document_of(given: DocumentInput) -> Document:
     """Converts a source, bytes or a path to a document, which is named after the file. A document is returned as it is.
 
     Raises `OSError` for a file that cannot be read, `ValueError` for data that is not a PDF, `TypeError` for anything
-    that is not a document. Of a `FileSource`, only the beginning is read now, and the rest when it is sent.
+    that is not a document. Of a `FileSource`, only the beginning is read now; sending it reads the whole file.
     """
     if isinstance(given, (bytes, bytearray, str, Path)):
         data, place = _data(given, MOST_DOCUMENT_BYTES)

@@ -101,7 +101,7 @@ async def _ask_the_others(run: Run, message: AssistantMessage) -> AssistantMessa
             break
         if not await _may_call_again(run, next_model, message):
             break
-        run.count(message.usage, message.cost)  # the last attempt is counted with its message
+        run.count(message.usage, message.cost)  # of the failed attempt; the last one is counted with its message
         run.emit(ModelFallback(model, next_model, str(run.error), message.usage, message.cost))
         model = next_model
         message = await _ask_one_model(run, model, next_stream_fn)
@@ -172,7 +172,7 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
             attempt += 1
         if not await _may_call_again(run, model, message):
             return message
-        run.count(message.usage, message.cost)  # the last attempt is counted with its message
+        run.count(message.usage, message.cost)  # of the failed attempt; the last one is counted with its message
         run.assembler = MessageAssembler(model)  # the streamed reply is discarded, even if the wait is aborted
         if delay is None:
             _report_usage(run, message.usage, message.cost, "overflow")
@@ -272,7 +272,7 @@ async def _ends_soon(step: Awaitable[AssistantMessageEvent], assembler: MessageA
 
 
 class _Rest:
-    """An awaitable that continues one whose first step is done."""
+    """The rest of an awaitable whose first step is done."""
 
     __slots__ = ("_step", "_waits_for")
 
@@ -324,7 +324,7 @@ async def _transformed(run: Run, overflow: bool, compaction: CompactionContext) 
     waiting = given[until:]
     start: Sequence[AgentMessage] = given[:until] if waiting else given
     messages = start
-    # On demand, a transform must remove something, and its argument `overflow` is all that asks it to.
+    # On demand, a transform must remove something, so it is called as after an overflow.
     must_shrink = overflow or compaction.is_on_demand
     with compaction.at_work():
         for transform in (config.async_transform_context, config.transform_context):
@@ -434,7 +434,7 @@ async def _may_call_again(run: Run, model: ModelSpec, failed: AssistantMessage) 
 
 
 async def _recover_from_overflow(run: Run) -> bool:
-    """Runs the transforms; returns whether to repeat the request. Does so at most once per turn."""
+    """Runs the transforms, at most once per turn; returns whether to repeat the request."""
     if run.has_recovered:
         return False
     run.has_recovered = True

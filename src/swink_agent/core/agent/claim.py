@@ -46,7 +46,7 @@ class Claim:
 
     @property
     def is_gone(self) -> bool:
-        """Whether its run can never end: the event loop is closed, or it was aborted before it started."""
+        """Whether its run will never report its end: the event loop is closed, or it was aborted before it started."""
         return self.is_ending if self.loop is None else self.loop.is_closed()
 
     def last_before(self) -> Claim | None:
