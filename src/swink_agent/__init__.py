@@ -8,21 +8,24 @@ of the other packages. A package is loaded when one of its names is first used. 
     local     the model on this machine               loaded in the same way
     tools     bash, files and search                  confined to one folder
     sandbox   how a child process is confined         chosen by trial
-    approvals what may run unasked, and how people are asked
-    policies  limits, guards and records              one to a file
+    approvals which calls run without a question, and how people are asked
+    policies  limits, guards and records              one per file
     rendering messages as safe HTML, Markdown and terminal rows
     memory    sessions, replay, search and compaction
+    durable   runs on many workers                    needs the extra `durable`
+    mcp       tools of MCP servers, and tools for MCP clients
     skills    folders with a SKILL.md                 read when a model needs them
     telemetry runs as spans and metrics of OpenTelemetry
     evals     cases, runs of an agent on them, and scores
     app, cli  settings, keys and the `swink` command
+    tui, web  the agent in a terminal and in a browser
     acp       the agent for editors                   loaded by `swink acp`
     testing   scripted models, checkers, servers and fakes, for your own tests; import it by name
 """
 
 import sys
 
-if sys.argv[:1] == ["-m"]:  # Python is still looking for the module that it is to run
+if sys.argv[:1] == ["-m"]:  # Python is still looking for the module to run
     from ._start import is_looked_for, leave_working_folder
 
     if is_looked_for():

@@ -1,4 +1,4 @@
-"""The public names of `swink_agent`, one line each, and where they live: the one list, which `core/lazy.py` reads."""
+"""The public names of `swink_agent` and their modules, one per line. `core/lazy.py` reads this list."""
 
 from swink_agent.core.agent.subscriptions import Subscription as Subscription
 from swink_agent.core.run.event_stream import EventStream as EventStream

@@ -1,8 +1,8 @@
 """Takes the working folder off `sys.path` when the program is started with `python -m swink_agent`.
 
-A model writes in that folder, and `python -m` puts it in front of all others. Python itself imports a few modules from
-there before our first line; only `swink` or `python -P -m swink_agent` prevent that (see SECURITY.md). This module
-imports nothing that could still come from the folder: `os` and `sys` are always loaded.
+A model can write to that folder, and `python -m` puts it first on the path. Python imports a few modules from there
+before our first line runs; only `swink` and `python -P -m swink_agent` prevent that (see SECURITY.md). This module
+imports only `os` and `sys`, which are always loaded already.
 """
 
 import os
@@ -10,7 +10,7 @@ import sys
 
 
 def is_looked_for() -> bool:
-    """Whether Python is looking for this package to run it with `-m`, and not for one that imports it."""
+    """Whether `-m` names this package itself, and not a module that imports it."""
     return sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)].endswith("swink_agent")
 
 

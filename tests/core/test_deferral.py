@@ -430,7 +430,7 @@ async def test_answers_that_are_not_a_mapping_are_refused_and_never_continue(ans
 async def test_arguments_that_are_not_an_object_are_named() -> None:
     agent, _, _ = shop_agent(call("refund", order=1))
     (waiting,) = (await agent.prompt("go")).pending
-    says = r"^ApproveWith.arguments for the call '\w+' of refund is a dict, and not a str$"
+    says = r"^ApproveWith.arguments for the call '\w+' of refund must be a dict, not a str$"
     with pytest.raises(TypeError, match=says):
         await agent.resume({waiting.call_id: ApproveWith("x")})  # type: ignore[arg-type]
 

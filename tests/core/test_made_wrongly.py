@@ -69,37 +69,40 @@ def agent(**options: Any) -> Agent:
 
 
 WRONG: dict[str, tuple[Callable[[], object], str]] = {
-    "a number as the reason to defer": (lambda: Defer(3), "^Defer.reason is a string, and not a int$"),  # type: ignore[arg-type]
-    "a number as the reason to reject": (lambda: Reject(3), "^Reject.reason is a string, and not a int$"),  # type: ignore[arg-type]
-    "a number as the reason to skip": (lambda: Skip(3), "^Skip.reason is a string, and not a int$"),  # type: ignore[arg-type]
-    "a number as the reason to stop": (lambda: Stop(3), "^Stop.reason is a string, and not a int$"),  # type: ignore[arg-type]
-    "a stream function by name": (lambda: agent(stream_fn="scripted"), "^stream_fn is a function, and not a str$"),
-    "approval as a flag": (lambda: agent(approve=True), "^approve is a function, or None, and not a bool$"),
-    "a transform": (lambda: agent(transform_context=500), "^transform_context is a function"),
-    "an async transform": (lambda: agent(async_transform_context=[]), "^async_transform_context is a function"),
-    "a key for the getter of it": (lambda: agent(get_api_key=SECRET), "^get_api_key is a function"),
-    "a converter": (lambda: agent(convert_to_llm="yes"), "^convert_to_llm is a function"),
-    "a sleep": (lambda: agent(sleep=3), "^sleep is a function"),
-    "a number of retries": (lambda: agent(retry_strategy=3), "^retry_strategy is a RetryStrategy, and not a int$"),
-    "options as a dict": (lambda: agent(stream_options={"temperature": 1}), "^stream_options is StreamOptions"),
-    "secrets for their redactor": (lambda: agent(redactor=[SECRET]), "^redactor is a Redactor, and not a list$"),
-    "messages to come": (lambda: agent(message_provider=["hi"]), "^message_provider is a MessageProvider"),
-    "instructions": (lambda: agent(system_prompt=["be", "brief"]), "^system_prompt is a string, or a function"),
-    "a list for the state": (lambda: agent(state=[1]), "^state is a mapping, such as a dict, and not a list$"),
-    "a text for the state": (lambda: agent(state="{}"), "^state is a mapping, such as a dict, and not a str$"),
+    "a number as the reason to defer": (lambda: Defer(3), "^Defer.reason must be a string, not a int$"),  # type: ignore[arg-type]
+    "a number as the reason to reject": (lambda: Reject(3), "^Reject.reason must be a string, not a int$"),  # type: ignore[arg-type]
+    "a number as the reason to skip": (lambda: Skip(3), "^Skip.reason must be a string, not a int$"),  # type: ignore[arg-type]
+    "a number as the reason to stop": (lambda: Stop(3), "^Stop.reason must be a string, not a int$"),  # type: ignore[arg-type]
+    "a stream function by name": (lambda: agent(stream_fn="scripted"), "^stream_fn must be a function, not a str$"),
+    "approval as a flag": (lambda: agent(approve=True), "^approve must be a function, or None, not a bool$"),
+    "a transform": (lambda: agent(transform_context=500), "^transform_context must be a function"),
+    "an async transform": (lambda: agent(async_transform_context=[]), "^async_transform_context must be a function"),
+    "a key for the getter of it": (lambda: agent(get_api_key=SECRET), "^get_api_key must be a function"),
+    "a converter": (lambda: agent(convert_to_llm="yes"), "^convert_to_llm must be a function"),
+    "a sleep": (lambda: agent(sleep=3), "^sleep must be a function"),
+    "a number of retries": (lambda: agent(retry_strategy=3), "^retry_strategy must be a RetryStrategy, not a int$"),
+    "options as a dict": (lambda: agent(stream_options={"temperature": 1}), "^stream_options must be StreamOptions"),
+    "secrets for their redactor": (lambda: agent(redactor=[SECRET]), "^redactor must be a Redactor, not a list$"),
+    "messages to come": (lambda: agent(message_provider=["hi"]), "^message_provider must be a MessageProvider"),
+    "instructions": (lambda: agent(system_prompt=["be", "brief"]), "^system_prompt must be a string, or a function"),
+    "a list for the state": (lambda: agent(state=[1]), "^state must be a mapping, such as a dict, not a list$"),
+    "a text for the state": (lambda: agent(state="{}"), "^state must be a mapping, such as a dict, not a str$"),
     "a copy of an agent": (lambda: copy.copy(agent()), r"^an Agent cannot be copied .* agent\.replaced\(\)"),
     "a deep copy of an agent": (lambda: copy.deepcopy(agent()), "^an Agent cannot be copied or pickled"),
     "a pickled agent": (lambda: pickle.dumps(agent()), r"^an Agent cannot .* agent\.messages can be pickled$"),
     "a history": (lambda: agent(messages=5), "^a int is not a message"),
-    "one policy": (lambda: agent(policies=MaxTurns(3)), r"^policies is a list, .* MaxTurns: write policies=\[…\]$"),
-    "one policy of a slot": (lambda: agent(pre_turn_policies=MaxTurns(3)), "^pre_turn_policies is a list"),
+    "one policy": (
+        lambda: agent(policies=MaxTurns(3)),
+        r"^policies must be a list, .* MaxTurns: write policies=\[…\]$",
+    ),
+    "one policy of a slot": (lambda: agent(pre_turn_policies=MaxTurns(3)), "^pre_turn_policies must be a list"),
     "a policy of another slot": (lambda: agent(pre_dispatch_policies=[MaxTurns(3)]), "it has none of pre_dispatch$"),
     "no policy": (lambda: agent(policies=[SECRET]), "^a str is not a policy"),
     "the class of a policy": (
         lambda: agent(policies=[MaxTurns]),
         r"^policies holds the class MaxTurns: write MaxTurns\(…\)",
     ),
-    "a class for the policies": (lambda: agent(policies=MaxTurns), "^policies is a list, and not the class MaxTurns"),
+    "a class for the policies": (lambda: agent(policies=MaxTurns), "^policies must be a list, not the class MaxTurns"),
     "the class of a policy in its slot": (
         lambda: agent(pre_turn_policies=[MaxTurns]),
         "^pre_turn_policies holds the class",
@@ -108,39 +111,45 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "the class of a tool": (lambda: agent(tools=[SubTool]), r"^the class SubTool is not a tool: write SubTool\(…\)$"),
     "the class of an approval": (
         lambda: agent(approve=Approvals),
-        "^approve is a function, or None, and not the class Appr",
+        "^approve must be a function, or None, not the class Appr",
     ),
     "the class of a transform": (
         lambda: agent(transform_context=SlidingWindow),
-        "^transform_context is .* the class Slid",
+        "^transform_context must be .* the class Slid",
     ),
-    "a class of async transform": (lambda: agent(async_transform_context=SlidingWindow), "^async_transform_context is"),
+    "a class of async transform": (
+        lambda: agent(async_transform_context=SlidingWindow),
+        "^async_transform_context must be",
+    ),
     "the class of a strategy": (
         lambda: agent(retry_strategy=DefaultRetryStrategy),
-        "^retry_strategy is a RetryStrategy, ",
+        "^retry_strategy must be a RetryStrategy, ",
     ),
     "the class of options": (
         lambda: agent(stream_options=StreamOptions),
-        "^stream_options is StreamOptions, and not the ",
+        "^stream_options must be StreamOptions, not the ",
     ),
     "the class of a stream function": (
         lambda: agent(stream_fn=AnthropicStreamFn),
-        "^stream_fn is a function, and not the",
+        "^stream_fn must be a function, not the",
     ),
     "the class of a redactor": (
         lambda: agent(redactor=Redactor),
-        "^redactor is a Redactor, and not the class Redactor",
+        "^redactor must be a Redactor, not the class Redactor",
     ),
     "the class of a provider": (
         lambda: agent(message_provider=Messages),
-        "^message_provider is .* not the class Messages",
+        "^message_provider must be .* not the class Messages",
     ),
-    "a class of instructions": (lambda: agent(system_prompt=dict), "^system_prompt is a string, .* not the class dict"),
+    "a class of instructions": (
+        lambda: agent(system_prompt=dict),
+        "^system_prompt must be a string, .* not the class dict",
+    ),
     "the class of an execution": (
         lambda: agent(tool_execution=Messages),
-        "^tool_execution is .* not the class Messages",
+        "^tool_execution must be .* not the class Messages",
     ),
-    "an execution that makes no groups": (lambda: agent(tool_execution=5), "^tool_execution is .* and not a int$"),
+    "an execution that makes no groups": (lambda: agent(tool_execution=5), "^tool_execution must be .* not a int$"),
     "a class that asks a fallback": (
         lambda: agent(fallbacks=[("a:b", AnthropicStreamFn)]),
         "^the stream function of a fall",
@@ -149,19 +158,22 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         lambda: config(post_turn_policies=[MaxTurns]),
         "^post_turn_policies holds the class MaxTurns",
     ),
-    "one policy of the loop": (lambda: config(pre_turn_policies=MaxTurns(3)), "^pre_turn_policies is a list"),
+    "one policy of the loop": (lambda: config(pre_turn_policies=MaxTurns(3)), "^pre_turn_policies must be a list"),
     "no policy of the loop": (lambda: config(pre_dispatch_policies=[MaxTurns(3)]), "it has none of pre_dispatch$"),
-    "a fallback of the loop": (lambda: config(fallbacks=["a:b"]), "^a fallback is a pair"),
+    "a fallback of the loop": (lambda: config(fallbacks=["a:b"]), "^a fallback must be a pair"),
     "a fallback of the loop that nobody asks": (
         lambda: config(fallbacks=[(MODEL, None)]),
         "^the stream function of a fall",
     ),
-    "a model alone": (lambda: agent(fallbacks=[SECRET]), r"^a fallback is a pair, and not a str: write fallbacks=\[\("),
-    "one fallback": (lambda: agent(fallbacks="a:b"), "^fallbacks is a list of pairs, and not a str"),
-    "a fallback's function": (lambda: agent(fallbacks=[("a:b", "c")]), "^the stream function of a fallback is"),
+    "a model alone": (
+        lambda: agent(fallbacks=[SECRET]),
+        r"^a fallback must be a pair, not a str: write fallbacks=\[\(",
+    ),
+    "one fallback": (lambda: agent(fallbacks="a:b"), "^fallbacks must be a list of pairs, not a str"),
+    "a fallback's function": (lambda: agent(fallbacks=[("a:b", "c")]), "^the stream function of a fallback must be"),
     "a configuration": (
         lambda: AgentLoopConfig(model=ModelSpec("a", "b"), stream_fn="c"),  # pyright: ignore[reportArgumentType]
-        "^stream_fn is a function",
+        "^stream_fn must be a function",
     ),
 }
 
@@ -192,7 +204,7 @@ def test_it_is_refused_when_it_is_made(what: str) -> None:
     ],
 )
 def test_options_are_of_their_types(name: str, value: Any) -> None:
-    with pytest.raises(TypeError, match=f"^StreamOptions.{name} is a .* and not a ") as raised:
+    with pytest.raises(TypeError, match=f"^StreamOptions.{name} must be a .* not a ") as raised:
         StreamOptions(**{name: value})
     assert SECRET not in str(raised.value)
 

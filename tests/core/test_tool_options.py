@@ -48,12 +48,12 @@ def test_values_that_do_not_fit_are_refused_when_the_tool_is_made(options: dict[
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"timeout": "1s"}, "timeout is a number of seconds, or None, and not a str"),
-        ({"timeout": True}, "timeout is a number of seconds, or None, and not a bool"),
-        ({"retries": "2"}, "retries is a whole number, and not a str"),
-        ({"retries": None}, "retries is a whole number, and not a NoneType"),
-        ({"max_concurrent": "2"}, "max_concurrent is a whole number, or None, and not a str"),
-        ({"max_concurrent": 1.5}, "max_concurrent is a whole number, or None, and not a float"),
+        ({"timeout": "1s"}, "timeout must be a number of seconds, or None, not a str"),
+        ({"timeout": True}, "timeout must be a number of seconds, or None, not a bool"),
+        ({"retries": "2"}, "retries must be a whole number, not a str"),
+        ({"retries": None}, "retries must be a whole number, not a NoneType"),
+        ({"max_concurrent": "2"}, "max_concurrent must be a whole number, or None, not a str"),
+        ({"max_concurrent": 1.5}, "max_concurrent must be a whole number, or None, not a float"),
     ],
 )
 def test_values_of_another_type_are_refused_in_words_that_name_them(options: dict[str, Any], message: str) -> None:

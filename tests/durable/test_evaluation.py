@@ -134,7 +134,7 @@ def test_what_cannot_be_is_a_value_error() -> None:
     durable = Durable("sqlite:///never.db")
     durable.evaluation("sums")(make_agent)
     for wrong in ({"name": "other"}, {"name": "sums", "chunk": 0}):
-        with pytest.raises(ValueError, match=r"no evaluation 'other' here; there are: sums|at least one attempt"):
+        with pytest.raises(ValueError, match=r"no evaluation 'other' here; there are: sums|chunk must be at least 1"):
             durable.executor(**wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="already"):
         durable.evaluation("sums")

@@ -205,7 +205,7 @@ async def test_a_session_has_one_agent_and_an_agent_one_session(store: SessionSt
 def test_only_an_agent_is_attached(store: SessionStore) -> None:
     wrong: Any
     for wrong, kind in (("x", "a str"), (Agent, "the class Agent")):
-        with store.create() as session, pytest.raises(TypeError, match=f"^attach is given an Agent, and not {kind}"):
+        with store.create() as session, pytest.raises(TypeError, match=f"^attach must be given an Agent, not {kind}"):
             session.attach(wrong)
 
 

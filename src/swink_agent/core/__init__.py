@@ -1,6 +1,5 @@
-"""The loop and all it stands on. Imports the standard library, msgspec and, on first use, jsonschema-rs.
+"""The agent loop and everything that it needs. Imports the standard library, msgspec and, on first use, jsonschema-rs.
 
-The files here are the nouns of the specification, and `loop.py` the sentence that they make. What they stand on has
-rooms: `run` what one run has, `agent` what an agent has, `values`, `schemas`, `secrets` and `texts` what data
-needs.
+The files here define the terms of the specification, and `loop.py` combines them. Packages: `run` (the state of a run),
+`agent` (the `Agent` class), `context` (which messages are sent), `values`, `schemas`, `secrets` and `texts` (data).
 """

@@ -1,7 +1,7 @@
-"""The approval of tool calls: the request, the answers, and the call that waits for a later one.
+"""The approval of tool calls: the request, the answers, and a call that waits for a later answer.
 
-Owns the request and the answers. Asking is done in `dispatch`, before any tool of the batch starts; `pending` finds the
-calls of a history that wait.
+Defines these values. `run/approving` asks, before any tool of the batch starts; `pending` finds the waiting calls of a
+history.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from .values.value import WithReason as _WithReason
 
 
 class ApprovalMode(Choice):
-    """Which calls are asked about."""
+    """Which calls need approval."""
 
     ENABLED = "enabled"
-    """Every tool."""
+    """All calls."""
     SMART = "smart"
-    """Those that say `requires_approval`; the specification's name for `WHERE_REQUIRED`."""
+    """Calls of tools with `requires_approval`; the specification's name for `WHERE_REQUIRED`."""
     BYPASSED = "bypassed"
-    """None."""
+    """No calls."""
 
     WHERE_REQUIRED = SMART
-    """The same, by a name that is not that of the mode of `Approvals` in which rules answer for a person."""
+    """The same as `SMART`. The mode `smart` of `Approvals` is another one, in which rules answer for a person."""
 
 
 class ProposedCall(Value, frozen=True):
-    """The call to decide on, which `approve` is given; the event that it was asked about is `ToolApprovalRequested`.
+    """The call that `approve` must decide on. The event for the question is `ToolApprovalRequested`.
 
-    Its repr names the arguments but shows no values: a secret may be in any of them.
+    The repr names the arguments but does not show their values, which may contain secrets.
     """
 
     call_id: str
     name: str
     arguments: dict[str, Any]
     scope: dict[str, Any] = {}
-    """Where and how the tool says that it would run: the folder and the sandbox of a command, say."""
+    """Where and how the call would run, as the tool describes it: for example the folder and sandbox of a command."""
     delegates: tuple[str, ...] = ()
-    """The tools on the way to the delegate that proposes the call, the outermost first; empty for the agent itself."""
+    """The tools that lead to the delegate that proposes the call, outermost first; empty for the agent itself."""
 
     def __repr__(self) -> str:
         shown = show_arguments(self.arguments)
@@ -49,7 +49,7 @@ class ProposedCall(Value, frozen=True):
 
 
 ToolApprovalRequest: TypeAlias = ProposedCall
-"""The specification's name for it."""
+"""The specification's name for `ProposedCall`."""
 
 PendingKind: TypeAlias = Literal["approval", "external"]
 
@@ -58,20 +58,20 @@ class PendingCall(Value, frozen=True):
     """A call that waits for an answer, perhaps in another process. It is JSON: store it, send it, show it.
 
     `approval`: a person or a rule must decide whether it runs. `external`: the application runs it and gives the
-    result. Its repr names the arguments but shows no values.
+    result. The repr names the arguments but does not show their values.
     """
 
     call_id: str
-    """The key of its answer in `resume`. A call in a delegate has the ids of the calls on the way before its own."""
+    """The key of its answer in `resume`. In a delegate, the ids of the calls that lead to it come before its own."""
     name: str
     arguments: dict[str, Any]
     kind: PendingKind = "approval"
     reason: str = ""
-    """Why it waits, in the words of `Defer`."""
+    """The `reason` of the `Defer`."""
     scope: dict[str, Any] = {}
-    """Where and how the tool says that it would run."""
+    """Where and how the call would run, as the tool describes it."""
     delegates: tuple[str, ...] = ()
-    """The tools on the way to a delegate that made the call, outermost first."""
+    """The tools that lead to the delegate that made the call, outermost first; empty for the agent itself."""
     position: int | None = None
     """The position of the reply in the log of a durable run; `None` elsewhere."""
 
@@ -84,8 +84,8 @@ class PendingCall(Value, frozen=True):
 class Grant(Value, frozen=True):
     """What was approved: this tool, with these arguments, in this scope, and nothing else.
 
-    A tool that needs approval calls `covers` directly before it acts, and refuses anything that changed since the
-    question.
+    A tool that needs approval calls `covers` directly before it acts, and refuses the call if anything changed since
+    the question.
     """
 
     name: str
@@ -102,7 +102,7 @@ class Grant(Value, frozen=True):
         return f"Grant(name={show(self.name)}, arguments={show_arguments(self.arguments)})"
 
     def covers(self, name: str, arguments: dict[str, Any], scope: dict[str, Any]) -> bool:
-        """Whether that is exactly what was approved: as JSON, in which `1`, `1.0` and `true` are three things."""
+        """Whether this is exactly what was approved. Compares JSON, in which `1`, `1.0` and `true` are different."""
         return _canonical(name, arguments, scope) == _canonical(self.name, self.arguments, self.scope)
 
 
@@ -111,9 +111,9 @@ def _canonical(name: str, arguments: dict[str, Any], scope: dict[str, Any]) -> b
 
 
 class Approve(Value, frozen=True):
-    """Run it as it is.
+    """Run the call as it is.
 
-    `reads_only` becomes that of the `Grant`. It is not part of the answer, so equality and repr ignore it.
+    `reads_only` is passed to the `Grant`. It is not part of the answer, so equality and repr ignore it.
     """
 
     reads_only: bool = False
@@ -129,9 +129,9 @@ class Approve(Value, frozen=True):
 
 
 class ApproveWith(Value, frozen=True):
-    """Run it with these arguments instead; pre-dispatch policies see them first.
+    """Run the call with these arguments instead; pre-dispatch policies see them first.
 
-    Its own call is what the model sees in the history, so `note` tells it, behind the result, what was made of it.
+    The history shows the model its original call, so `note` explains the change. It is added after the result.
     """
 
     arguments: dict[str, Any]
@@ -139,13 +139,13 @@ class ApproveWith(Value, frozen=True):
 
 
 class Reject(_WithReason, frozen=True):
-    """Do not run it; the model reads the reason."""
+    """Do not run the call; the model reads the reason."""
 
 
 class Defer(_WithReason, frozen=True):
     """Answer later, perhaps in another process: the run ends, and the call waits for `resume`.
 
-    `reason` says why. People see it with the `PendingCall`.
+    `reason` is shown to people with the `PendingCall`.
     """
 
 

@@ -1,7 +1,6 @@
 """Cancellation that works from any thread.
 
-Owns the one-shot `Signal` and the `CancellationToken` built on it. What a run does when it is cancelled is in
-`run/supervisor`.
+Owns the one-shot `Signal` and the `CancellationToken` built on it. `run/supervisor` ends the waits of a cancelled run.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from typing import Any
 class Signal:
     """An event that happens once. Any thread may set it, any event loop may wait for it.
 
-    A signal with a parent is set when the parent is. It listens to the parent only while it has callbacks, so
-    that short-lived children leave nothing behind. Locks are taken from the child upwards and no callback runs
-    under one: no order of set and listen can deadlock or lose a signal.
+    A signal with a parent is set when the parent is. It is registered with the parent only while it has callbacks, so
+    the parent does not keep unused children alive. Locks are taken from child to parent, and callbacks run without a
+    lock, so that no order of calls can deadlock or lose a signal.
     """
 
     __slots__ = ("__weakref__", "_callbacks", "_is_set", "_parent", "_parent_key", "lock")
@@ -27,9 +26,9 @@ class Signal:
     def __init__(self, parent: Signal | None = None, lock: AbstractContextManager[object] | None = None) -> None:
         self._is_set = False
         self._callbacks: dict[object, Callable[[], None]] = {}
-        # Reentrant: the garbage collector may call back in while it is held.
+        # Reentrant: the garbage collector may run code that takes the lock while this thread holds it.
         self.lock = threading.RLock() if lock is None else lock
-        """Guards the signal, and whatever its holders make only once."""
+        """Guards the signal. Its holders may use it to make something only once."""
         self._parent = parent
         self._parent_key: object | None = None
 
@@ -38,7 +37,7 @@ class Signal:
         return self._is_set or (self._parent is not None and self._parent.is_set)
 
     def set(self) -> None:
-        """Sets it and calls what was registered, in order, in this thread. Later calls do nothing."""
+        """Sets the signal and calls its callbacks, in order, in this thread. Later calls do nothing."""
         with self.lock:
             if self._is_set:
                 return
@@ -52,7 +51,7 @@ class Signal:
                 logging.getLogger("swink_agent").exception("a callback of a signal failed")
 
     def add_callback(self, callback: Callable[[], None]) -> object | None:
-        """Calls `callback` when the signal is set, at once if it is. Returns a key for `remove_callback`."""
+        """Calls `callback` when the signal is set, or at once if it is already. Returns a key for `remove_callback`."""
         key = self._register(callback)
         if key is None:
             callback()
@@ -77,7 +76,7 @@ class Signal:
             self.remove_callback(key)
 
     def _register(self, callback: Callable[[], None]) -> object | None:
-        """A key, or `None` if the signal is set already and the callback was not taken."""
+        """Returns a key, or `None` if the signal is already set and the callback was not registered."""
         with self.lock:
             if self._is_set:
                 return None
@@ -87,7 +86,7 @@ class Signal:
                     return None
             key = object()
             self._callbacks[key] = callback
-            if self._is_set:  # set meanwhile, by a collector that ran here
+            if self._is_set:  # set meanwhile by code that the garbage collector ran
                 self._callbacks.pop(key, None)
                 return None
             return key
@@ -99,7 +98,7 @@ class Signal:
 
 
 class CancellationToken(Signal):
-    """Tells all its holders, once, that the work is no longer wanted.
+    """Signals to all its holders that the work is no longer wanted.
 
     A child is cancelled with its parent, but not the other way round.
     """
@@ -143,7 +142,7 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def current_task() -> asyncio.Task[Any] | None:
-    """The task that runs in this thread; `None` also where no event loop runs."""
+    """The task that runs in this thread; `None` if there is no task or no event loop."""
     try:
         return asyncio.current_task()
     except RuntimeError:

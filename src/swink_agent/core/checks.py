@@ -1,7 +1,7 @@
 """Validates arguments when an object is created, so that a run cannot fail on them later.
 
-Owns what each field of a configuration must be able to do, and the errors. An error never shows a value: it may be a
-key. What a value means is checked where it is used.
+Checks the type and methods of each field of a configuration. Errors do not show values, which may be keys. The meaning
+of a value is checked where it is used.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FULL_OPTIONS: tuple[tuple[str, tuple[type, ...], str], ...] = (
 
 
 def check_hooks(config: Any) -> None:
-    """Raises `TypeError` for a hook of a loop's configuration of the wrong kind."""
+    """Raises `TypeError` for a hook of the wrong kind in a loop's configuration."""
     for name in _CALLED:
         if not is_function(hook := getattr(config, name)):
             raise is_not(name, hook, "a function")
@@ -52,10 +52,10 @@ def check_hooks(config: Any) -> None:
 
 
 def is_function(hook: object) -> bool:
-    """Whether something can be called as a hook.
+    """Whether an object can be called as a hook.
 
-    A class cannot: calling it only makes an object. The exception is a stream class, since a stream function returns an
-    object that is read.
+    A class cannot, since calling it only makes an object. The exception is an async iterator class, which serves as a
+    stream function.
     """
     return callable(hook) and (not isinstance(hook, type) or hasattr(hook, "__anext__"))
 
@@ -64,7 +64,7 @@ def check_strategy(strategy: object) -> None:
     """Raises `ValueError` for an unknown name, `TypeError` for an object that is not a strategy."""
     if isinstance(strategy, str):
         if strategy not in ("concurrent", "sequential"):
-            raise ValueError(f"tool_execution is {strategy!r}; it is {_STRATEGY}")
+            raise ValueError(f"tool_execution is {strategy!r}; it must be {_STRATEGY}")
     elif isinstance(strategy, type) or not callable(getattr(strategy, "partition", None)):
         raise is_not("tool_execution", strategy, _STRATEGY)
 
@@ -73,7 +73,7 @@ _STRATEGY = "'concurrent', 'sequential', or a ToolExecutionStrategy"
 
 
 def check_options(options: Any) -> None:
-    """Raises `TypeError` for an option of a request that is of another type."""
+    """Raises `TypeError` for an option of a request that has the wrong type."""
     for name, types, what in _OPTIONS:
         value = getattr(options, name)
         if value is not None and (not isinstance(value, types) or value is True or value is False):
@@ -84,10 +84,10 @@ def check_options(options: Any) -> None:
 
 
 def as_policies(given: Any, name: str) -> tuple[Any, ...]:
-    """Returns the policies as a tuple. Raises `TypeError` for one that is not in a list, or is not a policy."""
+    """Returns the policies as a tuple. Raises `TypeError` if they are not in a list, or one is not a policy."""
     slots = _SLOTS if name == "policies" else (name.removesuffix("_policies"),)
     if isinstance(given, type) or not isinstance(given, Iterable):
-        raise TypeError(f"{name} is a list, and not {_kind(given)}: write {name}=[…]")
+        raise TypeError(f"{name} must be a list, not {_kind(given)}: write {name}=[…]")
     policies = tuple(cast("Iterable[Any]", given))
     for policy in policies:
         if isinstance(policy, type):
@@ -109,13 +109,13 @@ def checked_lists(config: Any) -> dict[str, Any]:
 
 
 def as_fallbacks(given: Any, *, is_any_adapter: bool = True) -> tuple[tuple[Any, Any], ...]:
-    """Returns the pairs of a model and its stream function, which may be `None` if `is_any_adapter`."""
+    """Returns the pairs of a model and its stream function, which may be `None` if `is_any_adapter` is set."""
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise TypeError(f"fallbacks is a list of pairs, and not a {type(given).__name__}: {_A_PAIR}")
+        raise TypeError(f"fallbacks must be a list of pairs, not a {type(given).__name__}: {_A_PAIR}")
     pairs = tuple(cast("Iterable[Any]", given))
     for pair in pairs:
         if type(pair) not in (tuple, list) or len(pair) != 2:
-            raise TypeError(f"a fallback is a pair, and not a {type(pair).__name__}: {_A_PAIR}")
+            raise TypeError(f"a fallback must be a pair, not a {type(pair).__name__}: {_A_PAIR}")
         if pair[1] is None and is_any_adapter:
             continue
         if not is_function(pair[1]):
@@ -128,18 +128,18 @@ _A_PAIR = 'write fallbacks=[("provider:model", None)], where None finds the adap
 
 
 def check_tool_name(name: object) -> None:
-    """Raises `TypeError` or `ValueError` for a name that no provider takes."""
+    """Raises `TypeError` or `ValueError` for a name that no provider accepts."""
     if not isinstance(name, str):
         raise is_not("name", name, "the name of the tool")
     if not name.strip():
-        raise ValueError("the name of the tool is empty: give a name by which the model calls it")
+        raise ValueError("the name of the tool is empty: the model needs a name to call it")
     if not name.isprintable() or " " in name:
         raise ValueError(f"the name of a tool is {name!r}; write it without spaces: letters, digits, _ and -")
 
 
 def is_not(name: str, value: object, what: str) -> TypeError:
     """Returns the error for a value of the wrong kind."""
-    return TypeError(f"{name} is {what}, and not {_kind(value)}")
+    return TypeError(f"{name} must be {what}, not {_kind(value)}")
 
 
 def _kind(value: object) -> str:

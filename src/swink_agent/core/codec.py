@@ -1,4 +1,4 @@
-"""Encodes messages and events as JSON, and decodes them, including what a newer version wrote.
+"""Encodes messages and events as JSON, and decodes them, also if a newer version wrote them.
 
 A content block of an unknown type, or a document of an unknown kind, becomes an `Extension`. The values are defined in
 `types` and `events`.
@@ -83,13 +83,13 @@ class _ResultInJson(msgspec.Struct, frozen=True):
 
 
 class _WaitingInJson(_ResultInJson, frozen=True):
-    """The same for a run after which calls wait."""
+    """The result of a run after which calls wait."""
 
     pending: tuple[PendingCall, ...] = ()
 
 
 class _ResultWithDelegates(_WaitingInJson, frozen=True):
-    """The same for a run with delegates. All results are read as this."""
+    """The result of a run with delegates. All results are decoded as this type."""
 
     delegated_usage: Usage = msgspec.field(default_factory=Usage)
     delegated_cost: Cost = msgspec.field(default_factory=Cost)
@@ -104,9 +104,9 @@ class _DelegateInJson(msgspec.Struct, frozen=True, tag_field="type", tag="delega
 
 
 class _EndInJson(msgspec.Struct, frozen=True, tag_field="type", tag="agent_end"):
-    """The JSON form of `AgentEnd`: it contains messages and `stopped_by` once.
+    """The JSON form of `AgentEnd`, which contains messages and `stopped_by` only once.
 
-    When it is written, `pending` is there only if calls wait, and what delegates used only if they did.
+    The result contains `pending` only if calls wait, and the usage of delegates only if there is any.
     """
 
     messages: tuple[AgentMessage, ...]
@@ -140,7 +140,7 @@ def decode_event(data: bytes | str, types: Sequence[type[CustomMessage]] = ()) -
     try:
         return _decoded(data, types)
     except RecursionError as error:
-        raise ValueError("not a valid event: it is the event of too many delegates inside each other") from error
+        raise ValueError("not a valid event: it is nested in too many delegates") from error
 
 
 def _decoded(data: bytes | str, types: Sequence[type[CustomMessage]]) -> AgentEvent:
@@ -169,7 +169,7 @@ def _event_of(read: Any) -> AgentEvent:
 
 
 def decode_json(data: bytes | str, kind: Any, noun: str, dec_hook: Callable[[type, Any], Any] | None = None) -> Any:
-    """`data` as a value of `kind`; blocks of unknown type become `Extension`s. Raises `ValueError`."""
+    """Decodes `data` as a value of `kind`; blocks of unknown types become `Extension`s. Raises `ValueError`."""
     decoder = json_decoder(kind, dec_hook)
     try:
         try:
@@ -218,7 +218,7 @@ def _wrap_in_content(content: list[Any]) -> bool:
 
 
 def _is_readable(type_name: str, fields: dict[str, Any]) -> bool:
-    """Whether this version can read the block: a newer one may write documents that are not PDF."""
+    """Whether this version can read the block: a newer version may write documents that are not PDFs."""
     if type_name != "document":
         return True
     try:

@@ -1,6 +1,6 @@
 """The configuration of a run, and the types of its hooks.
 
-Owns names and defaults. What each hook does to a run is in `loop`, `reply` and `dispatch`.
+Owns names and defaults. `loop`, `reply` and `dispatch` call the hooks.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from .values import hints
 from .values.value import WithDeps
 
 ConvertToLlmFn: TypeAlias = Callable[[AgentMessage], LlmMessage | None | Awaitable[LlmMessage | None]]
-"""Called once for each message. What it returns is sent; `None` keeps the message from the provider."""
+"""Called once for each message. Returns the message to send, or `None` to send nothing."""
 
 TransformContextFn: TypeAlias = Callable[
     [list[AgentMessage], bool], Sequence[AgentMessage] | None | Awaitable[Sequence[AgentMessage] | None]
 ]
-"""`(messages, overflow)` to the messages to send from now on, or `None` for no change. It is given a copy."""
+"""Takes a copy of the messages, and `overflow`. Returns the messages to send from now on, or `None` for no change."""
 
 GetApiKeyFn: TypeAlias = Callable[[str], str | None | Awaitable[str | None]]
-"""The key for a provider, asked for before each call, so that a short-lived one is never stale."""
+"""Returns the key for a provider. Called before each request, so that short-lived keys are not stale."""
 
 SleepFn: TypeAlias = Callable[[float], Awaitable[None]]
 
@@ -38,7 +38,7 @@ SleepFn: TypeAlias = Callable[[float], Awaitable[None]]
 class MessageProvider(Protocol):
     """Provides steering and follow-up messages.
 
-    A provider that also has `put_back(source, messages)` gets back what was polled but never entered the context.
+    If a provider also has `put_back(source, messages)`, it gets back messages that were polled but never used.
     """
 
     def poll_steering(self) -> Sequence[AgentMessage] | Awaitable[Sequence[AgentMessage]]: ...
@@ -47,10 +47,10 @@ class MessageProvider(Protocol):
 
 
 class ToolExecutionStrategy(Protocol):
-    """Which calls of a batch run together."""
+    """Decides which calls of a batch run together."""
 
     def partition(self, calls: Sequence[ToolCall], /) -> Sequence[Sequence[int]] | Awaitable[Sequence[Sequence[int]]]:
-        """Groups of indices into `calls`, each index once. Groups run one after another."""
+        """Returns groups of indices into `calls`, each index once. Groups run one after another."""
         ...
 
 
@@ -84,17 +84,17 @@ class AgentLoopConfig(WithDeps, frozen=True, kw_only=True):
     state: MutableMapping[str, Any] | None = None
     """The key-value store that tools write and policies read; `None` for a new one in each run."""
     deps: Any = None
-    """What the application gives to its tools, system prompt and policies."""
+    """The dependencies that the application gives to its tools, system prompt and policies."""
     execution_root: hints.Path | None = None
-    """The folder for tools that work in one."""
+    """The folder in which tools work."""
     redactor: hints.Redactor | None = None
-    """Masks secrets in tool results, updates and errors; `None` for one that knows the environment's."""
+    """Masks secrets in tool results, updates and errors; `None` for one that knows the secrets of the environment."""
     sleep: SleepFn = asyncio.sleep
-    """How to wait before a retry; tests give a fake clock's."""
+    """How to wait before a retry. Tests may use the `sleep` of a fake clock."""
 
     @property
     def has_transform(self) -> bool:
-        """Whether there is a transform, which may shorten what is sent."""
+        """Whether there is a transform of the context."""
         return self.async_transform_context is not None or self.transform_context is not None
 
     def __post_init__(self) -> None:

@@ -1,13 +1,13 @@
-"""One batch of tool calls, from the model's message to a result for each call, in call order.
+"""Runs the tool calls of one reply as a batch, and gives each call a result.
 
-    screen    calls cut off by the length limit; pre-dispatch policies over the whole batch; unknown tools
-    approve   in call order, before anything runs
-    execute   validate, then run group by group, all calls of a group at once; poll for steering as they finish
-    suspend   calls that were deferred get their pending results, unless steering or an abort cancelled them
+    screen    refuse calls that were cut off; ask the pre-dispatch policies about each call; refuse unknown tools
+    approve   ask for approvals in call order, before any call runs
+    execute   validate the arguments; run group by group, all calls of a group at once; poll for steering as they finish
+    suspend   give deferred calls their pending results, unless steering or an abort cancels them
 
-Owns the batch. Every call gets exactly one result and one `ToolExecutionEnd`, whatever happens: a call that has no
-result when the batch ends gets one that says why. `run/approving` asks for approval, `run/relay` passes updates on,
-`run/deferring` defers calls, and `run/resuming` runs the batch of a reply whose answers came later.
+Owns the batch. Every call gets exactly one result, and one `ToolExecutionEnd` unless it stays deferred. A call that has
+no result when the batch ends gets one with the reason. `run/approving` asks for approval, `run/relay` passes updates
+on, `run/deferring` defers calls, and `run/resuming` runs the calls of a reply whose answers came later.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _CANCELLED_TEXTS: dict[_Cancellation, str] = {
     "aborted": "tool call cancelled: the run was aborted",
     "tool": "tool call cancelled from within",
 }
-"""What the model reads for it."""
+"""The result that the model reads, by reason."""
 
 GRACE = 0.05  # seconds that a running tool gets to finish by itself when steering or an abort interrupts its batch
 
@@ -74,7 +74,7 @@ def dispatch(
 
 
 class Batch:
-    """The calls of one reply, while they are worked on."""
+    """The calls of one reply while they are processed."""
 
     __slots__ = (
         *("_finished", "_queued", "_running", "_steering_deadline", "calls", "needs_approval", "needs_screening"),
@@ -86,7 +86,7 @@ class Batch:
         self.supervisor = run.supervisor
         self.calls: list[CallState] = []
         self.was_steered = False
-        self._running = 0  # how many calls run, or have ended and are not finished yet
+        self._running = 0  # how many calls have started and were not passed to `_finish` yet
         self._finished: list[CallState] = []  # calls that have ended and have no result yet
         self._queued: Sequence[CallState] = ()  # calls that wait until fewer calls of their tool run
         self._steering_deadline: float | None = None
@@ -140,7 +140,7 @@ class Batch:
                     self._record_starts(group, recorder)
                     if not recorder.is_safe(run.state) and not await self._may_start():
                         break
-                is_alone = len(group) == 1  # else all start before the first one takes a step
+                is_alone = len(group) == 1  # several calls all start before the first one takes a step
                 for call in group:
                     self._start(call, is_alone)
                 while self._running or self._queued:
@@ -182,13 +182,13 @@ class Batch:
 
     @property
     def running(self) -> list[CallState]:
-        """The calls that run, or have ended and are not finished yet."""
+        """The calls that have started and were not passed to `_finish` yet."""
         return [call for call in self.calls if call.context is not None] if self._running else []
 
     def resolve(
         self, call: CallState, result: AgentToolResult, outcome: ToolOutcome, reason: str | None = None
     ) -> None:
-        """Gives the call its one result, without secrets. Without a `reason`, the text of an error is the reason."""
+        """Gives the call its only result, with secrets masked. `reason` defaults to the text of an error result."""
         run, recorder = self.run, self.run.transcript.recorder
         is_told = recorder is not None or bool(run.audience.all)
         if result is not call.masked:
@@ -207,7 +207,7 @@ class Batch:
         run.executing.pop(call.id, None)
         if call.has_slot:
             self._free_slot(call)
-        if call.waiting is not None:  # steering, an abort or a failing journal ended it after all
+        if call.waiting is not None:  # it was deferred, then ended by steering, an abort or a failing journal
             if recorder is not None:
                 recorder.forget(call.waiting)
             call.waiting = None
@@ -226,14 +226,14 @@ class Batch:
             self.run.slots.leave(call.tool, (self.run.id, call.id))
 
     def refuse(self, call: CallState, why: str, outcome: ToolOutcome, reason: str | None = None) -> None:
-        """Gives a call that did not run to its end a result that says why; `reason` is the bare cause."""
+        """Gives a call that was not completed the error result `why`; `reason` is the bare cause."""
         self.resolve(call, AgentToolResult.error(why), outcome, reason)
 
     def cancel(self, call: CallState, why: _Cancellation) -> None:
         self.refuse(call, _CANCELLED_TEXTS[why], _CANCELLED, why)
 
     async def leave(self) -> None:
-        """Ends running calls, and gives every call without a result one that says why."""
+        """Ends running calls. Gives deferred calls their pending results, and every other call one with the reason."""
         self._leave_queue()
         if self.running:
             await self._end_running()
@@ -302,7 +302,7 @@ class Batch:
             defer(self.run, call, kind, reason, scope or {})
 
     async def _suspend(self, deferred: list[CallState]) -> None:
-        """Gives the deferred calls their pending results, unless steering came."""
+        """Gives the deferred calls their pending results, unless steering or an abort interrupts."""
         run = self.run
         if not deferred:
             return
@@ -318,7 +318,7 @@ class Batch:
     # -- execution -----------------------------------------------------------------------------------------------
 
     def _those_that_run(self) -> list[CallState]:
-        """Defers the calls that the application runs, and returns those that run here: none in a run that is over."""
+        """Defers external calls and returns those to run here: none if a policy stopped the run."""
         if self.run.stopped_by is not None:
             return []
         for call in self.calls if self.run.toolbox.options else ():
@@ -335,7 +335,7 @@ class Batch:
         return admitted
 
     def _may_run(self, call: CallState) -> bool:
-        """Whether the call may start now; takes a slot for it, if its tool has some."""
+        """Whether the call may start now. If its tool limits concurrent calls, takes a slot for it."""
         most = None if call.options is None else call.options.max_concurrent
         if most is None or call.tool is None or call.has_slot:
             return True
@@ -353,14 +353,14 @@ class Batch:
         return not all(may_run)
 
     def _leave_queue(self) -> None:
-        """Gives up the calls that wait for their turn."""
+        """Empties the queue and frees the slots of its calls."""
         queued, self._queued = self._queued, ()
         for call in queued:
             if call.has_slot:
                 self._free_slot(call)
 
     async def _start_queued(self) -> None:
-        """Starts the calls whose turn it is."""
+        """Starts the queued calls that may start now."""
         queued, self._queued = self._queued, ()
         admitted = self._admitted(queued)
         recorder = self.run.transcript.recorder
@@ -384,7 +384,7 @@ class Batch:
                 recorder.tool_started(call.index, call.id, call.name, changed, facts)
 
     async def _may_start(self) -> bool:
-        """Waits until the record is durable; if that fails, refuses the remaining calls."""
+        """Waits until the record is durable; if that fails, refuses the remaining calls and returns `False`."""
         run = self.run
         try:
             await run.make_durable()
@@ -396,7 +396,7 @@ class Batch:
         return True
 
     async def _groups(self, ready: list[CallState]) -> list[list[CallState]]:
-        """Returns the groups that the strategy makes; none if they are invalid, and then every call is an error."""
+        """Returns the strategy's groups. If they are invalid, refuses every call and returns none."""
         strategy = self.run.config.tool_execution
         if isinstance(strategy, str):
             return [[call] for call in ready]
@@ -481,7 +481,7 @@ class Batch:
             self.supervisor.wake()
 
     async def _take_news(self) -> None:
-        """Handles what may come besides results: updates that the channel has room for, steering, and its deadline."""
+        """Handles delayed updates that now fit the channel, steering, and the deadline that steering set."""
         run = self.run
         for relay in () if run.channel is None else list(run.channel.backlog):
             relay.pump()
@@ -495,7 +495,7 @@ class Batch:
             await self.supervisor.park(run.channel.has_room)
 
     def _has_news(self) -> bool:
-        """Whether a tool has finished, steering is queued, or the channel has space for delayed updates."""
+        """Whether a tool has finished, steering is queued, a queued call has a slot, or delayed updates fit."""
         if self._finished or (not self.was_steered and self.run.steering):
             return True
         if self._queued and any(call.has_slot for call in self._queued):
@@ -504,7 +504,7 @@ class Batch:
         return channel is not None and bool(channel.backlog) and channel.has_room()
 
     def _steer(self) -> None:
-        """Cancels the tokens of running calls, except of tools that finish when steered."""
+        """Cancels the tokens of running calls, except those of tools that finish when steered."""
         self.was_steered = True
         self._leave_queue()
         self._steering_deadline = self.supervisor.loop.time() + GRACE
@@ -532,12 +532,12 @@ class Batch:
         until: float | None = None,
         late: list[CallState] | None = None,
     ) -> None:
-        """Ends calls by force: a call that was not finished gets a cancelled result, whatever it returns."""
+        """Ends calls by force. A call that had not finished gets a cancelled result, whatever it returns."""
         if late is None:
             late = [call for call in calls if not call.is_done]
         forced = late
         if (delegations := self.run.delegations) is not None:
-            # The cancelled token ends a delegate in order, so that its events and its usage are complete.
+            # A delegate ends by its cancelled token, without force, so that its events and usage are complete.
             delegates = [call for call in late if call.context in delegations.live]
             forced = [call for call in late if call not in delegates]
             await self.supervisor.outlast([call.task for call in delegates if call.task is not None])
@@ -578,7 +578,7 @@ class Batch:
 
 
 def _waits_for(error: BaseException) -> hints.Pending | None:
-    """Returns what a delegate waits for, if that is what the error says. Another tool's errors may use the name too."""
+    """Returns what a delegate waits for, if its error holds that. Errors of other tools may use the same name."""
     waits_for = error.__dict__.get("waits_for")
     if waits_for is None:
         return None

@@ -4,7 +4,7 @@
     ├── ContextWindowOverflow(model)               the input is longer than the model's window
     ├── ModelThrottled(message, retry_after)       the provider limits the rate of requests
     ├── NetworkError(message)                      the connection or the provider's server failed
-    ├── AuthError(message)                         no key, or one that the provider refuses
+    ├── AuthError(message)                         the key is missing or was refused
     ├── ContentFiltered(message)                   the provider filtered the reply, or the model refused
     ├── StreamError(message, kind)                 any other failure of a stream function
     ├── StructuredOutputFailed(attempts, last_error, stopped_by)
@@ -12,9 +12,9 @@
     ├── UnknownProvider(provider)                  no adapter for it is installed
     ├── ProviderMismatch(model, provider)          the stream function belongs to another provider
     ├── MissingDeps(tool, deps_type)               a tool needs dependencies, and the run has none
-    ├── AlreadyRunning                             the agent is in a run already
+    ├── AlreadyRunning                             the agent is already running
     ├── NoMessages                                 there is no history to continue
-    ├── InvalidContinue                            the history ends with a reply and no message is queued
+    ├── InvalidContinue                            the history has nothing to answer, and no message is queued
     ├── NotPending(call_ids)                       the calls do not wait for an answer
     └── Aborted                                    the run was cancelled
     ToolError(message)                             raised by a tool: becomes its error result
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class ErrorKind(Choice):
-    """What went wrong at the provider, in the kinds that a caller needs to distinguish."""
+    """The kinds of failure that a caller may need to distinguish."""
 
     THROTTLED = "throttled"
     NETWORK = "network"
@@ -73,7 +73,7 @@ class ContextWindowOverflow(AgentError):
 
 
 class _StandardError(AgentError):
-    """An error that has a message of its own."""
+    """An error with a standard message."""
 
     standard_message = ""
 
@@ -82,7 +82,7 @@ class _StandardError(AgentError):
 
 
 class _PassingError(_StandardError):
-    """An error that may be gone at the next attempt; `retry_after` is the wait that was asked for, if any."""
+    """An error that may not occur again; `retry_after` is the wait in seconds that was asked for, if any."""
 
     def __init__(self, message: str = "", *, model: str = "", retry_after: float | None = None) -> None:
         super().__init__(message or None)
@@ -193,16 +193,16 @@ class NoMessages(_StandardError):
 class InvalidContinue(_StandardError):
     """The last message is a complete assistant message, or calls wait for an answer, and no message is queued."""
 
-    standard_message = "the assistant had the last word and nothing is queued: prompt() or follow_up() instead"
+    standard_message = "the last message is a reply and nothing is queued: prompt() or follow_up() instead"
 
 
 class NotPending(AgentError, LookupError):
-    """These calls do not wait for an answer: they are unknown, or have their result."""
+    """These calls do not wait for an answer: they are unknown, or already have a result."""
 
     def __init__(self, call_ids: str | Iterable[str], message: str = "") -> None:
         self.call_ids = (call_ids,) if isinstance(call_ids, str) else tuple(call_ids)
         names = ", ".join(map(repr, self.call_ids))
-        super().__init__(message or f"no call waits for an answer as {names}: agent.pending lists the calls that wait")
+        super().__init__(message or f"no call waits under the id {names}: agent.pending lists the calls that wait")
 
 
 class Aborted(_StandardError):

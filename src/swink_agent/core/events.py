@@ -12,11 +12,12 @@
       TurnEnd
     AgentEnd
 
-A call that waits for a later answer has a `ToolCallDeferred` in place of `ToolApprovalResolved`, and of Start and End.
-A run that brings answers begins with `TurnStart TurnResumed`, which stands in place of `MessageStart … MessageEnd`. Any
-other run that finds waiting calls closes them: their `ToolExecutionEnd` follows `AgentStart`.
+A call that waits for a later answer has a `ToolCallDeferred` instead of its remaining events: after the approval was
+requested, before the tool starts, or, for a delegate, after it started. A run that brings answers begins with
+`TurnStart TurnResumed` instead of `TurnStart … MessageEnd`. Any other run that finds waiting calls closes them: their
+`ToolExecutionEnd` follows `AgentStart`.
 
-`TaskStarted` and `TaskEnded` may stand anywhere between `AgentStart` and `AgentEnd`. Between runs, the agent's
+`TaskStarted` and `TaskEnded` may occur anywhere between `AgentStart` and `AgentEnd`. Between runs, the agent's
 subscribers get them.
 
 Events report everything that a run did; `record` folds them into a `RunRecord`. Their JSON form is in `codec`.
@@ -51,7 +52,7 @@ _RAN = ToolOutcome.RAN
 InjectionSource: TypeAlias = Literal["steering", "follow_up", "policy"]
 RunKind: TypeAlias = Literal["prompt", "continue", "structured", "resume"]
 """How a run began: with prompts, from the existing history, with prompts and a schema for the answer, or with answers
-to calls that waited (`schema` then says whether it must give a value)."""
+to calls that waited (which has a `schema` if it must give a value)."""
 DeferralKind: TypeAlias = Literal["approval", "external", "delegate"]
 """What a call waits for: an approval, a result from the application, or a call inside its delegate."""
 UsageSource: TypeAlias = Literal["compaction", "overflow"]
@@ -82,7 +83,7 @@ class CompactionReport(Value, frozen=True, gc=False):
     """The usage of requests for a summary; it is part of the run's usage."""
     cost: Cost = field(default_factory=Cost)
     has_summary: bool = False
-    """Whether a new summary stands for what was taken out."""
+    """Whether a new summary replaces the removed messages."""
 
     @property
     def is_told(self) -> bool:
@@ -106,7 +107,7 @@ class TurnStart(Value, frozen=True, tag_field="type", tag="turn_start", gc=False
 
 
 class TurnResumed(Value, frozen=True, tag_field="type", tag="turn_resumed"):
-    """The turn goes on with an earlier reply: answers came for calls that waited. `pending` is what waited."""
+    """The turn continues an earlier reply, since answers came for its waiting calls. `pending` lists these calls."""
 
     message: AssistantMessage
     pending: tuple[PendingCall, ...]
@@ -261,7 +262,7 @@ class ToolExecutionEnd(Value, frozen=True, tag_field="type", tag="tool_execution
 
 
 class DelegateEvent(Value, frozen=True, tag_field="type", tag="delegate_event"):
-    """An event of a delegate, the agent that this call runs (`Agent.as_tool`). For each call they are one whole run.
+    """An event of a delegate, the agent that this call runs (`Agent.as_tool`). A call has the events of one whole run.
 
     The event of a delegate's own delegate is itself a `DelegateEvent`.
     """
@@ -279,7 +280,7 @@ class TaskStarted(Value, frozen=True, tag_field="type", tag="task_started", gc=F
 
 
 class TaskEnded(Value, frozen=True, tag_field="type", tag="task_ended", gc=False):
-    """A background command has ended, with all that it started. `exit_code` is `None` if it was stopped.
+    """A background command and all its processes have ended. `exit_code` is `None` if it was stopped.
 
     It may end in a later run than it began, or between runs.
     """

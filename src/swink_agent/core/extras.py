@@ -1,4 +1,4 @@
-"""Optional packages, and the one way to say that one is missing.
+"""Imports optional packages, and reports those that are missing.
 
 An extra is a group of packages in `pyproject.toml`: `pip install 'swink-agent[tui]'`.
 """
@@ -12,7 +12,7 @@ from typing import Any
 class MissingExtra(RuntimeError):
     """An optional package is not installed, or is broken. The message names the command that installs it.
 
-    `problem` says why a package that is installed cannot be imported. It is empty for one that is not.
+    `problem` is the reason why an installed package cannot be imported. It is empty if the package is not installed.
     """
 
     def __init__(self, package: str, extra: str, problem: str = "") -> None:

@@ -1,6 +1,6 @@
-"""Replaces files in one step: a reader, or a crash, sees the old content or the new one, never a part.
+"""Replaces files in one step: a reader sees the old content or the new one, never a part, even after a crash.
 
-Owns the one way in which this package does that. Three places differ: file tools work beneath a folder by descriptors
+All code of this package uses these functions, except in three places: file tools work beneath a folder by descriptors
 and check the file again just before the rename (`tools/workspace/place`), a session locks its copy before the rename
 (`memory/sessions/opening`), and a masking key never replaces another (`app/keys/masking_key`).
 """
@@ -26,8 +26,8 @@ def replacing(
 ) -> Generator[BinaryIO]:
     """Opens a new file that takes the name `path` at the end of the block, or is deleted if the block raises.
 
-    With `sync` the content is on disk before it takes the name; with `sync_name` the name is, too, when the block ends:
-    without that, a crash may bring the old file back. The folder must exist. Raises `OSError`.
+    With `sync`, the content is on disk before the file takes the name. With `sync_name`, the name is on disk when the
+    block ends; without it, a crash may bring the old file back. The folder must exist. Raises `OSError`.
     """
     target = Path(path)
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")

@@ -1,7 +1,7 @@
 """Tools from functions: `@tool`, and how such a tool is bound, called and streamed.
 
-Converts a call's arguments to the function's, and what it returns or yields to a result. The tool protocol is in
-`tool`; `schemas` makes the schema of a signature.
+Converts a call's arguments to the function's, and the values that it returns or yields to results. The tool protocol is
+in `tool`; `schemas` makes the schema of a signature.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # with a default, which Python 3.11 does not support, `Functi
     from typing_extensions import TypeVar as TypeVarWithDefault
 
     Function_co = TypeVarWithDefault("Function_co", covariant=True, default=Callable[..., Any])
-    Deps = TypeVar("Deps")  # without a default: what a function declares is not left out
+    Deps = TypeVar("Deps")  # without a default, which could replace the type that a function declares
 else:
     Deps = TypeVar("Deps")
     Function_co = TypeVar("Function_co", covariant=True)
@@ -59,7 +59,7 @@ class FunctionTool(Generic[Function_co, Deps_contra]):
     have a common type.
     """
 
-    if not TYPE_CHECKING:  # Python 3.11 would insist on both parameters
+    if not TYPE_CHECKING:  # Python 3.11 would require both parameters
 
         def __class_getitem__(cls, parameters: object) -> GenericAlias:
             return GenericAlias(cls, parameters)
@@ -167,7 +167,7 @@ class FunctionTool(Generic[Function_co, Deps_contra]):
             for field in _OF_SIGNATURE:
                 self.__dict__.pop(field, None)
 
-    # These overloads mistake only a static method whose first parameter could be an instance of the class.
+    # These overloads are wrong only for a static method whose first parameter could be an instance of the class.
     @overload
     def __get__(
         self: FunctionTool[Callable[Concatenate[type[S], P], T], Deps], instance: S | None, owner: type[S]
@@ -188,7 +188,7 @@ class FunctionTool(Generic[Function_co, Deps_contra]):
     # -- running -------------------------------------------------------------------------------------------------
 
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext[Deps_contra], /) -> AgentToolResult:
-        """Converts the arguments, calls the function (in a thread if it is not async) and wraps what it returns."""
+        """Converts the arguments, calls the function (in a thread if it is not async) and converts its result."""
         if self._binding is not None:
             return AgentToolResult.error(self.why_unusable or "")
         try:
@@ -247,13 +247,13 @@ class FunctionTool(Generic[Function_co, Deps_contra]):
                 result = as_result(value, self.name)
                 ctx.update(result)
                 if task is not None and task.cancelling() > cancels:
-                    raise asyncio.CancelledError  # the generator swallowed one and would continue
+                    raise asyncio.CancelledError  # the generator swallowed it and would continue
         finally:
             await generator.aclose()
         return result
 
     def _exhaust(self, generator: Generator[Any, None, Any], ctx: ToolContext, is_given_up: list[bool]) -> Any:
-        """Does the same for a plain generator, in its thread. What it returns, if anything, is the result."""
+        """Does the same for a plain generator, in its thread. If it returns a value, that is the result."""
         result = AgentToolResult()
         try:
             while not is_given_up:
@@ -306,7 +306,7 @@ _Binding: TypeAlias = Literal["instance", "class"]
 
 
 def _binding_of(function: object) -> _Binding | None:
-    """What the function's first parameter must be bound to, as far as the function itself shows it."""
+    """Returns what the first parameter must be bound to, as far as the function itself shows it."""
     if isinstance(function, classmethod):
         return "class"
     if not inspect.isfunction(function):

@@ -1,13 +1,13 @@
-"""What a run records, and the protocol for it: entries are recorded in order, then made durable.
+"""The entries that a run records, and the protocol of a journal: entries are recorded in order, then made durable.
 
     record      takes an entry and gives it its number; returns at once
-    durable     returns when everything recorded so far will survive a crash, or raises what refuses it
+    durable     returns when everything recorded so far will survive a crash, or raises the error that prevents it
 
-A run waits for `durable` before anyone relies on what was recorded: before the model is asked, before tools start, and
-before it returns. A journal that refuses ends the run at once. How a journal stores entries (in a file, a database,
-another process) and how a history is rebuilt from them is not known here.
+A run waits for `durable` before it asks the model, before tools start, and before it returns. If `durable` raises, the
+run ends at once. A journal may store entries in a file, a database or another process; how it does so, and how a
+history is rebuilt from entries, is not defined here.
 
-Owns the entries, the protocol, and the `Recorder` that turns what happens to one agent into entries.
+Owns the entries, the protocol, and the `Recorder`, which makes the entries of one agent.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ MessageSource: TypeAlias = Literal["given", "prompt", "steering", "follow_up", "
 
 
 class CallFacts(Value, frozen=True, omit_defaults=True, gc=False):
-    """What is known of a call in addition to its result: the fields of `ToolApprovalResolved` and `ToolExecutionEnd`.
+    """Facts about a call in addition to its result: the fields of `ToolApprovalResolved` and `ToolExecutionEnd`.
 
-    `scope` is that of the grant. `arguments` are there only if the call never started and they are not those of the
-    reply: otherwise the entry of its start has them. `usage` and `cost` are those of the delegate that the call ran.
+    `scope` is that of the grant. `arguments` is set only if the call never started and they differ from the reply's;
+    `ToolStarted` has those of a started call. `usage` and `cost` are those of the delegate that the call ran.
     """
 
     seconds: float | None = None
@@ -67,8 +67,8 @@ class CallFacts(Value, frozen=True, omit_defaults=True, gc=False):
 class MessageAdded(Value, frozen=True, tag="message", gc=False):
     """A message entered the history, at its end.
 
-    Results are recorded as tools finish; in the history they are in the order of the calls of the reply before them,
-    and `call` is the index of theirs. `facts` are there for results of this version.
+    Results are recorded as tools finish, but the history has them in call order: `call` is the index of the call in its
+    reply. Results of this version have `facts`.
     """
 
     message: AgentMessage
@@ -87,8 +87,8 @@ class MessageReplaced(Value, frozen=True, tag="replaced", gc=False):
 class ToolStarted(Value, frozen=True, tag="tool_started", gc=False):
     """A tool is about to run: call number `call` of the last reply.
 
-    `arguments` are there only if they are not those of the reply: a policy or a person changed them. `facts` are there
-    only if the call was approved, so that this is known even if its result never comes.
+    `arguments` is set only if a policy or a person changed those of the reply. `facts` is set only if the call was
+    approved, so that the approval is known even if the result never comes.
     """
 
     call: int
@@ -101,8 +101,8 @@ class ToolStarted(Value, frozen=True, tag="tool_started", gc=False):
 class ContextReplaced(Value, frozen=True, tag="context", gc=False):
     """The transforms made another context, which is sent from now on.
 
-    `parts` are the numbers of the entries that added its messages; a message that the transforms made stands as itself.
-    None at all is the whole history. `report` says what the transforms used; a run's end has that in its own usage.
+    `parts` has the number of the entry that added each message, or the message itself if a transform made it. Empty
+    `parts` mean the whole history. `report` has the usage of the transforms; in a run, `RunEnded` includes it.
     """
 
     parts: tuple[int | AgentMessage, ...]
@@ -110,13 +110,13 @@ class ContextReplaced(Value, frozen=True, tag="context", gc=False):
 
 
 class HistoryCut(Value, frozen=True, tag="history", gc=False):
-    """The history is, from now on, the messages of these entries, in this order; the context too."""
+    """From now on, history and context are the messages of these entries, in this order."""
 
     numbers: tuple[int, ...]
 
 
 class ModelChanged(Value, frozen=True, tag="model", gc=False):
-    """The model that is asked from now on, and how much it is to think."""
+    """The model that is asked from now on, with its thinking level."""
 
     model: ModelSpec
 
@@ -128,7 +128,7 @@ class StateChanged(Value, frozen=True, tag="state", gc=False):
 
 
 class RunStarted(Value, frozen=True, tag="run_started", gc=False):
-    """A run began; entries up to its end belong to it. `schema` is the one that the caller gave for a value."""
+    """A run began; entries up to its end belong to it. `schema` is that of the value that the run must give."""
 
     run_id: str
     kind: RunKind | None = None
@@ -166,39 +166,39 @@ JournalEntry: TypeAlias = (
 class Journal(Protocol):
     """Stores entries. One run at a time uses it, from one event loop; between runs, any thread may record.
 
-    One that has an attribute `is_durable` is not waited for while that is true.
+    A journal may have an attribute `is_durable`: while it is true, runs do not wait for `durable`.
     """
 
     def record(self, entry: JournalEntry, redactor: Redactor | None = None, /) -> int:
-        """Takes an entry, after all before it, and returns its number, greater than theirs. Never blocks or raises.
+        """Takes the next entry and returns its number, which is greater than all earlier ones. Never blocks or raises.
 
-        With a redactor, no secret that it knows reaches what the journal keeps. What goes wrong is for `durable`.
+        With a redactor, the journal masks its secrets in whatever it stores. Errors are raised by `durable`.
         """
         ...
 
     async def durable(self) -> None:
-        """Returns when everything recorded so far would be there after a crash. Raises what keeps it from that.
+        """Returns when everything recorded so far would survive a crash. Raises the error that prevents it.
 
-        It may also raise after it has written everything: a journal whose run was cancelled elsewhere, or taken over,
-        refuses what would come next. The run ends at once: no model is asked, and no tool starts.
+        It may also raise after it has written everything, if the run was cancelled or taken over by another process.
+        Then the run ends at once: no model is asked, and no tool starts.
         """
         ...
 
 
 class Past(Value, frozen=True, kw_only=True):
-    """What a journal has of an agent, to continue from."""
+    """The state of an agent in a journal, to continue from."""
 
     messages: tuple[AgentMessage, ...] = ()
     numbers: tuple[int, ...] = ()
-    """Of each message, the number of the entry that added it."""
+    """For each message, the number of the entry that added it."""
     context: tuple[AgentMessage, ...] | None = None
-    """What the model is sent of them; `None` for all."""
+    """The messages that are sent to the model; `None` for the whole history."""
     model: ModelSpec | None = None
     state: dict[str, Any] = {}
 
 
 class Recorder:
-    """Turns what happens to one agent into entries of one journal."""
+    """Records one agent in one journal."""
 
     __slots__ = ("_failure", "_model", "_numbers", "_record_in", "_state", "journal", "redactor")
 
@@ -211,7 +211,7 @@ class Recorder:
         self._failure: Exception | None = None
         self.redactor: Redactor | None = None
         past = Past() if past is None else past
-        # By identity: the history keeps its messages alive, so an id stays theirs while it is in use.
+        # By `id`: the history keeps its messages alive, so no other object gets the id of a message in use.
         self._numbers = {id(message): number for message, number in zip(past.messages, past.numbers, strict=True)}
         self._model = past.model
         self._state = _encoded(past.state)
@@ -232,7 +232,7 @@ class Recorder:
         return self._failure is None and getattr(self.journal, "is_durable", False)
 
     async def durable(self) -> None:
-        """Returns when everything recorded so far is safe. Raises what keeps the journal from that."""
+        """Returns when everything recorded so far is safe. Raises the error of the journal."""
         if self._failure is not None:
             raise self._failure
         await self.journal.durable()
@@ -250,8 +250,8 @@ class Recorder:
     def resolved(
         self, message: ToolResultMessage, call: int, state: Mapping[str, Any], facts: CallFacts | None = None
     ) -> None:
-        """Records the result of a tool call, and the state after it. The result is masked except for the addresses of
-        images and documents, which the model needs; the facts have the scope and the arguments unmasked."""
+        """Records the result of a tool call, and the state after it. The result is already masked, except for the
+        addresses of images and documents, which the model needs. Scope and arguments in the facts are not masked."""
         if state or self._state is not _NO_STATE:
             with suppress(AgentError):  # state that is not JSON is reported by `make_durable`
                 self.state_is(state)
@@ -260,7 +260,7 @@ class Recorder:
         if facts is not None and (facts.scope or facts.arguments):
             redactor = self.redactor
         if message.outcome is _UNKNOWN_TOOL or message.outcome is _PENDING:
-            redactor = self.redactor  # the name is the model's, and may be anything; what waits is not masked yet
+            redactor = self.redactor  # the model made up the name; pending details are not masked yet
         for block in message.content:
             if type(block) in _WITH_ADDRESSES:
                 redactor = self.redactor
@@ -277,11 +277,11 @@ class Recorder:
         self._numbers[id(new)] = number
 
     def forget(self, message: AgentMessage | None) -> None:
-        """Notes that a message is no longer part of the history: another entry has taken its place."""
+        """Notes that a message is no longer part of the history: another entry replaces it."""
         self._numbers.pop(id(message), None)
 
     def history_set(self, messages: Sequence[AgentMessage]) -> None:
-        """The application gave the agent another history: what it shares with the old one is not written again.
+        """Records that the application replaced the history. Messages of the old history are not written again.
 
         The change itself comes last: if not all new messages can be written, the old history stays.
         """
@@ -290,7 +290,7 @@ class Recorder:
         record = self._record_in
         try:
             for message in messages:
-                number = None if id(message) in numbers else self._numbers.get(id(message))  # one message twice has two
+                number = None if id(message) in numbers else self._numbers.get(id(message))  # given twice: two entries
                 if number is None:
                     number = record(MessageAdded(message, "given"), self.redactor)
                 numbers[id(message)] = number
@@ -309,7 +309,7 @@ class Recorder:
     def tool_started(
         self, call: int, call_id: str, name: str, arguments: dict[str, Any] | None, facts: CallFacts | None = None
     ) -> None:
-        # Without arguments and facts it names a tool and a call of the reply before it: there is nothing to mask.
+        # Without arguments and facts, the entry only names a call of the reply: there is nothing to mask.
         record = self._record_in
         redactor = None if arguments is None and facts is None else self.redactor
         try:
@@ -378,7 +378,7 @@ def _encoded(state: Mapping[str, Any]) -> bytes:
 
 
 def decoded_state(encoded: bytes, state: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the state as it will be read. Raises `TypeError` if that differs; a tuple may become a list."""
+    """Returns the state as it will be read back. Raises `TypeError` if that differs; a tuple may become a list."""
     read = msgspec.json.decode(encoded)
     for key, value in state.items():
         if read.get(key) != value and read.get(key) != _with_lists(value):

@@ -1,15 +1,15 @@
-"""THE loop: runs, turns, and what ends them. Read it from the top; each function is below its caller.
+"""The agent loop: runs, turns, and when they end. Read it from the top: each function is below its caller.
 
     run      AgentStart, turns until nothing is left to do, AgentEnd
-    turns    inner: a turn, as long as there are tool results or steering to answer
-             outer: again, as long as post-loop policies or follow-ups give the agent more to do
+    turns    inner loop: another turn while there are tool results or steering to answer
+             outer loop: again while post-loop policies or follow-ups give the agent more to do
     a turn   pending messages enter → transforms → pre-turn policies → reply → tools → post-turn policies
 
-A run that brings answers begins with the turn of the reply whose calls waited; `run/resuming` acts on the answers. Any
-other run first closes the calls that wait.
+A run that brings answers to waiting calls begins with the turn of the reply that made those calls (`run/resuming`). Any
+other run first rejects the calls that wait (`run/pending`).
 
-Owns the order of events. `reply` asks the model, `dispatch` runs a batch of tool calls, and `run/supervisor` lets an
-abort end every wait. Nothing here raises for what a model, tool, hook or policy does.
+Owns the order of events. `reply` asks the model, `dispatch` runs a batch of tool calls, and `run/supervisor` makes an
+abort end every wait. Failures of models, tools, hooks and policies are not raised here.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ def agent_loop_resume(
     config: AgentLoopConfig,
     cancel: CancellationToken | None = None,
 ) -> EventStream:
-    """Acts on answers to calls that wait in the context, and runs on when nothing waits.
+    """Acts on answers to calls that wait in the context. When no call waits any longer, the model is asked again.
 
-    The result's messages begin with the results of these calls. Append all of them to the context for the next run.
+    The result's messages begin with the results of these calls. Append all messages to the context for the next run.
 
     Raises `NotPending` for a call that does not wait, `ValueError` for no answers, and `TypeError` for an answer that
     does not fit its call.
@@ -109,7 +109,7 @@ def _stream_of(
     token = CancellationToken(cancel)
     toolbox = as_toolbox(context.tools)
     if callable(context.system_prompt):
-        takes_context(context.system_prompt, "system_prompt")  # raises what is wrong with it
+        takes_context(context.system_prompt, "system_prompt")  # raises TypeError for a wrong signature
     if config.deps is None:
         toolbox.check_deps()
     transcript = Transcript(context.messages)
@@ -133,9 +133,9 @@ def _stream_of(
 
 
 async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentResult:
-    """Runs to the end, whatever happens; `None` for prompts continues from the history, or from the run's answers.
+    """Runs to the end, whatever happens. With `None` for prompts, continues from the history or the run's answers.
 
-    Raises nothing but the `CancelledError` of a task that was cancelled from outside, and that after `AgentEnd`.
+    Raises only the `CancelledError` of a task that was cancelled from outside, after `AgentEnd`.
     """
     request = run.request
     kind: RunKind = "resume"
@@ -243,7 +243,7 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
 
 
 async def _resume_turn(run: Run, answers: dict[str, hints.Answer]) -> bool:
-    """Runs the calls of an earlier reply that now have answers, in place of a reply."""
+    """Runs the answered calls of an earlier reply, without asking for a new one; returns the same as `_run_turn`."""
     from .run.resuming import Resumption  # on use: most runs defer nothing
 
     run.answers = None
@@ -326,12 +326,12 @@ async def _prepare(run: Run, overflow: bool) -> AgentError | None:
 
 
 async def _ask_for_turn(run: Run, function: Callable[..., Any], takes_context: bool) -> Any:
-    """Asks a function of the turn."""
+    """Calls a function of the turn, with the turn's context if it takes one."""
     return await run.supervisor.ask(function, *([run.policy_context()] if takes_context else []))
 
 
 async def _refusal(run: Run) -> AgentError | None:
-    """Waits for the journal: the model is asked only when everything so far is durable."""
+    """Waits until everything so far is durable, since the model is asked only then; returns the error, if any."""
     if run.refusal is None:
         try:
             await run.make_durable()
@@ -343,7 +343,7 @@ async def _refusal(run: Run) -> AgentError | None:
 
 
 async def _before_turn(run: Run) -> None:
-    """Asks the pre-turn policies: what they inject enters this turn."""
+    """Asks the pre-turn policies; messages that they inject enter this turn."""
     context = run.policy_context(request_tokens=run.most_request_tokens() if run.has_reserving_policies else 0)
     run.stopped_by, messages = await consult(run.config.pre_turn_policies, "pre_turn", context, run.supervisor)
     run.queue("policy", messages)
@@ -358,7 +358,7 @@ async def _after_turn(
     try:
         stop, messages, turn = await consult_after_turn(run.config.post_turn_policies, context, run.supervisor)
         if stop is not None and run.request is not None:
-            # A policy may stop the run before the request was asked: an answer that was given still counts.
+            # Another policy stopped the run before the request saw the reply: an answer in it still counts.
             await run.supervisor.ask(run.request.hear, turn.message, last_words=True)
     except Interrupted:
         return message, results
@@ -401,7 +401,7 @@ async def _has_something_to_answer(run: Run) -> bool:
 
 
 async def _record_end(run: Run, recorder: hints.Recorder) -> None:
-    """Records how the run ended, and waits for the journal, but in an aborted run only until its deadline."""
+    """Records how the run ended and waits for the journal. An aborted run waits only until its deadline."""
     recorder.run_ended(run.id, _result_of(run))
     try:
         await run.make_durable(last_words=True)

@@ -1,7 +1,7 @@
 """Pictures and documents from bytes and from files.
 
-Owns what the first bytes of a file say about its kind, and the reading of such files: only ordinary files, without
-waiting, and no more than providers accept. Who sends them is not known here.
+Detects the kind of a file from its first bytes. Reads only ordinary files, without waiting, and only up to the size
+that providers accept. Adapters send them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LOOKED_AT = 1024
 
 
 def kind_of(data: bytes) -> str:
-    """Returns the media type by the first bytes: PNG, JPEG, GIF, WebP or PDF. It is empty for any other."""
+    """Returns the media type by the first bytes: PNG, JPEG, GIF, WebP or PDF. Returns an empty string for any other."""
     for start, kind in _KINDS:
         if data.startswith(start):
             return kind
@@ -47,7 +47,7 @@ def kind_of(data: bytes) -> str:
 
 
 def is_pdf(data: bytes) -> bool:
-    """Whether this can be a PDF for those who read it: they accept other bytes before its beginning."""
+    """Whether a PDF reader may accept the data: most accept other bytes before the header."""
     return b"%PDF-" in data[:_LOOKED_AT]
 
 
@@ -80,12 +80,12 @@ _Block = TypeVar("_Block", Image, Document)
 
 
 def images_of(given: Iterable[ImageInput]) -> list[Image]:
-    """Returns what was given as pictures. Raises what `image_of` raises, and `TypeError` for what is not a list."""
+    """Converts a list to pictures. Raises what `image_of` raises, and `TypeError` for anything that is not a list."""
     return _several(given, "images", image_of)
 
 
 def documents_of(given: Iterable[DocumentInput]) -> list[Document]:
-    """Returns what was given as documents. Raises what `document_of` raises, and `TypeError` for what is not a list."""
+    """Converts a list to documents. Raises what `document_of` raises, and `TypeError` if it is not a list."""
     return _several(given, "documents", document_of)
 
 
@@ -97,10 +97,10 @@ def _several(given: Any, name: str, convert: Callable[[Any], _Block]) -> list[_B
 
 
 def image_of(given: ImageInput) -> Image:
-    """Returns a picture: itself, from its source, or with the data of the bytes or of the file.
+    """Converts a source, bytes or the path of a file to a picture. A picture is returned as it is.
 
     Raises `OSError` for a path without a file, `ValueError` for data of a kind that models do not take, `TypeError` for
-    anything that is not a picture. The file of a `FileSource` is read whole when it is sent; here its beginning is.
+    anything that is not a picture. Of a `FileSource`, only the beginning is read now; sending it reads the whole file.
     """
     if isinstance(given, (bytes, bytearray, str, Path)):
         data, kind, place = _picture(given)
@@ -111,16 +111,16 @@ def image_of(given: ImageInput) -> Image:
         raise is_not("one of the images", given, "a path, bytes, a source or an Image")
     image = given if isinstance(given, Image) else Image(given)
     source = image.source
-    if isinstance(source, FileSource):  # only what an application gives is checked: every history can be read
+    if isinstance(source, FileSource):  # only new input is checked: every history must stay readable
         data, kind, place = _picture(source.path, _LOOKED_AT)
-        # Some providers take kinds that their first bytes do not show: what the caller or the name says is enough.
+        # Some providers take kinds that are not detected here: the caller's media type or the file name is enough.
         if not data or not (kind or (source.media_type or guess_type(source.path)[0] or "").startswith("image/")):
             raise ValueError(f"{place} is {'not a picture' if data else 'empty'}")
     return image
 
 
 def _picture(given: bytes | bytearray | str | Path, first: int | None = None) -> tuple[bytes, str, str]:
-    """Returns the data, its media type if that is known, and how to call it. Raises `ValueError` for a PDF."""
+    """Returns the data, its media type if it is known, and a name for errors. Raises `ValueError` for a PDF."""
     data, place = _data(given, MOST_IMAGE_BYTES, first)
     kind = kind_of(data)
     if kind == PDF:
@@ -129,10 +129,10 @@ def _picture(given: bytes | bytearray | str | Path, first: int | None = None) ->
 
 
 def document_of(given: DocumentInput) -> Document:
-    """Returns a document: itself, from its source, or with the data of the bytes or of the file, named as the file.
+    """Converts a source, bytes or a path to a document, which is named after the file. A document is returned as it is.
 
-    Raises `OSError` for a file that cannot be read, `ValueError` for what is not a PDF, `TypeError` for anything that
-    is not a document. The file of a `FileSource` is read whole when it is sent; here its beginning is.
+    Raises `OSError` for a file that cannot be read, `ValueError` for data that is not a PDF, `TypeError` for anything
+    that is not a document. Of a `FileSource`, only the beginning is read now; sending it reads the whole file.
     """
     if isinstance(given, (bytes, bytearray, str, Path)):
         data, place = _data(given, MOST_DOCUMENT_BYTES)
@@ -147,7 +147,7 @@ def document_of(given: DocumentInput) -> Document:
 
 
 def _check_source(source: Source) -> None:
-    """Raises what `document_of` raises. Only what an application gives is checked: every history can be read."""
+    """Raises what `document_of` raises. Only new input is checked: every history must stay readable."""
     if isinstance(source, FileSource):
         _check_pdf(*_data(source.path, MOST_DOCUMENT_BYTES, _LOOKED_AT))
     elif isinstance(source, Base64Source):
@@ -167,7 +167,7 @@ def _check_base64(data: str, place: str) -> None:
     if len(data) // 4 * 3 > MOST_DOCUMENT_BYTES + 2:
         raise ValueError(f"{place} is larger than {MOST_DOCUMENT_BYTES // 1024**2} MB")
     try:
-        # Strict, and therefore to the end: a provider refuses the whole request for one wrong character.
+        # Strict, and over all data: a provider refuses the whole request for one wrong character.
         found = a2b_base64(data, strict_mode=True)
     except (Error, ValueError):
         raise ValueError(f"{place} is not base64") from None
@@ -183,9 +183,9 @@ def _check_pdf(data: bytes, place: str) -> None:
 
 
 def _data(given: bytes | bytearray | str | Path, most: int, first: int | None = None) -> tuple[bytes, str]:
-    """Returns the data, or the first bytes of the file, and how to call it in an error."""
+    """Returns the data, or the first bytes of the file, and a name for errors."""
     if isinstance(given, (bytes, bytearray)):
-        place = f"what was given as {len(given):,} bytes"
+        place = f"the data of {len(given):,} bytes"
         if len(given) > most:
             raise ValueError(f"{place} is larger than {most // 1024**2} MB")
         return bytes(given), place

@@ -1,6 +1,6 @@
-"""What an observer sees of a run beyond its events: the requests to models, and the time in which a tool runs.
+"""Observers of a run, which see more than its events: the requests to models, and the time in which a tool runs.
 
-Owns the protocol, and the rule that an observer never changes a run: what it raises is logged. Events themselves are
+Owns the protocol, and the rule that an observer never changes a run: its exceptions are logged. Events themselves are
 in `events`. An agent without an observer pays one check per request and per call.
 """
 
@@ -23,7 +23,7 @@ log = logging.getLogger("swink_agent")
 
 
 class ModelRequest(Value, frozen=True):
-    """One request to a model, as its stream function gets it. `run_id` is that of the run, or of the delegate's."""
+    """One request to a model, as its stream function gets it. `run_id` is that of the run or delegate that asks."""
 
     hidden_fields: ClassVar[frozenset[str]] = frozenset({"redactor_fn"})
 
@@ -32,9 +32,9 @@ class ModelRequest(Value, frozen=True):
     context: AgentContext
     options: StreamOptions
     redactor_fn: Callable[[], Redactor]
-    """Gives what masks the secrets of this run."""
+    """Returns the redactor that masks the secrets of this run."""
     failure: ErrorKind | None = None
-    """How the attempt before this one failed, if it is another attempt for the same reply."""
+    """How the previous attempt for the same reply failed, if there was one."""
 
 
 class RunObserver(Protocol):
@@ -49,7 +49,7 @@ class RunObserver(Protocol):
         ...
 
     def around_tool(self, context: ToolContext, /) -> AbstractContextManager[object]:
-        """Returns what is entered before a tool is called, and left after it, in the tool's own task.
+        """Returns a context manager that is entered before a tool is called, and left after it, in the tool's own task.
 
         Context variables that are set on entering are set for the tool, and for the threads and tasks that it starts.
         """
@@ -65,7 +65,7 @@ def tell_request(observers: Sequence[RunObserver], request: ModelRequest) -> Non
 
 
 async def observed(observers: Sequence[RunObserver], context: ToolContext, work: Coroutine[Any, Any, None]) -> None:
-    """Runs the work of one tool call inside what the observers enter around it."""
+    """Runs the work of one tool call inside the observers' context managers."""
     entered: list[AbstractContextManager[object]] = []
     for observer in observers:
         try:

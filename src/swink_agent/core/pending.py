@@ -1,13 +1,13 @@
 """Calls that wait for an answer: how a history shows them, and which answers fit.
 
-A call that waits has a result with `outcome=pending` in its place, and the details of that result say all there is to
-know: what it waits for, and what was asked. So any copy of a history, also one from a file, shows what waits.
+A waiting call has a result with `outcome=pending`. The details of that result hold everything about the wait, so any
+copy of a history, even one from a file, shows which calls wait.
 
-    a call waits          while no user or assistant message stands behind its result
-    a later result        of the same call takes the place of a pending one, wherever it stands behind it
-    damaged details       no one can answer the call; the next run that brings no answers closes it, as any other
+    a call waits          until a user or assistant message follows its result
+    a later result        of the same call replaces the pending one
+    damaged details       the call cannot be answered, and does not prevent answers to other calls
 
-Owns these rules and the details. `dispatch` defers calls and acts on answers.
+Owns these rules and the details. `run/pending` defers calls, and `run/resuming` acts on answers.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from .values.decoders import json_decoder
 from .values.value import Value, frozen_json
 
 Answer: TypeAlias = Approve | ApproveWith | Reject | bool | AgentToolResult
-"""What `resume` takes for a call: an approval or rejection of a question, or the result of an external call."""
+"""An answer that `resume` takes: an approval, a rejection, or the result of a call that the application ran."""
 
 LOST = (
     "outcome unknown: this tool call had started, and its result was never recorded. It may have done all of its work, "
     "some of it, or none: look before you repeat it."
 )
-"""What the model reads about a call that a crash interrupted."""
+"""The result that the model reads for a call that a crash interrupted."""
 
 _PENDING = ToolOutcome.PENDING
 
@@ -43,26 +43,26 @@ class Pending(Value, frozen=True, omit_defaults=True):
     """The details of a pending result: what the call waits for."""
 
     kind: DeferralKind
-    arguments: dict[str, Any]  # what would run, as policies left it
+    arguments: dict[str, Any]  # the arguments to run with, after changes by policies
     reason: str = ""
     scope: dict[str, Any] = {}
     is_masked: bool = False
-    """Whether a secret was masked when it was stored: then it is not what was approved, and cannot run."""
+    """Whether a secret was masked when it was stored. Then the arguments are not the approved ones, and cannot run."""
     note: str = ""
-    """What the model reads after the result: an approval changed the arguments of a call that runs outside."""
+    """A text for the model after the result, if an approval changed the arguments of an external call."""
     messages: tuple[Any, ...] = ()  # the messages of a delegate, in which a call waits
     state: dict[str, Any] = {}  # the state of that delegate
     injected: tuple[Any, ...] = ()
-    """What policies injected meanwhile. It enters the conversation when nothing waits."""
+    """Messages that policies injected meanwhile. They enter the conversation when no call waits."""
 
     def as_details(self) -> dict[str, Any]:
-        if self.messages or self.injected:  # lists, as JSON has them, so that what is read equals what was written
+        if self.messages or self.injected:  # JSON has lists, not tuples: so details are equal after reading
             return frozen_json(msgspec.json.decode(msgspec.json.encode(self)))
         return frozen_json(cast("dict[str, Any]", msgspec.to_builtins(self)))
 
     @classmethod
     def of(cls, result: ToolResultMessage) -> Pending | None:
-        """Reads the details of a pending result; `None` for any other result, and for details that are not these."""
+        """Decodes the details of a pending result; returns `None` for any other result, and for invalid details."""
         if result.outcome is not _PENDING:
             return None
         try:
@@ -79,10 +79,10 @@ class WaitingCall(msgspec.Struct, frozen=True):
     position: int  # of the pending result in the history
     result: ToolResultMessage
     pending: Pending
-    inner: tuple[PendingCall, ...] = ()  # what waits inside its delegate, as the delegate names it
+    inner: tuple[PendingCall, ...] = ()  # the calls that wait inside its delegate, with their ids there
 
     def calls(self) -> tuple[PendingCall, ...]:
-        """Returns what waits: the call itself, or the calls that wait inside its delegate."""
+        """Returns the call itself, or the calls that wait inside its delegate."""
         pending = self.pending
         if pending.kind != "delegate":
             call = self.call
@@ -95,7 +95,7 @@ class WaitingCall(msgspec.Struct, frozen=True):
 
 
 def decoded_messages(messages: Sequence[Any]) -> tuple[AgentMessage, ...] | None:
-    """Returns messages that a pending result keeps; `None` if one of them is not a message."""
+    """Decodes the messages that a pending result keeps; returns `None` if one of them is not a message."""
     if not messages:
         return ()
     from .codec import decode_message  # on use: few pending results keep messages
@@ -121,8 +121,8 @@ def waiting_calls(messages: Sequence[AgentMessage]) -> tuple[AssistantMessage | 
 
 
 def unclosed_calls(messages: Sequence[AgentMessage]) -> tuple[AssistantMessage | None, tuple[WaitingCall, ...]]:
-    """The same, but includes calls that stopped waiting because a user message stands behind them, and those that
-    no one can answer. What waits inside delegates is not looked up."""
+    """Works like `waiting_calls`, but includes calls that stopped waiting because a user message follows, and calls
+    that cannot be answered. Does not look inside delegates."""
     if not messages or type(messages[-1]) is AssistantMessage:
         return None, ()
     return _find(messages, passes_users=True)
@@ -163,7 +163,7 @@ def _waiting_in(reply: AssistantMessage, results: Sequence[tuple[int, ToolResult
 
 
 def _answerable(one: WaitingCall) -> WaitingCall | None:
-    """Returns the call with what waits inside it; `None` if nothing does, or if what the result keeps is damaged."""
+    """Returns the call, with the calls that wait inside its delegate; `None` if it cannot be answered."""
     pending = one.pending
     if decoded_messages(pending.injected) is None:
         return None
@@ -179,8 +179,8 @@ def _answerable(one: WaitingCall) -> WaitingCall | None:
 def checked_answers(answers: Mapping[str, Answer], messages: Sequence[AgentMessage]) -> dict[str, Answer]:
     """Returns the answers, with `Approve` and `Reject` in place of bools.
 
-    Raises `ValueError` for no answers at all, `NotPending` for an id that does not wait, and `TypeError` for an answer
-    that does not fit its call. Then none of the answers counts.
+    Raises `ValueError` for no answers or an ambiguous id, `NotPending` for an id that does not wait, and `TypeError`
+    for an answer that does not fit its call. Then none of the answers counts.
     """
     if not isinstance(cast("object", answers), Mapping):
         raise TypeError(f"answers must be a mapping from call ids to answers, not a {type(answers).__name__}")
@@ -188,12 +188,12 @@ def checked_answers(answers: Mapping[str, Answer], messages: Sequence[AgentMessa
         raise ValueError("there are no answers: give a mapping from the ids of waiting calls to their answers")
     calls = pending_calls(messages)
     waiting = {call.call_id: call for call in calls}
-    if len(waiting) < len(calls):  # ids may hold slashes, so two ways may have the same name
+    if len(waiting) < len(calls):  # ids may contain slashes, so two joined ids may be equal
         counts = Counter([call.call_id for call in calls])
         if doubled := [call_id for call_id in answers if counts[call_id] > 1]:
             raise ValueError(
-                f"two calls wait under the id {doubled[0]!r}: it does not say which one the answer is for, so neither "
-                "can be answered; prompt() rejects both and goes on"
+                f"two calls wait under the id {doubled[0]!r}: it is unclear which one the answer is for, so neither "
+                "can be answered; prompt() rejects both and continues"
             )
     unknown = [call_id for call_id in answers if call_id not in waiting]
     if unknown:
@@ -215,7 +215,7 @@ def checked_answer(answer: object, call: PendingCall) -> Answer:
         if answer is False:
             return Reject()
         raise TypeError(
-            f"{which} runs outside, so its answer is an AgentToolResult, or Reject: not {type(answer).__name__}"
+            f"{which} is external, so its answer must be an AgentToolResult or Reject, not {type(answer).__name__}"
         )
     match answer:
         case bool():

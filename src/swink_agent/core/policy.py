@@ -1,7 +1,7 @@
 """Policies: objects that watch a run at four points and may stop it, add to it, or skip a call.
 
-Owns the verdicts, the four points, and what a policy is shown there. How several are asked is in `run/consulting`,
-and when in `loop` and `dispatch`.
+Owns the verdicts, the four points, and the contexts that policies get there. `run/consulting` asks several policies in
+order; `loop` and `dispatch` decide when.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Skip(_WithReason, frozen=True):
 
 
 class Inject(Value, frozen=True):
-    """Add messages: to this turn before the model is asked, else to the next.
+    """Add messages: to this turn if the model has not been asked yet, else to the next.
 
-    After a turn, an assistant message with the same tool calls as the turn's own replaces that one instead, and a
-    tool result for one of the turn's calls replaces that result: before the model, or anyone who reads the history,
-    sees it. Policies that follow see the replacement, and it stands even if one of them stops the run.
+    After a turn, an assistant message with the same tool calls replaces the turn's own, and a tool result replaces the
+    result of the same call, before the model or a reader of the history sees them. Later policies see the replacement,
+    and it remains even if one of them stops the run.
     """
 
     messages: tuple[AgentMessage, ...]
@@ -52,10 +52,10 @@ class PolicyContext(WithDeps, Generic[Deps_co], frozen=True, kw_only=True):
     """What a policy sees: a snapshot, taken when the slot is reached.
 
     `messages` is the committed history; `usage` and `cost` are the run's so far; `state` is a copy of the agent's.
-    `message` and `tool_results` are there after a turn. `run_id` is the same in all slots of one run and in its tools
-    (`ToolContext.run_id`), and no other run ever has it. `request_tokens`, before a call and only for policies with
-    `every_call`, is the most that the request can hold: what the provider counted last time, and one token for each
-    byte that is new. `redactor` is the one of the run: a policy that stores or sends what it sees masks it with that.
+    `message` and `tool_results` are set after a turn. `run_id` is the same in all slots of one run and in its tools
+    (`ToolContext.run_id`), and differs in every other run. `request_tokens` is set before a request, if a policy has
+    `every_call`: an upper bound of its tokens, which is the provider's last count and one token for each new byte.
+    `redactor` is the run's: a policy that stores or sends data masks it with that.
     """
 
     hidden_fields = frozenset({"deps", "redactor_fn"})
@@ -72,21 +72,21 @@ class PolicyContext(WithDeps, Generic[Deps_co], frozen=True, kw_only=True):
     request_tokens: int = 0
     run_id: str = ""
     redactor_fn: Callable[[], hints.Redactor] | None = None
-    """Gives the run's redactor, which is made on first use."""
+    """Returns the run's redactor, which is made on first use."""
     deps: Deps_co = _NO_DEPS
     """What the application gave to the run."""
 
     @property
     def redactor(self) -> hints.Redactor | None:
-        """What masks secrets in this run; `None` in a context that no run made."""
+        """The redactor that masks secrets in this run; `None` in a context that no run made."""
         return None if self.redactor_fn is None else self.redactor_fn()
 
 
 class PreDispatchContext(Generic[Deps_co]):
     """What a policy sees of one tool call. Assign `arguments` to change what the tool will get.
 
-    `is_final_answer` says that the call gives the value of a `structured_output`, to the library's own tool. The
-    name does not decide this: another tool named `final_answer` is an ordinary tool.
+    `is_final_answer` is set if the call gives the value of a `structured_output` to the library's own tool. It does not
+    depend on the name: another tool named `final_answer` is an ordinary tool.
     """
 
     __slots__ = (
@@ -124,32 +124,32 @@ class PreDispatchContext(Generic[Deps_co]):
 class PreTurnPolicy(Protocol):
     """Runs before the model is asked.
 
-    One that has `every_call = True` is asked again before each repetition of the turn's request: a retry, a fallback,
-    the second try after an overflow. `ctx.message` is then the attempt that failed; a stop ends the turn with that.
-    A request of a transform is a separate run for it, `post_turn` included; a stop refuses only that request.
-    One that reserves something for a call may have `run_over(run_id)`, which is called at the end of every run.
+    A policy with `every_call = True` is asked again before each repetition of the turn's request: a retry, a fallback,
+    the second attempt after an overflow. `ctx.message` is then the failed attempt, and a stop ends the turn with it.
+    It is also asked about each request of a transform, as a separate run with `post_turn`; a stop refuses only that.
+    A policy that reserves something for a request may have `run_over(run_id)`, which is called at the end of every run.
     """
 
     def pre_turn(self, ctx: PolicyContext, /) -> Verdict | Awaitable[Verdict]: ...
 
 
 class PreDispatchPolicy(Protocol):
-    """Runs once per tool call, for the whole batch before anyone is asked for approval."""
+    """Runs for each call of a batch before any approval is requested; again for a changed or deferred call."""
 
     def pre_dispatch(self, ctx: PreDispatchContext, /) -> Verdict | Awaitable[Verdict]: ...
 
 
 class PostTurnPolicy(Protocol):
-    """Runs when a turn has its message and its results, also if it failed or was aborted."""
+    """Runs when a turn has its message and its results, even if it failed or was aborted."""
 
     def post_turn(self, ctx: PolicyContext, /) -> Verdict | Awaitable[Verdict]: ...
 
 
 class PostLoopPolicy(Protocol):
-    """Runs when the agent would stop, before follow-ups are looked for."""
+    """Runs when the agent would stop, before follow-ups are polled."""
 
     def post_loop(self, ctx: PolicyContext, /) -> Verdict | Awaitable[Verdict]: ...
 
 
 Policy: TypeAlias = PreTurnPolicy | PreDispatchPolicy | PostTurnPolicy | PostLoopPolicy
-"""What `Agent(policies=[…])` takes: an object with one or more of the four slots. It is asked in all that it has."""
+"""An object for `Agent(policies=[…])`, with one or more of the four slots. It is asked in each slot that it has."""

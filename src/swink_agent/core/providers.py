@@ -1,4 +1,4 @@
-"""Providers: their descriptions, and finding the stream function of one.
+"""Describes providers and finds their stream functions.
 
 Providers are looked up in the entry-point group `swink_agent.providers`, so the core imports no adapter, and installing
 a package adds a provider. The entry point has the provider's name; its object is a `ProviderDescription`, or any other
@@ -44,7 +44,7 @@ class ProviderDescription(Value, frozen=True, kw_only=True):
     needs_key: bool = True
     """Whether a request needs a key or other credentials."""
     credential_variables: tuple[str, ...] = ()
-    """Variables that show that there are credentials of another kind, which the adapter itself reads."""
+    """Environment variables that are set if there are other credentials, which the adapter itself reads."""
     keys_of: str = ""
     """The provider whose key it uses, if that is another one."""
     default_model: str = ""
@@ -103,12 +103,12 @@ class ProviderStreamFn:
         return self.adapter(model)(model, context, options, cancel)
 
     def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
-        """Whether the adapter of the model's provider can hold replies to the schema."""
+        """Whether the adapter of the model's provider can make replies fit the schema."""
         ask = getattr(self.adapter(model), "native_schema", None)
         return ask is not None and ask(model, schema, has_tools)
 
     def searches_web(self, model: ModelSpec, has_tools: bool) -> bool:
-        """Whether the model can search the web by its provider."""
+        """Whether the model can search the web through its provider."""
         ask = getattr(self.adapter(model), "searches_web", None)
         return ask is not None and ask(model, has_tools)
 
@@ -157,7 +157,7 @@ def nearest_providers(name: str, known: list[str] | None = None) -> list[str]:
 
 
 def parsed_model(text: str) -> ModelSpec:
-    """Parses `provider:model`. Raises `ValueError` for anything else, with what the user probably meant."""
+    """Parses `provider:model`. Raises `ValueError` for anything else, with a guess at what the user meant."""
     try:
         return ModelSpec.parse(text)
     except ValueError:

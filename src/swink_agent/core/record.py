@@ -1,9 +1,9 @@
-"""What a run did, told once: the fold of its events.
+"""The record of a run, built from its events.
 
-Everything else that reports on a run is a view of this: headless output, the totals on the screen, evaluations,
-replays, audit logs. A session gives the same records as the events did (`Session.runs`).
+Everything else that reports on a run is a view of its record: headless output, the totals on the screen, evaluations,
+replays, audit logs. A session gives the same records as the events (`Session.runs`).
 
-Owns `RunRecord`, the values that it is made of, and the rules by which events become them. Pure: it knows no agent.
+Owns `RunRecord`, its parts, and the rules by which events become a record. It needs events only, and no agent.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CallApproval: TypeAlias = Literal["asked", "approved", "rejected"]
 
 
 class CallRecord(Value, frozen=True):
-    """One tool call. `outcome` and `result` are `None` while it is open; a call that waits for an answer is `pending`.
+    """One tool call. `outcome` and `result` are `None` while it is open; the outcome of a waiting call is `pending`.
 
     `arguments` are those that the tool got, or would have got. `reason` and `seconds` are those of `ToolExecutionEnd`.
     `usage` and `cost` are those of the delegate that the call ran, and of its delegates. Ids may recur in later turns.
@@ -77,9 +77,8 @@ class CallRecord(Value, frozen=True):
 class TurnRecord(Value, frozen=True):
     """One reply, the messages that were injected before it, and its calls in the reply's order.
 
-    Reply and results are those of the history. `reply` is `None` only where the events began in the middle of
-    a turn that is not over. The first turn of a run that brings answers has the earlier reply, and the calls that
-    waited.
+    Reply and results are those of the history. `reply` is `None` only if the record's events began in the middle of a
+    turn that is not over. The first turn of a run that brings answers has the earlier reply and the calls that waited.
     """
 
     injected: tuple[AgentMessage, ...] = ()
@@ -109,7 +108,7 @@ class _OpenTurn:
 
     @classmethod
     def resumed(cls, event: TurnResumed) -> _OpenTurn:
-        """The turn of an earlier reply, with the calls that waited. The reply is not one of this run's messages."""
+        """Opens the turn of an earlier reply, with the calls that waited. The reply is not among the run's messages."""
         turn = cls((), None, _ELSEWHERE)
         turn.reply = event.message
         for call in event.message.tool_calls:
@@ -123,10 +122,10 @@ class _OpenTurn:
         return turn
 
     def find(self, event: _CallEvent) -> int:
-        """The position of the call that the event is about. Two calls of one reply may have the same id: the first
-        one to which the event can happen is taken."""
+        """Returns the position of the event's call. Two calls of one reply may have the same id: then it is the first
+        call that can have this event."""
         positions = self.by_id.get(event.call_id)
-        if positions is None:  # the events began behind the reply
+        if positions is None:  # the record's events began after the reply
             return self.add(CallRecord(event.call_id, event.name))
         if len(positions) == 1:
             return positions[0]
@@ -156,7 +155,7 @@ _CallEvent: TypeAlias = ApprovalEvent | ToolExecutionStart | ToolExecutionEnd | 
 _PENDING = ToolOutcome.PENDING
 _ELSEWHERE = -2  # the place of a reply that an earlier run added
 _PASSED_OVER = frozenset({MessageUpdate, ToolExecutionUpdate})
-"""What is streamed: most events, and nothing of it stays."""
+"""Streamed events: most events are such, and a record keeps nothing of them."""
 _PUBLIC = (
     *("run_id", "kind", "schema", "prompts", "turns", "messages", "usage", "cost", "total_usage", "total_cost"),
     *("stop_reason", "error", "error_kind", "stopped_by", "value", "has_value", "is_over"),
@@ -164,15 +163,15 @@ _PUBLIC = (
 
 
 class RunRecord:
-    """What one run did, as far as its events have been fed. Readable at any time, from any thread.
+    """The record of one run, as far as its events have been fed. Readable at any time, from any thread.
 
         record = RunRecord()
         with agent.subscribe(record.feed):
             await agent.prompt("…")
 
     `feed` takes constant time. It accepts a run from its middle, ignores events that it does not know and those that
-    come after `AgentEnd`, and raises `ValueError` for a second `AgentStart`: one record is one run. Values that were
-    read never change. Records are compared by value, and can be pickled.
+    come after `AgentEnd`, and raises `ValueError` for a second `AgentStart`: one record is one run. The values that a
+    record returns never change. Records are compared by value, and can be pickled.
     """
 
     __slots__ = (
@@ -192,16 +191,16 @@ class RunRecord:
         self._closed: list[TurnRecord] = []
         self._open: _OpenTurn | None = None
         self._is_before_turns = True
-        self._injected: tuple[AgentMessage, ...] = ()  # messages that lead the turn whose reply is not there yet
+        self._injected: tuple[AgentMessage, ...] = ()  # the messages before a reply that has not come yet
         self._messages: list[AgentMessage] = list(start.prompts)
         self._usage, self._cost = Usage(), Cost()
-        self._delegated = (Usage(), Cost())  # those of the delegates of turns that are over
+        self._delegated = (Usage(), Cost())  # used by the delegates of turns that have ended
         self._last_reason: TurnEndReason | None = None
         self._end: AgentEnd | None = None
 
     @classmethod
     def of(cls, events: Iterable[AgentEvent]) -> RunRecord:
-        """The record of these events."""
+        """Makes the record of these events."""
         record = cls()
         for event in events:
             record.feed(event)
@@ -216,7 +215,7 @@ class RunRecord:
         with self._lock:
             if type(event) is AgentStart:
                 if self._has_start:
-                    raise ValueError("one RunRecord is one run, and this is the start of another: make a new record")
+                    raise ValueError("a RunRecord holds one run, and this event starts another: make a new record")
                 self._begin(event)
             elif self._end is None:
                 self._take(event)
@@ -242,7 +241,7 @@ class RunRecord:
                 arguments = frozen_json(event.arguments)
                 self._update(event, outcome=_PENDING, reason=event.reason, seconds=0.0, arguments=arguments)
             case ToolExecutionEnd() if self._is_before_turns:
-                pass  # a call that an earlier run left, and this one closed: the end has its result
+                pass  # this run closes a call that an earlier run left waiting: `AgentEnd` has the result
             case ToolExecutionStart():
                 arguments = frozen_json(event.arguments)
                 grant = None if event.scope is None else Grant(event.name, arguments, frozen_json(event.scope))
@@ -264,7 +263,7 @@ class RunRecord:
             case AgentEnd():
                 self._close_turn()
                 self._end = event
-            case _:  # nothing to keep, an event of a later version, or no event at all
+            case _:  # an event with nothing to keep, an event of a later version, or not an event
                 _refuse_undecoded(event)
 
     def _count(self, usage: Usage, cost: Cost) -> None:
@@ -272,7 +271,7 @@ class RunRecord:
         self._cost += cost
 
     def _take_delegate(self, event: DelegateEvent) -> None:
-        """Counts what a delegate used with the call that runs it. At its end, the delegate says how much it was."""
+        """Adds the usage of a delegate to the call that runs it. The delegate's `AgentEnd` has the final totals."""
         inner = event.event
         if type(inner) is AgentEnd and inner.result is not None:
             self._update(event, usage=inner.result.total_usage, cost=inner.result.total_cost)
@@ -287,7 +286,7 @@ class RunRecord:
         self._messages.append(message)
 
     def _update(self, event: _CallEvent, **fields: Any) -> CallRecord:
-        if self._open is None:  # the events began behind the reply
+        if self._open is None:  # the record's events began after the reply
             self._open = _OpenTurn(self._injected, None, -1)
             self._injected = ()
         position = self._open.find(event)
@@ -295,7 +294,7 @@ class RunRecord:
         return call
 
     def _end_turn(self, event: TurnEnd) -> None:
-        """The turn as it is in the history now: policies may have replaced the reply and the results."""
+        """Closes the turn with the reply and the results of the history: policies may have replaced them."""
         self._last_reason = event.reason
         if event.message is None:
             self._injected = ()
@@ -315,7 +314,7 @@ class RunRecord:
         else:
             turn.reply = self._messages[turn.place] = event.message
         for position, message in enumerate(event.tool_results):
-            if turn.place == _ELSEWHERE:  # of those that waited, only some have results
+            if turn.place == _ELSEWHERE:  # only some of the calls that waited have results
                 position = next(iter(turn.by_id.get(message.tool_call_id, ())), len(turn.calls))
             _put_result(turn, position, message)
         self._messages.extend(event.tool_results)
@@ -335,12 +334,12 @@ class RunRecord:
 
     @property
     def kind(self) -> RunKind:
-        """How the run began: `prompt`, `continue` or `structured`."""
+        """How the run began: `prompt`, `continue`, `structured` or `resume`."""
         return self._start.kind
 
     @property
     def schema(self) -> dict[str, Any] | None:
-        """Of the value that was asked for."""
+        """The schema of the value that the run must give, if any."""
         return self._start.schema
 
     @property
@@ -349,7 +348,7 @@ class RunRecord:
 
     @property
     def turns(self) -> tuple[TurnRecord, ...]:
-        """One for each reply. A turn that a policy stopped before its request is not one."""
+        """The turns with a reply. A turn that a policy stopped before its request is not among them."""
         with self._lock:
             return self._all_turns()
 
@@ -358,24 +357,24 @@ class RunRecord:
 
     @property
     def calls(self) -> tuple[CallRecord, ...]:
-        """Those of all turns."""
+        """The calls of all turns."""
         return tuple([call for turn in self.turns for call in turn.calls])
 
     @property
     def messages(self) -> tuple[AgentMessage, ...]:
-        """What the run added to the history. Results are there once their turn has ended."""
+        """The messages that the run added to the history. Results are among them once their turn has ended."""
         with self._lock:
             return tuple(self._messages) if self._end is None else self._end.messages
 
     @property
     def text(self) -> str:
-        """The text of the last reply, or nothing."""
+        """The text of the last reply, or an empty string."""
         reply = self._last_reply()
         return "" if reply is None else reply.text
 
     @property
     def usage(self) -> Usage:
-        """Of all requests, those that failed or made summaries included."""
+        """The usage of all requests of the run, failed ones and those for summaries included, without delegates."""
         with self._lock:
             result = None if self._end is None else self._end.result
             return self._usage if result is None else result.usage
@@ -444,7 +443,7 @@ class RunRecord:
         return None
 
     def _ending(self) -> tuple[StopReason | None, str | None, ErrorKind | None]:
-        """Why the run stopped, and its error. An end that does not say follows from the last turn and reply."""
+        """Returns the stop reason, the error and its kind: those of the result, else of the last turn or reply."""
         end = self._end
         if end is None:
             return None, None, None
@@ -469,7 +468,7 @@ class RunRecord:
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
             state = {name: getattr(self, name) for name in self.__slots__ if name != "_lock"}
-            # An open turn is kept as a closed one with its place, from which it is opened again.
+            # An open turn is saved as a closed turn and its place; `__setstate__` opens it again.
             place = None if self._open is None else self._open.place
             return {**state, "_closed": list(self._all_turns()), "_open": place, "_messages": list(self._messages)}
 
@@ -490,7 +489,7 @@ _NO_USAGE, _NO_COST = Usage(), Cost()
 
 
 def _spent(event: AgentEvent) -> tuple[Usage, Cost] | None:
-    """What an event of a delegate, at any depth, says that was used."""
+    """Returns the usage and cost that an event of a delegate, at any depth, reports; `None` if it reports none."""
     while type(event) is DelegateEvent:
         event = event.event
     match event:
@@ -503,7 +502,7 @@ def _spent(event: AgentEvent) -> tuple[Usage, Cost] | None:
 
 
 def _with_delegates(spent: tuple[Usage, Cost], calls: Iterable[CallRecord]) -> tuple[Usage, Cost]:
-    """Adds what the delegates of these calls used."""
+    """Adds the usage and cost of the delegates of these calls."""
     usage, cost = spent
     for call in calls:
         if call.usage != _NO_USAGE or call.cost != _NO_COST:
@@ -515,7 +514,7 @@ def _refuse_undecoded(event: object) -> None:
     """Raises `TypeError` for JSON instead of an event: ignoring it would give an empty record."""
     if event is None or isinstance(event, (bytes, bytearray, str, dict)):
         kind = type(cast("object", event)).__name__
-        raise TypeError(f"a RunRecord is fed with events, and this is of the type {kind}: decode_event makes events")
+        raise TypeError(f"a RunRecord takes events, and this is of the type {kind}: decode it with decode_event")
 
 
 def _put_result(turn: _OpenTurn, position: int, message: ToolResultMessage) -> None:

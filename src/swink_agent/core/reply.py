@@ -1,7 +1,7 @@
-"""Asks the model for one reply, with retries, fallbacks, and the recovery from an overflow.
+"""Asks the model for one reply, with retries, fallbacks, and recovery from a context overflow.
 
-Owns what happens between `MessageStart` and `MessageEnd`. Everything that can go wrong here ends as a message with
-`stop_reason` error or aborted; nothing raises.
+Owns everything between `MessageStart` and `MessageEnd`. `ask_model` does not raise: a failure becomes a message with
+`stop_reason` error or aborted.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("swink_agent")
 _LINGERING = 1.0  # seconds that a stream gets to end after its terminal event
-_LAST_WORD = 0.02  # seconds that a stream gets, when the run is aborted, to end by itself and report its usage
+_LAST_WORD = 0.02  # seconds that a stream gets after an abort to end by itself and report its usage
 _NOTHING_TO_SEND = (
     "there is nothing to ask the model: no message with content is left for it. Messages of an application's own types "
     "reach it only through convert_to_llm, and transform_context must leave at least one message"
@@ -94,14 +94,14 @@ async def ask_model(run: Run, problem: AgentError | None) -> AssistantMessage:
 
 
 async def _ask_the_others(run: Run, message: AssistantMessage) -> AssistantMessage:
-    """Asks the fallbacks, as long as the error is throttling or the network."""
+    """Asks the fallback models, one after another, while the error is throttling or a network error."""
     model = run.config.model
     for next_model, next_stream_fn in run.config.fallbacks:
         if not isinstance(run.error, (ModelThrottled, NetworkError)):
             break
         if not await _may_call_again(run, next_model, message):
             break
-        run.count(message.usage, message.cost)  # of an attempt that is repeated: the last one counts with its message
+        run.count(message.usage, message.cost)  # of the failed attempt; the last one is counted with its message
         run.emit(ModelFallback(model, next_model, str(run.error), message.usage, message.cost))
         model = next_model
         message = await _ask_one_model(run, model, next_stream_fn)
@@ -109,7 +109,7 @@ async def _ask_the_others(run: Run, message: AssistantMessage) -> AssistantMessa
 
 
 async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> AssistantMessage:
-    """Asks one model, as often as the retry strategy says, and once more after a compaction that fixed an overflow."""
+    """Asks one model, with the retries of the retry strategy, and once more after an overflow and a compaction."""
     supervisor, attempt = run.supervisor, 1
     while True:
         assembler = run.assembler = MessageAssembler(model)
@@ -152,7 +152,7 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
             raise Interrupted
         if assembler.failure is not None:
             assembler.failure = explained(run, assembler.failure)
-        message = assembler.message()  # which makes a reply without an end a failure
+        message = assembler.message()  # a reply without a terminal event becomes a failure
         if assembler.failure is None:
             run.error = None
             return message
@@ -172,8 +172,8 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
             attempt += 1
         if not await _may_call_again(run, model, message):
             return message
-        run.count(message.usage, message.cost)  # of an attempt that is repeated: the last one counts with its message
-        run.assembler = MessageAssembler(model)  # what was streamed is discarded, also if the wait is aborted
+        run.count(message.usage, message.cost)  # of the failed attempt; the last one is counted with its message
+        run.assembler = MessageAssembler(model)  # the streamed reply is discarded, even if the wait is aborted
         if delay is None:
             _report_usage(run, message.usage, message.cost, "overflow")
         else:
@@ -185,7 +185,7 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
 
 
 def _report_usage(run: Run, usage: Usage, cost: Cost, source: UsageSource) -> None:
-    """Reports usage that the run has counted and that is in no other event."""
+    """Reports usage that the run has counted and no other event contains."""
     if usage != Usage() or cost != Cost():
         run.emit(UsageAdded(usage, cost, source))
 
@@ -208,7 +208,7 @@ async def _read(
     context: AgentContext,
     options: StreamOptions,
 ) -> None:
-    """Reads the stream: the innermost loop, which runs for every delta. Wakes the run at its end."""
+    """Reads the stream, then wakes the run. Contains the innermost loop, which runs for every delta."""
     feed, emit, channel, supervisor = assembler.feed, run.emit, run.channel, run.supervisor
     audience = run.audience
     stream: Any = None
@@ -233,7 +233,7 @@ async def _read(
                     is_open = not (ended if isinstance(ended, bool) else await ended)
                 return
             if supervisor.is_interrupted:
-                is_ending = True  # ends are still read: the last event has the usage
+                is_ending = True  # end events are still read: the last one has the usage
         is_open = False
     finally:
         try:
@@ -246,12 +246,12 @@ async def _read(
 def _has_ended(
     stream: AsyncIterator[AssistantMessageEvent], assembler: MessageAssembler
 ) -> bool | Coroutine[Any, Any, bool]:
-    """Whether the stream ends after its terminal event, as it should; another event breaks the reply."""
+    """Whether the stream ends after its terminal event, or a coroutine of that. Another event breaks the reply."""
     step: Any = stream.__anext__()
     if not hasattr(step, "send"):
         return _ends_soon(step, assembler)
     try:
-        # Started by hand: nearly all end at once, and need neither a timeout nor a coroutine.
+        # Nearly all streams end in this step, and then need neither a timeout nor a coroutine.
         return _ends_soon(_Rest(step, step.send(None)), assembler)
     except StopAsyncIteration:
         return True
@@ -272,7 +272,7 @@ async def _ends_soon(step: Awaitable[AssistantMessageEvent], assembler: MessageA
 
 
 class _Rest:
-    """The rest of an awaitable whose first step was taken by hand."""
+    """The rest of an awaitable whose first step is done."""
 
     __slots__ = ("_step", "_waits_for")
 
@@ -300,7 +300,7 @@ class _Rest:
 async def transform_context(
     run: Run, *, overflow: bool, compaction: CompactionContext | None = None
 ) -> CompactionReport | None:
-    """Lets the transforms change what is sent from now on; returns what they did, or `None`."""
+    """Runs the transforms, which change the context that is sent from now on; returns `None` for no change."""
     if not run.config.has_transform:
         return None
     if compaction is None:
@@ -324,7 +324,7 @@ async def _transformed(run: Run, overflow: bool, compaction: CompactionContext) 
     waiting = given[until:]
     start: Sequence[AgentMessage] = given[:until] if waiting else given
     messages = start
-    # On demand they must remove something: `overflow` is how a transform of (messages, overflow) learns that.
+    # On demand, a transform must remove something, so it is called as after an overflow.
     must_shrink = overflow or compaction.is_on_demand
     with compaction.at_work():
         for transform in (config.async_transform_context, config.transform_context):
@@ -353,7 +353,7 @@ def _are_same(some: Any, others: Sequence[AgentMessage]) -> bool:
 
 
 def _checked(returned: object) -> Sequence[AgentMessage]:
-    """Returns the list of messages. Raises `TypeError` for anything else, which would be sent from then on."""
+    """Returns the messages that a transform returned. Raises `TypeError` if they are not a list of messages."""
     if not isinstance(returned, Sequence) or isinstance(returned, (str, bytes)):
         raise TypeError(f"it returned a {type(returned).__name__}, which is not a list of messages")
     for item in cast("Sequence[object]", returned):
@@ -392,7 +392,7 @@ async def compact_on_demand(run: Run, instructions: str | None) -> CompactionRep
 
 
 def _record_use(run: Run, compaction: CompactionContext) -> None:
-    """Records the usage of a compaction that removed nothing: no end of a run will report it."""
+    """Records the usage of a compaction that removed nothing, since no end of a run reports it."""
     transcript = run.transcript
     if transcript.recorder is not None and (compaction.usage != Usage() or compaction.cost != Cost()):
         size = estimate_tokens(transcript.context)
@@ -401,7 +401,7 @@ def _record_use(run: Run, compaction: CompactionContext) -> None:
 
 
 async def convert_context(run: Run) -> None:
-    """Converts what is new in the context."""
+    """Converts the new messages of the context."""
     convert, converted = run.config.convert_to_llm, list[LlmMessage]()
     for message in run.transcript.unconverted():
         try:
@@ -424,7 +424,7 @@ async def _with_api_key(options: StreamOptions, get_api_key: GetApiKeyFn, run: R
 
 
 async def _may_call_again(run: Run, model: ModelSpec, failed: AssistantMessage) -> bool:
-    """Asks the policies with `every_call` before a turn's request is repeated."""
+    """Whether the policies with `every_call` let the turn's request be repeated."""
     run.model = model
     policies = [policy for policy in run.config.pre_turn_policies if getattr(policy, "every_call", False)]
     if policies:
@@ -434,7 +434,7 @@ async def _may_call_again(run: Run, model: ModelSpec, failed: AssistantMessage) 
 
 
 async def _recover_from_overflow(run: Run) -> bool:
-    """Whether to repeat the request: once per turn, if the transforms removed something."""
+    """Runs the transforms, at most once per turn; returns whether to repeat the request."""
     if run.has_recovered:
         return False
     run.has_recovered = True

@@ -12,16 +12,16 @@ from .errors import AgentError, ModelThrottled, NetworkError
 
 
 class RetryStrategy(Protocol):
-    """Decides alone: an error that it wants retried is retried, any other is not. Attempts count from 1."""
+    """Decides which errors are retried, and when. Attempts count from 1."""
 
     def should_retry(self, error: AgentError, attempt: int, /) -> bool:
         """Whether to try again after attempt number `attempt` failed with `error`."""
         ...
 
     def delay(self, attempt: int, /) -> float:
-        """Seconds to wait before the next attempt, unless the provider named a time itself.
+        """Returns the seconds to wait before the next attempt, if the provider did not ask for a wait.
 
-        A strategy may have `max_retry_after`, the most seconds that such a time may be; 300 if it does not say.
+        A strategy may have `max_retry_after`, the longest wait in seconds that a provider may ask for; by default 300.
         """
         ...
 
@@ -29,10 +29,9 @@ class RetryStrategy(Protocol):
 class DefaultRetryStrategy:
     """Retries throttling and network errors, waiting longer each time.
 
-    The wait after attempt n is `base_delay * multiplier ** (n - 1)`, at most `max_delay`, times a random factor
-    from 0.5 to 1.5 so that many clients do not come back together; the cap holds after the factor too. A wait that the
-    provider itself asks for is kept instead, but one longer than `max_retry_after` is not waited for: the model counts
-    as exhausted.
+    The wait after attempt n is `base_delay * multiplier ** (n - 1)`, with `jitter` times a random factor from 0.5 to
+    1.5, so that many clients do not retry at the same time. It is at most `max_delay`, before and after the factor. If
+    the provider asks for a wait, that is used instead; if it is longer than `max_retry_after`, there is no retry.
     """
 
     __slots__ = ("base_delay", "jitter", "max_attempts", "max_delay", "max_retry_after", "multiplier", "random")
@@ -48,7 +47,7 @@ class DefaultRetryStrategy:
         max_retry_after: float = 300.0,
     ) -> None:
         if max_attempts < 1:
-            raise ValueError(f"max_attempts is {max_attempts}; the first try counts, so it is at least 1")
+            raise ValueError(f"max_attempts is {max_attempts}; the first try counts, so it must be at least 1")
         if base_delay < 0 or max_delay < 0 or max_retry_after < 0:
             raise ValueError("base_delay, max_delay and max_retry_after are seconds, so they cannot be negative")
         self.max_attempts = max_attempts
@@ -82,7 +81,7 @@ class DefaultRetryStrategy:
 
     def _random(self) -> float:
         if self.random is None:
-            from random import random  # not at import: it is only needed once something failed
+            from random import random  # on use: only retries need it
 
             return random()
         return self.random()

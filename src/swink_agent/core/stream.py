@@ -31,7 +31,7 @@ from .values.value import Value
 
 
 class StreamOptions(Value, frozen=True, kw_only=True):
-    """The options of one call to a provider. The repr never shows the key and the headers."""
+    """The options of one call to a provider. The repr never shows the key, the headers and `extra`."""
 
     hidden_fields: ClassVar[frozenset[str]] = frozenset({"api_key", "headers", "extra"})
 
@@ -39,7 +39,7 @@ class StreamOptions(Value, frozen=True, kw_only=True):
     max_tokens: int | None = None
     session_id: str | None = None
     transport: Literal["sse"] = "sse"
-    """Replies come as server-sent events, or as what the provider uses instead. No other value is allowed yet."""
+    """Replies come as server-sent events, or in the format that the provider uses instead. The only allowed value."""
     api_key: str | None = None
     tool_choice: str = "auto"
     """`auto`, `none`, `required`, or the name of the tool that the model must call."""
@@ -48,9 +48,9 @@ class StreamOptions(Value, frozen=True, kw_only=True):
     timeout: float | None = None
     extra: dict[str, Any] = {}
     output_schema: dict[str, Any] | None = None
-    """The JSON Schema of the reply's text, an object. For stream functions whose `native_schema` says yes to it."""
+    """The JSON Schema of the reply's text, an object. Only for stream functions whose `native_schema` accepts it."""
     web_search: bool = False
-    """Whether the model may search the web by its provider's own search, where the adapter knows one."""
+    """Whether the model may use its provider's web search, if the adapter supports it."""
 
     def __post_init__(self) -> None:
         if self.transport != "sse":
@@ -157,9 +157,9 @@ class StreamFn(Protocol):
     """The only boundary to a provider: any callable with this signature, usually an async generator function.
 
     It does not raise for a failure of the provider: it ends with `StreamFailed`. It may have a method
-    `native_schema(model, schema, has_tools)` that says whether the model's replies can be held to this JSON Schema by
-    `StreamOptions.output_schema`, next to tools if `has_tools`; without it, a tool takes structured values. A method
-    `searches_web(model, has_tools)` says whether it takes `StreamOptions.web_search`.
+    `native_schema(model, schema, has_tools)`, which returns whether `StreamOptions.output_schema` can make replies fit
+    this JSON Schema, even with tools if `has_tools`. Without it, structured values come through a tool. A method
+    `searches_web(model, has_tools)` returns whether it supports `StreamOptions.web_search`.
     """
 
     def __call__(
@@ -171,7 +171,7 @@ class StreamFn(Protocol):
 
 
 def prompt_text(value: object) -> str:
-    """Returns the system prompt as text, and calls it if it is a function.
+    """Returns the system prompt as text. If it is a function, calls it.
 
     The loop resolves the prompt before a request; this serves stream functions that are used without the loop. Raises
     `StreamError` if the prompt is not a string and does not return one.
@@ -232,8 +232,9 @@ class MessageAssembler:
     """Folds the stream events of one attempt into an `AssistantMessage`, in linear time.
 
     It is strict: one start comes first; a new block's index is the number of blocks so far; deltas and ends name an
-    open block of their kind; one terminal event comes last; only tool calls under `length` may be open at `StreamDone`.
-    `feed` never raises: after a broken sequence, `message()` returns an error message of kind `stream`.
+    open block of their kind; one terminal event comes last; at `StreamDone`, only tool calls may be open, and only if
+    the stop reason is `length`. `feed` never raises: after a broken sequence, `message()` returns an error message of
+    kind `stream`.
     """
 
     __slots__ = (
@@ -401,12 +402,12 @@ class MessageAssembler:
     MISPLACED: ClassVar[Any] = (_misplaced, object)
 
     def called(self, index: int) -> str | None:
-        """The name of the tool that this block calls; `None` if the block is not a call."""
+        """Returns the name of the tool that this block calls; `None` if the block is not a call."""
         call = self._blocks[index].call
         return None if call is None else call.name
 
     def snapshot(self) -> AssistantMessage:
-        """The message so far, open blocks included."""
+        """Returns the message so far, open blocks included."""
         content, model, done = tuple(map(_block, self._blocks)), self.model, self._terminal
         if done is None:
             return AssistantMessage(content, model.provider, model.model_id)
@@ -452,8 +453,8 @@ def _block(block: _OpenBlock) -> AssistantBlock:
 
 
 _decode = msgspec.json.Decoder().decode
-_NOWHERE = list[str]().append  # no block is open: it is never called
-_SHALLOW = 256  # characters that cannot be nested too deep, because each level takes two
+_NOWHERE = list[str]().append  # a placeholder while no block is open; it is never called
+_SHALLOW = 256  # up to this many characters, JSON cannot be nested too deep: each level takes two
 
 
 def _parsed(text: str) -> dict[str, Any] | None:

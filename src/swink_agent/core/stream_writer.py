@@ -30,10 +30,10 @@ from .types import AssistantMessage, Cost, StopReason, Text, Thinking, ToolCall,
 
 
 class ReplyWriter:
-    """Converts what a parser reads to events. `take()` returns the events since the last call of it.
+    """Converts the output of a parser to events. `take()` returns the events since its last call.
 
     Consecutive pieces of text, or of thinking, belong to one block until another block opens or `end_speech` is called.
-    Calls have a key of the provider (an index, an id) and may be written in any order.
+    Tool calls are identified by a key of the provider (an index, an id) and may be written in any order.
     """
 
     __slots__ = ("_calls", "_events", "_next", "_signature", "_speech", "_speech_index", "is_finished")
@@ -70,7 +70,7 @@ class ReplyWriter:
         self._events.append(ThinkingDelta(self._speech_index, delta))
 
     def signature(self, signature: str) -> None:
-        """Writes the signature of the open thinking block, or of an empty one."""
+        """Writes the signature of the open thinking block. If there is none, opens an empty one."""
         if not signature or self.is_finished:
             return
         self._open_thinking()
@@ -91,7 +91,7 @@ class ReplyWriter:
             self._events.append(ThinkingStart(self._speech_index))
 
     def has_call(self, key: Hashable) -> bool:
-        """Whether a call of this key is open."""
+        """Whether a call with this key is open."""
         return key in self._calls
 
     def start_call(self, key: Hashable, call_id: str, name: str) -> None:
@@ -151,7 +151,7 @@ class ReplyWriter:
 
 
 def events_of(reply: AssistantMessage) -> Iterator[AssistantMessageEvent]:
-    """The stream events that make this reply."""
+    """Yields the stream events of this reply."""
     yield StreamStart()
     is_cut = reply.stop_reason is StopReason.LENGTH
     index = 0
@@ -170,7 +170,7 @@ def events_of(reply: AssistantMessage) -> Iterator[AssistantMessageEvent]:
                 if partial is None or not is_cut:
                     yield ToolCallEnd(index)
             case _:
-                continue  # a block of another version: no stream event makes it
+                continue  # an `Extension`, for which there are no stream events
         index += 1
     if reply.is_failed:
         kind = reply.error_kind or ErrorKind.STREAM

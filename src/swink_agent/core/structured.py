@@ -1,8 +1,7 @@
 """Structured output: a run that ends with a value of a given shape.
 
 Owns both ways to ask for one. A model whose provider takes a JSON Schema for the reply answers in text; any other model
-must call a synthetic tool. Which way it is follows from the stream function, for each request. The request exists for
-one run and leaves nothing behind.
+must call a synthetic tool. The stream function decides this for each request. A `StructuredOutput` serves one run.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class StructuredResult(Value, Generic[T], frozen=True):
     answer: T | None = None
     """The value; `None` while calls wait."""
     attempts: int = 0
-    """How many answers the model gave in this run: 1 if the first one fitted."""
+    """How many answers the model gave in this run: 1 if the first one was valid."""
 
     @property
     def value(self) -> T:
@@ -62,12 +61,12 @@ class StructuredResult(Value, Generic[T], frozen=True):
 
     @property
     def usage(self) -> Usage:
-        """What the run used, without its delegates: `result.total_usage` counts them too."""
+        """The usage of the run, without its delegates: `result.total_usage` includes them."""
         return self.result.usage
 
     @property
     def cost(self) -> Cost:
-        """What that cost: `result.total_cost` counts delegates too."""
+        """The cost of the run, without its delegates: `result.total_cost` includes them."""
         return self.result.cost
 
     @property
@@ -82,7 +81,7 @@ class StructuredResult(Value, Generic[T], frozen=True):
 
 
 def answer_tool_name(taken_names: Container[str]) -> str:
-    """The name of the tool that takes the answer, in an agent whose tools have these names."""
+    """Returns the name of the tool that takes the answer, in an agent whose tools have these names."""
     name = "final_answer"
     while name in taken_names:
         name += "_"
@@ -90,7 +89,7 @@ def answer_tool_name(taken_names: Container[str]) -> str:
 
 
 def is_object_schema(schema: dict[str, Any]) -> bool:
-    """Whether the schema is that of an object, so that values of it need not be wrapped in one."""
+    """Whether the schema describes an object, so that its values need not be wrapped in one."""
     return schema.get("type", "object" if "properties" in schema else None) == "object"
 
 
@@ -125,17 +124,17 @@ class StructuredOutput:
         self._values: list[Any] = []
         self.given: Any = None  # the accepted answer as JSON
         self._failure: Exception | None = None
-        """What a validator raised that is not a `ValueError`: a mistake of the application, not of the model."""
+        """An exception of a validator other than `ValueError`: a mistake of the application, not of the model."""
         self._native: dict[tuple[str, str, int, bool], bool] = {}
         """Whether a model takes the schema itself, by model, stream function and whether there are other tools."""
         self.is_native = False  # whether the last request had the schema, and not the tool
         self._is_refused = False  # whether a provider refused the schema: from then on, the tool takes the answer
         self._heard: AssistantMessage | None = None  # the last reply whose text was taken as an answer
 
-    # -- what the model is asked -------------------------------------------------------------------------------
+    # -- the request -------------------------------------------------------------------------------------------
 
     def beside(self, toolbox: Toolbox) -> Toolbox:
-        """Returns these tools and this one, under a name that none of them has."""
+        """Returns these tools together with this one, under a name that none of them has."""
         self.name = answer_tool_name(toolbox)
         return Toolbox((*toolbox.tools, self))
 
@@ -167,7 +166,7 @@ class StructuredOutput:
         self._is_refused = "schema" in message or "format" in message
         return self._is_refused
 
-    # -- what it answers ---------------------------------------------------------------------------------------
+    # -- the answer --------------------------------------------------------------------------------------------
 
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
         """Accepts the first valid answer."""
@@ -200,7 +199,7 @@ class StructuredOutput:
         return None
 
     async def hear(self, message: AssistantMessage | None) -> str | None:
-        """Takes a reply in text as the answer, if that is how it was asked for; returns what is wrong with it.
+        """Takes a reply in text as the answer, if the request had the schema; returns the problem, or `None`.
 
         Returns an empty string if the reply is not an answer.
         """
@@ -233,20 +232,20 @@ class StructuredOutput:
         if self._failure is not None:
             return Stop("the answer could not be checked")
         if not problem:
-            return None  # it is still working with other tools, or it failed
+            return None  # the model still works with other tools, or the reply failed
         self.attempts += 1
         if not tries and ctx.redactor is not None:
-            problem = ctx.redactor.redact(problem)  # as a tool's result is
+            problem = ctx.redactor.redact(problem)  # as in tool results
         self.last_error = problem
         if self.attempts > self.max_retries:
             return Stop("too many invalid answers")
         if tries:
-            return None  # the validation errors are the result that it sees
+            return None  # the tool's result already shows the errors to the model
         if self.is_native:
             return Inject(UserMessage(f"The answer does not fit: {problem}. Answer again, with the JSON value alone."))
         return Inject(UserMessage(f"Answer by calling the tool {self.name}, not in text."))
 
-    # -- how it ended ------------------------------------------------------------------------------------------
+    # -- the result --------------------------------------------------------------------------------------------
 
     def result_of(self, result: AgentResult) -> StructuredResult[Any]:
         """Returns the value that the run gave. Raises the run's error, or `StructuredOutputFailed`."""

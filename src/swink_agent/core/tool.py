@@ -56,9 +56,9 @@ class AgentToolResult(Value, frozen=True):
 
 
 class Conversation(Protocol):
-    """What tools may know of the conversation that calls them.
+    """The part of a conversation that its tools may see.
 
-    Its length, in messages, is the same for all calls of one reply. It grows when the model has their results.
+    Its length, in messages, is the same for all calls of one reply. It grows when their results are added.
     """
 
     @property
@@ -71,7 +71,7 @@ class Conversation(Protocol):
 
 
 class _OutsideRun(SimpleNamespace):
-    """What a context that no run made has in place of the run."""
+    """Replaces the run in a context that no run made."""
 
 
 class ToolContext(Generic[Deps_co]):
@@ -114,7 +114,7 @@ class ToolContext(Generic[Deps_co]):
         self.conversation = conversation
         """The conversation that the call belongs to, if any."""
         self.deps: Deps_co = deps  # pyright: ignore[reportAttributeAccessIssue] - `cast` would cost a call
-        """What the application gave to the run: a database, the user, whatever its tools need."""
+        """The dependencies that the application gave to the run: a database, the user, whatever its tools need."""
         self.turn_index = turn_index
         """The turn of the run that the call belongs to; the first is 0."""
         self._source = run or _OutsideRun(
@@ -146,7 +146,7 @@ class ToolContext(Generic[Deps_co]):
 
     @property
     def usage(self) -> Usage:
-        """What the run has used so far."""
+        """The usage of the run so far."""
         return self._source.usage
 
     @property
@@ -156,7 +156,7 @@ class ToolContext(Generic[Deps_co]):
 
     @property
     def redactor(self) -> hints.Redactor | None:
-        """Masks secrets in the result: for a tool that shortens a text, and must mask it before that."""
+        """Masks secrets. Results are masked anyway, but a tool that shortens a text must mask it first."""
         return self._source.redactor
 
     @property
@@ -171,7 +171,7 @@ class ToolContext(Generic[Deps_co]):
 
     @property
     def announcer(self) -> hints.Announcer | None:
-        """Takes the events of what outlives the call, for tools of this library; `None` outside of a run."""
+        """Takes the events of work that outlives the call, for tools of this library; `None` outside of a run."""
         announcing = None if isinstance(self._source, _OutsideRun) else self._source.announcing
         return None if announcing is None else announcing()
 
@@ -240,8 +240,8 @@ class AgentTool(Protocol[Deps_contra]):
     """A tool. `on_steer` ("cancel" or "finish") is optional and defaults to "cancel". So are `timeout`, `retries`,
     `max_concurrent` and `external`, the `ToolOptions`.
 
-    A tool that needs approval may define `approval_scope(arguments)`, a JSON object that says where and how it would
-    act: the question shows it, and `ctx.grant` holds it with what was approved. It may also define
+    A tool that needs approval may define `approval_scope(arguments)`, which returns a JSON object that describes where
+    and how it would act: the question shows it, and `ctx.grant` contains it. It may also define
     `foresee(arguments, ctx)`, which returns an error result for a call that it would refuse; then no one is asked.
     """
 
@@ -262,7 +262,7 @@ class AgentTool(Protocol[Deps_contra]):
 
 
 def as_result(value: Any, name: str) -> AgentToolResult:
-    """Converts what a tool returned to a result: text, blocks and results unchanged, anything else as JSON."""
+    """Converts the return value of a tool to a result: text, blocks and results unchanged, anything else as JSON."""
     if type(value) not in _PLAIN:
         match value:
             case AgentToolResult():
@@ -325,12 +325,15 @@ def _declared_deps(tool: AgentTool) -> Any:
 
 
 def _bound(item: Any) -> AgentTool:
-    """The tool; from Python 3.13 on, one beneath `@classmethod` is the function of a method, and not bound itself."""
+    """Returns the tool. From Python 3.13 on, a tool beneath `@classmethod` comes as a method around an unbound tool."""
     return item.__func__.__get__(item.__self__) if issubclass(type(item), MethodType) else item
 
 
 class Toolbox(Mapping[str, AgentTool]):
-    """An agent's tools by name, with their compiled validators. Raises `ValueError` for a duplicate name."""
+    """An agent's tools by name, with their compiled validators.
+
+    Raises `ValueError` for a duplicate name, and `TypeError` for an object that is not a tool.
+    """
 
     def __init__(self, tools: Iterable[AgentTool] = ()) -> None:
         if not isinstance(tools, (list, tuple, Iterable)):  # pyright: ignore[reportUnnecessaryIsInstance] - one tool is a common slip
@@ -370,7 +373,7 @@ class Toolbox(Mapping[str, AgentTool]):
         return self._by_name.get(name)
 
     def check_deps(self) -> None:
-        """Raises `MissingDeps` if a tool cannot do without dependencies, for a run that has none."""
+        """Raises `MissingDeps` if a tool needs dependencies, for a run that has none."""
         if self._is_without_deps:
             return
         for item in self.tools:

@@ -1,7 +1,7 @@
-"""Functions of the turn: a system prompt or tools that are computed before each request.
+"""Functions of the turn: they compute the system prompt or the tools for each turn.
 
-Owns whether such a function is given the turn's `PolicyContext`, and the tools of the last turn. When they are asked
-is in `loop`.
+Decides whether such a function gets the turn's `PolicyContext`, and keeps the tools of the last turn. `loop` calls the
+functions.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from .values import hints
 
 
 def takes_context(function: Callable[..., Any], name: str) -> bool:
-    """Whether the function has one required parameter, and so is given the turn's context.
+    """Whether the function has one required parameter, which is then the turn's context.
 
-    Raises `TypeError` for a function with more: nothing else is known before the turn.
+    Raises `TypeError` for a function with more required parameters, or with a required keyword.
     """
     if type(function) is FunctionType and not function.__kwdefaults__ and not function.__code__.co_kwonlyargcount:
         required = function.__code__.co_argcount - len(function.__defaults__ or ())  # much cheaper than a signature
@@ -55,14 +55,14 @@ def check_prompt(system_prompt: object) -> None:
 
 
 class TurnTools:
-    """Tools as a function of the turn, and those of the last turn."""
+    """A function that gives the tools of each turn, and the tools of the last turn."""
 
     __slots__ = ("function", "last", "takes_context")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.takes_context = takes_context(function, "tools")
         self.function = function
-        # A function may know some of its tools before its first turn, for whoever lists them.
+        # A function may have an attribute `known`: tools that can be listed before its first turn.
         self.last = Toolbox(getattr(function, "known", ()))
 
     def __len__(self) -> int:
@@ -73,19 +73,19 @@ class TurnTools:
         return self.last.tools
 
     def check_deps(self) -> None:
-        """Does nothing: the tools are known when their turn begins."""
+        """Does nothing: the tools are not known before their turn."""
 
     def toolbox_of(self, tools: object) -> Toolbox:
-        """Returns the tools that the function gave for this turn. Raises `TypeError` or `ValueError` for others."""
+        """Returns the toolbox for the tools of this turn. Raises `TypeError` or `ValueError` if they are not valid."""
         given = Toolbox(cast("Iterable[AgentTool]", tools))
         last = self.last.tools
         if len(given) != len(last) or not all(map(is_, given.tools, last)):
             self.last = given
-        return self.last  # the same, with its validators, if the tools are the same
+        return self.last  # with its compiled validators, if the tools are the same
 
 
 def as_toolbox(tools: Any) -> Toolbox | TurnTools:
-    """Returns the tools of an agent or run: a list, or a function of the turn. Raises `TypeError` for one tool."""
+    """Converts the tools of an agent or run: a list, or a function of the turn. Raises `TypeError` for one tool."""
     if tools is None or isinstance(tools, Iterable):
         return Toolbox(cast("Iterable[AgentTool]", tools or ()))
     if not callable(tools) or isinstance(tools, type) or hasattr(tools, "execute"):
@@ -94,7 +94,7 @@ def as_toolbox(tools: Any) -> Toolbox | TurnTools:
 
 
 def wrapped_tools(tools: hints.Tools, wrap: Callable[[AgentTool], AgentTool | None]) -> hints.Tools:
-    """Returns the same list or function of the turn, with every tool wrapped, or left out if that gives `None`."""
+    """Wraps every tool of a list, or of a function of the turn. Leaves out tools for which `wrap` returns `None`."""
     if not callable(tools):
         return [made for tool in tools if (made := wrap(tool)) is not None]
     takes = takes_context(tools, "tools")

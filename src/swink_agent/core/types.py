@@ -94,7 +94,7 @@ class FileSource(Value, frozen=True, tag_field="type", tag="file", gc=False):
 Source: TypeAlias = Base64Source | UrlSource | FileSource
 _SOURCES = (Base64Source, UrlSource, FileSource)
 
-# The names from before there were documents.
+# Older names, from versions in which only images had sources.
 Base64Image = Base64Source
 UrlImage = UrlSource
 FileImage = FileSource
@@ -118,7 +118,7 @@ class Image(Value, frozen=True, tag_field="type", tag="image", gc=False):
 class Document(Value, frozen=True, tag_field="type", tag="document", gc=False):
     """A PDF document, from one of the three sources. Raises `ValueError` for a source of another kind.
 
-    `name` is what the model and people call it; without one, it is called by its file or its address.
+    `name` is shown to the model and to people. Without one, the name of the file or address is shown.
     """
 
     source: Source
@@ -133,7 +133,7 @@ class Document(Value, frozen=True, tag_field="type", tag="document", gc=False):
                 kind = source.url[5:].partition(",")[0]
             elif type(source) is FileSource and (suffix := _suffix(source.path)) not in ("", ".pdf"):
                 raise ValueError(
-                    f"a document is a PDF, and the file ends in {suffix!r}: if it is one, give "
+                    f"a document is a PDF, and the file ends in {suffix!r}: if it is a PDF, give "
                     "media_type='application/pdf'; put the text of other files into the prompt"
                 )
         if kind is not None and kind.partition(";")[0].strip().lower() != PDF:
@@ -144,7 +144,7 @@ class Document(Value, frozen=True, tag_field="type", tag="document", gc=False):
 
     @property
     def shown_name(self) -> str:
-        """Its name, else that of its file or address, else `document.pdf`; on one line, and not long."""
+        """Its name, else that of its file or address, else `document.pdf`: one line of at most 200 characters."""
         name, source = self.name.strip(), self.source
         if not name and type(source) is FileSource:
             name = source.path.rstrip("/").rpartition("/")[2]
@@ -183,7 +183,7 @@ def extract_text(blocks: Sequence[ContentBlock]) -> str:
 
 
 def encodable(text: str) -> str:
-    """Replaces what UTF-8 cannot encode, and no provider takes. Names of files and texts of editors may contain it."""
+    """Replaces characters that UTF-8 cannot encode, such as those in some file names: no provider accepts them."""
     if text.isascii():
         return text
     try:
@@ -237,14 +237,14 @@ class ToolOutcome(Choice):
     SKIPPED = "skipped"
     """By a policy."""
     CANCELLED = "cancelled"
-    """By steering or an abort. There is no result, or the error that the tool returned when it was told to stop."""
+    """By steering, an abort or the tool itself. The result is a note, or the error that the cancelled tool returned."""
     INCOMPLETE = "incomplete"
     """The reply was cut off inside the call."""
     LOST = "lost"
     """The program ended while the tool ran, so its effect is unknown."""
     NEVER_RAN = "never_ran"
     PENDING = "pending"
-    """The call waits for an answer, which `resume` gives. The details say what it waits for."""
+    """The call waits for an answer, which `resume` takes. The details of the result contain what it waits for."""
 
 
 _RAN = ToolOutcome.RAN
@@ -278,7 +278,7 @@ class _Amounts(Value, frozen=True, gc=False):
 
 
 class Usage(_Amounts, frozen=True, gc=False):
-    """Tokens. `extra` holds what only some providers count, such as reasoning tokens."""
+    """Tokens. `extra` holds counts that only some providers report, such as reasoning tokens."""
 
     input: int = 0
     output: int = 0
@@ -375,10 +375,10 @@ class UserMessage(_Message, frozen=True, tag="user", gc=False, omit_defaults=Tru
     content: tuple[UserBlock, ...]
     timestamp: int = field(default_factory=_now)
     origin: str | None = None
-    """What made the text, if the user did not write it. Models do not see this.
+    """Where the text comes from, if the user did not write it. Models do not see this.
 
-    `summary`: a model summarized earlier messages. `shell`: it is the output of a command that the user ran. An
-    application may have words of its own.
+    `summary`: a model summarized earlier messages. `shell`: the output of a command that the user ran. Applications may
+    use other values.
     """
 
     if TYPE_CHECKING:
@@ -549,7 +549,7 @@ class AgentContext(Value, frozen=True):
     messages: Sequence[AgentMessage] = ()
     tools: Sequence[hints.AgentTool] = ()
 
-    if TYPE_CHECKING:  # `agent_loop` takes functions of the turn; a request holds what they gave
+    if TYPE_CHECKING:  # `agent_loop` takes functions of the turn; a request holds their results
 
         def __init__(
             self,

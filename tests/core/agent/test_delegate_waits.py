@@ -220,7 +220,7 @@ async def test_an_answer_that_could_be_for_two_calls_is_refused() -> None:
     agent = Agent("test:m", stream_fn=scripted(calls), tools=[one, two], approve=lambda request: Defer())
     await agent.prompt("go")
     assert [waiting.call_id for waiting in agent.pending] == ["a/b/r1", "a/b/r1"]
-    with pytest.raises(ValueError, match="does not say which"):
+    with pytest.raises(ValueError, match="it is unclear which"):
         await agent.resume({"a/b/r1": True})
     assert ran == []
 

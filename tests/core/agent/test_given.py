@@ -195,9 +195,9 @@ def test_what_goes_with_a_prompt_is_refused_where_there_is_none(name: str) -> No
         ({"model": "nothing"}, "names no model"),
         ({"tools": greet}, "must be a list, not <tool greet>: write tools="),
         ({"tools": [greet, greet]}, "two tools are named 'greet'"),
-        ({"system_prompt": 3}, "system_prompt is a string, or a function"),
+        ({"system_prompt": 3}, "system_prompt must be a string, or a function"),
         ({"system_prompt": lambda one, two: ""}, "a function of 2 parameters"),
-        ({"stream_options": {"max_tokens": 3}}, "stream_options is StreamOptions, and not a dict"),
+        ({"stream_options": {"max_tokens": 3}}, "stream_options must be StreamOptions, not a dict"),
     ],
 )
 async def test_a_wrong_value_is_refused_before_anything_happens(given: dict[str, Any], message: str) -> None:
@@ -467,7 +467,7 @@ def test_an_override_takes_no_other_names() -> None:
     wrong: dict[str, Any] = {"streem_fn": scripted()}
     with pytest.raises(TypeError, match="'streem_fn' cannot be given"), agent.override(**wrong):
         pass
-    with pytest.raises(TypeError, match="stream_fn is a function"), agent.override(stream_fn=3):  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="stream_fn must be a function"), agent.override(stream_fn=3):  # type: ignore[arg-type]
         pass
 
 

@@ -126,5 +126,5 @@ def test_a_sandbox_that_does_not_hide_the_store_is_refused(tmp_path: Path) -> No
 
 def test_the_store_is_not_a_path(root: Path, tmp_path: Path) -> None:
     for also in ((), (tmp_path,)):
-        with pytest.raises(TypeError, match=r"^checkpoints is a CheckpointStore, or None, and not a \w*Path$"):
+        with pytest.raises(TypeError, match=r"^checkpoints must be a CheckpointStore, or None, not a \w*Path$"):
             standard_tools(root, checkpoints=tmp_path / "store", also=also)  # type: ignore[arg-type]

@@ -168,7 +168,7 @@ def test_what_is_hidden_comes_on_top_of_the_credentials(folder: Path, monkeypatc
     assert "is hidden from tools" in refusal(exact, "private/key")
     with pytest.raises(ValueError, match="hidden holds the whole workspace"):
         Workspace(folder / "private", profile=only)
-    with pytest.raises(TypeError, match="profile is a SandboxProfile, or None"):
+    with pytest.raises(TypeError, match="profile must be a SandboxProfile, or None"):
         Workspace(folder, profile="auto")  # type: ignore[arg-type]
 
 

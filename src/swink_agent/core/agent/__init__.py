@@ -1,1 +1,1 @@
-"""The agent: a loop with a memory, queues, subscribers and an abort, and the parts that it is made of."""
+"""The `Agent` class and its parts: the state between runs, running, queues, subscribers, delegates."""

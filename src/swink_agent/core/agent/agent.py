@@ -1,9 +1,10 @@
 """The agent: a model, its tools and its history, and the ways to run, steer, stop and observe it.
 
-Owns what an application calls. `agent_state` has what an agent keeps from run to run, `running` the one way behind all
-runs, and `loop` what happens in a run. The other files of this package are parts of the agent: `value_runs` (running
-for a value), `claim` (one run at a time), `given` and `arguments` (what an application gives; `options` has its types),
-`queues`, `history`, `recording`, `subscriptions`, `delegate` and `sync` (running from code that is not async).
+Owns the methods that an application calls. `agent_state` keeps the values that last from run to run, `running` starts
+and ends every run, and `loop` is the run itself. The other files of this package are parts of the agent: `value_runs`
+(runs that return a value), `claim` (one run at a time), `given` and `arguments` (the application's arguments, with
+their types in `options`), `queues`, `history`, `recording`, `subscriptions`, `delegate` and `sync` (runs from code that
+is not async).
 """
 
 from __future__ import annotations
@@ -159,10 +160,10 @@ class Agent(ValueRuns[Deps]):
     # -- running -----------------------------------------------------------------------------------------------
 
     async def prompt(self, prompt: Prompt, **given: Unpack[hints.PromptOptions[Deps]]) -> AgentResult:
-        """Runs until the agent stops. An error on the way is in the result.
+        """Runs until the agent stops. An error during the run is in the result.
 
         `images` and `documents` are attached to a prompt that is a string: blocks, sources, bytes, or paths of files.
-        `deps`, `model`, `tools`, `system_prompt` and `stream_options` are for this run alone, as in every way to run.
+        `deps`, `model`, `tools`, `system_prompt` and `stream_options` are for this run only, as in all such methods.
 
         Raises an `AgentError` before anything has happened: `AlreadyRunning` (but it waits for the end of an aborted or
         abandoned run), `AuthError` for a missing key, `UnknownProvider` for a model without an adapter. Raises
@@ -193,12 +194,13 @@ class Agent(ValueRuns[Deps]):
     async def resume(self, answers: Mapping[str, hints.Answer], **given: Unpack[hints.RunOptions[Deps]]) -> AgentResult:
         """Acts on answers to some or all of the calls that wait (`pending`), by their ids.
 
-        An answer is `Approve()`, `ApproveWith(arguments)`, `Reject(reason)` or a bool; for an external call it is an
-        `AgentToolResult`. Answered calls are resolved at once, the others wait on, and the model is asked when nothing
-        waits. `approve` is not asked again, but pre-dispatch policies are.
+        An answer is `Approve()`, `ApproveWith(arguments)`, `Reject(reason)`, a bool, or an `AgentToolResult` if the
+        application did the work. An external call takes only a result or a rejection. Answered calls are resolved at
+        once, the others keep waiting, and the model is asked when no call waits. `approve` is not asked again, but
+        pre-dispatch policies are.
 
-        Raises `NotPending` for an id that does not wait, `ValueError` for no answers, `TypeError` for an answer that
-        does not fit its call, and what `prompt` raises; then no answer counts.
+        Raises `NotPending` for an id that does not wait, `ValueError` for no answers or an ambiguous id, `TypeError`
+        for an answer that does not fit its call, and what `prompt` raises; then no answer counts.
         """
         return await self._drive(self._answer_order(given, answers))
 
@@ -233,14 +235,14 @@ class Agent(ValueRuns[Deps]):
     ) -> AgentTool[Deps]:
         """Returns a tool with one argument, `prompt`, that runs a copy of this agent: a delegate.
 
-        A copy begins with the messages and the state that this agent was made with, and forgets its own at the end. Any
+        A copy begins with the messages and the state that this agent was made with, and is discarded at the end. Any
         number of copies may run at once. The text of the last reply is the result; the caller's history and session
         contain nothing else of it. The caller's stream has its events (`DelegateEvent`), and the caller's result its
         usage and cost (`total_usage`, `total_cost`).
 
-        What this agent lacks of `approve`, `redactor` and `execution_root` it takes from the caller. The caller's
-        policies with `every_call`, such as `Budget`, are asked about its requests too. The caller's deps reach it.
-        Aborts and timeouts end it. A call inside more than `max_depth` delegates is an error result.
+        If this agent has no `approve`, `redactor` or `execution_root`, it uses the caller's. The caller's policies with
+        `every_call`, such as `Budget`, are asked about its requests too. It gets the caller's deps. Aborts and timeouts
+        end it. A call inside more than `max_depth` delegates is an error result.
         """
         from .delegate import Delegate  # on use: few agents delegate
 
@@ -257,10 +259,10 @@ class Agent(ValueRuns[Deps]):
 
     @contextmanager
     def override(self, **given: Unpack[hints.OverrideOptions[Deps]]) -> Generator[None]:
-        """Puts these values before what runs are given and before the agent's own, for tests.
+        """Replaces values of the agent, and values that its runs are given, for tests.
 
-        It holds for the runs that start inside, also in tasks, streams and threads made there, and for no others; an
-        inner override goes before an outer. With `stream_fn` there are no fallbacks, and no key is needed.
+        Applies only to runs that start inside the block, or in tasks, streams and threads with its context. An inner
+        override takes precedence over an outer one. With `stream_fn` there are no fallbacks, and no key is needed.
         """
         with overriding(self, given):
             yield
@@ -268,9 +270,9 @@ class Agent(ValueRuns[Deps]):
     # -- while it runs -----------------------------------------------------------------------------------------
 
     def steer(self, message: Prompt) -> None:
-        """Interrupts the agent: the message leads its next turn, and running tools are cancelled.
+        """Interrupts the agent: its next turn begins with the message.
 
-        Raises `ValueError` for a message without any content.
+        Cancels running tools, except those with `on_steer="finish"`. Raises `ValueError` for a message without content.
         """
         self._queues.add("steering", as_prompts(message))
 
@@ -310,7 +312,7 @@ class Agent(ValueRuns[Deps]):
         self.clear_queues()
 
     def add_policy(self, policy: hints.Policy) -> None:
-        """Adds a policy behind the others, for agents that were made elsewhere. It holds for the runs from now on.
+        """Adds a policy after the others, to an agent that was made elsewhere. It applies to runs from now on.
 
         Raises `TypeError` for an object that is not a policy, and `AlreadyRunning` during a run.
         """

@@ -1,7 +1,7 @@
-"""What an agent has between its runs: its configuration, tools, history, state and queues, and what its runs used.
+"""The values that an agent keeps between its runs: configuration, tools, history, state, queues, and its total usage.
 
-Owns these values, and when they may change. The one way behind all runs is in `running`, and what an application calls
-in `agent`.
+Owns these values, and when they may change. `running` starts and ends runs, and `agent` has the methods that an
+application calls.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class AgentState(Generic[Deps]):
         self._toolbox = toolbox
         self._subscriptions = Subscriptions(claims.lock)
         self._announcer: hints.Announcer | None = None
-        """Tells what outlives a call. Made on first use: most agents have no background commands."""
+        """Reports work that outlives a call. Made on first use: most agents have no background commands."""
         self._run: hints.Run | None = None
         self._spent = _NOTHING  # usage and cost of all runs that are over
         self._last_error: str | None = None
@@ -72,7 +72,7 @@ class AgentState(Generic[Deps]):
     def model(self) -> ModelSpec:
         """The model that the next run asks; a `provider:model` string may be assigned.
 
-        Raises `ProviderMismatch` for a model of another provider if the agent's `stream_fn` belongs to one.
+        Raises `ProviderMismatch` for a model of another provider if the agent's `stream_fn` serves only one.
         """
         return self._config.model
 
@@ -103,7 +103,7 @@ class AgentState(Generic[Deps]):
 
     @property
     def given_tools(self) -> hints.Tools[Deps]:
-        """The tools as the application gave them: all of them, or the function of the turn."""
+        """The tools as the application gave them: a tuple of tools, or the function of the turn."""
         return self._toolbox.tools if isinstance(self._toolbox, Toolbox) else self._toolbox.function
 
     @property
@@ -133,7 +133,7 @@ class AgentState(Generic[Deps]):
         transcript = Transcript(messages)
         if messages and self._config.convert_to_llm is default_convert_to_llm:
             transcript.convert_by_default()
-            transcript.conversation()  # so that the first turn costs no more than the others
+            transcript.conversation()  # so that the first turn takes no longer than the others
         return transcript
 
     @contextmanager
@@ -153,7 +153,7 @@ class AgentState(Generic[Deps]):
 
     @property
     def streaming_message(self) -> AssistantMessage | None:
-        """What has been streamed of the current reply."""
+        """The current reply as far as it has been streamed; `None` if there is none."""
         run = self._run
         assembler = None if run is None else run.assembler
         return None if assembler is None else assembler.snapshot()
@@ -180,12 +180,12 @@ class AgentState(Generic[Deps]):
 
     @property
     def redactor(self) -> hints.Redactor | None:
-        """The redactor that the agent was given, for code that writes down what the agent did."""
+        """The redactor that the agent was given, for code that records what the agent does."""
         return self._config.redactor
 
     @property
     def last_error(self) -> str | None:
-        """The error or abort that the last run ended with, if it did."""
+        """The error or abort that ended the last run, if any."""
         return self._last_error
 
     @property

@@ -1,6 +1,6 @@
-"""Turns what an application gives to an agent into what a run needs, and back into constructor arguments.
+"""Converts constructor arguments and prompts to the values that a run needs, and a configuration back to arguments.
 
-Owns the conversions of constructor arguments and prompts. What each value must be able to do is checked in `checks`.
+`checks` validates the values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NOT_ARGUMENTS = ("stream_fn", "fallbacks", "message_provider", "state")
 
 
 def as_model(model: str | ModelSpec) -> ModelSpec:
-    """Returns the model. Raises `TypeError` or an `AgentError` for something that does not name one."""
+    """Returns the model. Raises `TypeError` or `ValueError` for anything that does not name one."""
     if isinstance(model, str):
         return parsed_model(model)
     if not isinstance(cast("object", model), ModelSpec):
@@ -53,7 +53,7 @@ def stream_fns(
 
 
 def check_model(config: AgentLoopConfig) -> None:
-    """Raises what makes every request to the model impossible: there is no adapter, or no key."""
+    """Raises an error if every request to the model would fail: for example, there is no adapter or no key."""
     stream_fn = config.stream_fn
     if isinstance(stream_fn, ProviderStreamFn):
         stream_fn = stream_fn.adapter(config.model)
@@ -65,7 +65,7 @@ def check_model(config: AgentLoopConfig) -> None:
 def check_provider(stream_fn: StreamFn, model: ModelSpec, before: str) -> None:
     """Raises `ProviderMismatch` for a model that a stream function, bound to one provider, does not serve.
 
-    `before` is the provider of the model that it served so far.
+    `before` is the provider of the current model.
     """
     if model.provider != before and getattr(stream_fn, "is_bound", False):
         own = getattr(stream_fn, "provider", before)
@@ -93,9 +93,10 @@ def as_history(given: Iterable[str | AgentMessage]) -> tuple[AgentMessage, ...]:
 def prompts_with_images(
     prompt: Prompt, images: Sequence[hints.ImageInput] = (), documents: Sequence[hints.DocumentInput] = ()
 ) -> tuple[AgentMessage, ...]:
-    """Returns the messages of a prompt, with what is attached to it behind its text.
+    """Returns the messages of a prompt, with its attachments after its text.
 
-    Raises `ValueError` for a prompt without any content, and for an attachment what `core.media` raises.
+    Raises `ValueError` for a prompt without any content, `TypeError` for attachments without a string, and for an
+    attachment what `core.media` raises.
     """
     if images == () and documents == ():
         return as_prompts(prompt)

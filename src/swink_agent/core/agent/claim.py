@@ -1,7 +1,7 @@
 """Makes sure that an agent has at most one run at a time.
 
-Owns the right to run, from the moment a caller claims it to the end of the run, and the order of those who wait for an
-aborted run to end. What a run does is in `loop`.
+Owns the right to run, from the moment a caller claims it to the end of the run, and the order of runs that wait for an
+aborted run to end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Claim:
     def __init__(self, predecessor: Claim | None, lock: AbstractContextManager[object]) -> None:
         self.token = CancellationToken(lock=lock)
         self._lock = lock
-        self.made_idle: Signal | None = None  # `idle`, if anybody has asked for it
+        self.made_idle: Signal | None = None  # the signal of `idle`, once it has been read
         self.is_over = False  # whether the run is over, for code that holds the lock of the claims
         self.is_left: Callable[[], bool] = bool
         """Whether the reader of the run's events has left: the token is cancelled a moment later."""
@@ -46,7 +46,7 @@ class Claim:
 
     @property
     def is_gone(self) -> bool:
-        """Whether its end will never come: its event loop is closed, or it was aborted before it started."""
+        """Whether its run will never report its end: the event loop is closed, or it was aborted before it started."""
         return self.is_ending if self.loop is None else self.loop.is_closed()
 
     def last_before(self) -> Claim | None:
@@ -80,10 +80,10 @@ class Claims:
         return None if claim is None or claim.is_gone else claim
 
     def take(self, blocked: asyncio.AbstractEventLoop | None = None) -> Claim:
-        """Claims the next run, which starts when a run that is ending has ended.
+        """Claims the next run. If another run is ending, the next one starts after it.
 
-        `blocked` is an event loop that does not run until then. Raises `AlreadyRunning` during a run, and if a run has
-        to end in the blocked loop.
+        `blocked` is an event loop that the caller blocks until then. Raises `AlreadyRunning` during a run, and if a run
+        must end in the blocked loop.
         """
         with self.lock:
             before = self.current

@@ -3,8 +3,8 @@
 `Agent.as_tool` makes the tool. Each call runs a copy of the agent inside the caller's run: it is cancelled with it,
 reported in its events, and counted in its usage.
 
-Owns the tool, what a copy takes from its caller, and the account of what the delegates of a run have used. The copy
-runs in the same loop as any other agent (`loop`).
+Owns the tool, the values that a copy takes from its caller, and the usage of the delegates of a run. The copy runs in
+the same loop as any other agent (`loop`).
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from ..types import LLM_MESSAGES, AgentMessage, AgentResult, Cost, StopReason, U
 from ..values.value import copy_json
 
 MakeRunFn: TypeAlias = Callable[[AgentLoopConfig, Sequence[AgentMessage], Mapping[str, Any]], Run]
-"""Makes a run from what the agent has: its configuration, its messages, and by name its tools and instructions, and
-whatever else is given in their place."""
+"""Makes a run from an agent's configuration, its messages, and other values by name: its tools, its system prompt, and
+the values that the run is given."""
 
 
 class Delegate:
     """The tool that runs copies of an agent."""
 
     is_delegate = True
-    """Whether a call that waited inside it goes on where it stopped. No other tool can do that."""
+    """Whether a call of the tool can wait for a call inside it, and continue later. No other tool can do that."""
 
     def __init__(
         self,
@@ -106,14 +106,14 @@ class Delegate:
 
         def make(config: AgentLoopConfig, messages: Sequence[AgentMessage], given: Mapping[str, Any]) -> Run:
             tools = given["tools"]
-            if waited is not None:  # it goes on where it stopped, with the answers that it waited for
+            if waited is not None:  # it continues where it stopped, with the answers that it waited for
                 messages, config = waited[0], replace(config, state=copy_json(waited[2]))
             run = Run(
                 _config_inside(config, ctx),
                 Transcript(messages),
                 TurnTools(tools.function) if isinstance(tools, TurnTools) else tools,  # each copy has its own last turn
                 given["system_prompt"],
-                cancel.child(),  # its own: a timeout ends the delegate, and the call is not cancelled by that
+                cancel.child(),  # a child: a timeout ends the delegate without cancelling the call
                 relay,
                 run_loop,
                 channel,
@@ -140,7 +140,7 @@ class Delegate:
             if channel is not None:
                 channel.detach()
         if result.stop_reason is StopReason.ABORTED and cancel.is_cancelled:
-            raise asyncio.CancelledError  # the batch knows why the call was cancelled, and says so
+            raise asyncio.CancelledError  # the batch knows why the call was cancelled, and reports it
         if result.pending:
             raise _Waiting(arguments, run)
         return self._answer(result)
@@ -166,11 +166,11 @@ class _Waiting(Exception):
             messages=tuple([decode_json(encode_message(message)) for message in messages]),
             state=_plain(run.state),
         )
-        """What the pending result keeps: all that is needed to go on."""
+        """The details of the pending result: everything that is needed to continue."""
 
 
 def _plain(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the state as JSON, or nothing if it is not JSON."""
+    """Returns the state as JSON data, or an empty dict if it is not JSON."""
     try:
         return decode_json(encode_json(dict(state)))
     except (TypeError, ValueError, RecursionError):
@@ -178,7 +178,7 @@ def _plain(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _config_inside(config: AgentLoopConfig, ctx: ToolContext) -> AgentLoopConfig:
-    """Returns the configuration of a copy: the agent's own, and from the caller what the agent lacks."""
+    """Returns the configuration of a copy: the agent's own, with the caller's values where the agent has none."""
     changes: dict[str, Any] = {
         "message_provider": None,
         "redactor": ctx.redactor if config.redactor is None else config.redactor,
@@ -187,7 +187,7 @@ def _config_inside(config: AgentLoopConfig, ctx: ToolContext) -> AgentLoopConfig
     if ctx.run is not None:
         outer = ctx.run.config
         changes["approve"] = outer.approve if config.approve is None else config.approve
-        # The caller's that see every call come last: those that reserve something follow those that may refuse.
+        # The caller's policies with `every_call` come last: a policy that reserves is asked after one that may refuse.
         for name in ("pre_turn_policies", "pre_dispatch_policies", "post_turn_policies"):
             own: Sequence[Any] = getattr(config, name)
             seen = [policy for policy in getattr(outer, name) if getattr(policy, "every_call", False)]
@@ -196,10 +196,10 @@ def _config_inside(config: AgentLoopConfig, ctx: ToolContext) -> AgentLoopConfig
 
 
 class Delegations:
-    """What the delegates of one run have used, those of calls that are still open included.
+    """The usage of the delegates of one run, including those that still run.
 
-    Readable from any thread. `usage` and `cost` are those of batches that are over, added up in the order of the calls,
-    so that events and sessions give the same sums.
+    Readable from any thread. `usage` and `cost` are those of batches that have ended, added in call order, so that
+    events and sessions give the same sums.
     """
 
     __slots__ = ("_lock", "_open", "cost", "live", "usage")
@@ -235,7 +235,7 @@ class Delegations:
 
     @property
     def spent(self) -> tuple[Usage, Cost]:
-        """All that they have used so far."""
+        """The usage and cost of all delegates so far."""
         with self._lock:
             usage, cost = self.usage, self.cost
             for more in [*self._open.values(), *[run.spent for run in self.live.values()]]:

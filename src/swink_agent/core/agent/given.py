@@ -1,6 +1,6 @@
-"""What one run is given in place of the agent's own values, and what `agent.override` puts before both.
+"""Values that replace the agent's own for one run, and those of `agent.override`, which replace both.
 
-Owns the names, their conversion, and which of them holds. What a run does with them is in `run/state` and `loop`.
+Owns the names of these values, their conversion and their precedence. `run/state` and `loop` use them.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from ..values import hints
 from .arguments import Prompt, as_model, check_model, check_provider, prompts_with_images
 
 Given: TypeAlias = dict[str, Any]
-"""Converted values by name. A name that is not there has the agent's own value."""
+"""Converted values by name. For a missing name, the agent's own value applies."""
 
 _NAMES = ("deps", "model", "tools", "system_prompt", "stream_options")
 _IN_CONFIG = ("model", "stream_options", "stream_fn")
 _OVERRIDES: ContextVar[tuple[tuple[object, Given], ...]] = ContextVar("swink_agent_overrides", default=())
-"""The overrides that hold in this context, the innermost last, each with its agent."""
+"""The overrides of this context, the innermost last, each with its agent."""
 
 
 def prompts_of(prompt: Prompt, given: hints.PromptOptions[Any]) -> tuple[AgentMessage, ...]:
-    """Returns the messages of a prompt with what is attached to it, which is taken out of `given`.
+    """Returns the messages of a prompt with its attachments, which are removed from `given`.
 
     Raises `ValueError`, `TypeError` and, for a file that cannot be read, `OSError`.
     """
@@ -38,9 +38,9 @@ def prompts_of(prompt: Prompt, given: hints.PromptOptions[Any]) -> tuple[AgentMe
 
 
 def given_to(agent: object, options: Mapping[str, Any]) -> Given | None:
-    """Returns what a run of the agent that starts here is given, overrides included; `None` for nothing.
+    """Returns the values for a run of the agent that starts in this context, overrides included; `None` for none.
 
-    Raises `TypeError` for another name, and whatever the constructor raises for a wrong value.
+    Raises `TypeError` for an unknown name, and whatever the constructor raises for a wrong value.
     """
     overrides = _OVERRIDES.get()
     if not options and not overrides:
@@ -54,13 +54,13 @@ def given_to(agent: object, options: Mapping[str, Any]) -> Given | None:
 
 @contextmanager
 def overriding(agent: object, options: Mapping[str, Any]) -> Generator[None]:
-    """Puts these values before all others in the runs of the agent that start in this context."""
+    """Makes these values take precedence over all others in runs of the agent that start in this context."""
     mine = agent, _converted(options, (*_NAMES, "stream_fn"))
     _OVERRIDES.set((*_OVERRIDES.get(), mine))
     try:
         yield
     finally:
-        # Not by a token: a fixture may be left in another context than it was entered in.
+        # Not reset by a token: a test fixture may exit in another context than it entered.
         _OVERRIDES.set(tuple([override for override in _OVERRIDES.get() if override is not mine]))
 
 
@@ -96,9 +96,9 @@ def _value(name: str, value: Any) -> Any:
 
 
 def config_of(config: AgentLoopConfig, given: Given | None) -> AgentLoopConfig:
-    """Returns the configuration of a run. It never holds the deps that the run is given, which are not kept.
+    """Returns the configuration of a run. It never contains the deps that the run is given.
 
-    A stream function that was put in for a test has no fallbacks and needs no key.
+    With a stream function from `override`, there are no fallbacks, and no key is needed.
     """
     changes = {name: given[name] for name in _IN_CONFIG if name in given} if given else {}
     if "stream_fn" in changes:
@@ -107,7 +107,7 @@ def config_of(config: AgentLoopConfig, given: Given | None) -> AgentLoopConfig:
 
 
 def check_given(config: AgentLoopConfig, given: Given | None, toolbox: Toolbox | TurnTools) -> None:
-    """Raises what makes a run impossible: no adapter for the model, no key, or no deps for a tool that needs some."""
+    """Raises an error if a run is impossible: no adapter for the model, no key, or no deps for a tool."""
     made = config_of(config, given)
     if made.model is not config.model:
         check_provider(made.stream_fn, made.model, config.model.provider)

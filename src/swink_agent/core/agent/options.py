@@ -1,4 +1,4 @@
-"""The types of what an application gives to an agent and to its runs.
+"""The types of the arguments that an application gives to an agent and to its runs.
 
 For annotations only: `hints` loads them when a type checker reads them or a program evaluates the hints.
 """
@@ -27,7 +27,7 @@ Tools: TypeAlias = (
 
 
 class RunOptions(TypedDict, Generic[Deps], total=False):
-    """What every way to run takes for that run alone; the agent stays as it was."""
+    """The options of every method that runs an agent. They apply to that run only."""
 
     deps: Deps | None
     model: str | ModelSpec | None
@@ -37,19 +37,19 @@ class RunOptions(TypedDict, Generic[Deps], total=False):
 
 
 class PromptOptions(RunOptions[Deps], total=False):
-    """What the ways to run a prompt take besides: what is attached to it."""
+    """The options of methods that run a prompt: also its attachments."""
 
     images: Sequence[hints.ImageInput]
     documents: Sequence[hints.DocumentInput]
 
 
 class ValueOptions(PromptOptions[Deps], total=False):
-    """What every way to run for a value takes: what any prompt takes, and the functions that check the value."""
+    """The options of methods that return a value: also the functions that check it."""
 
     validate: hints.ValidateFn | Sequence[hints.ValidateFn]
 
 
 class OverrideOptions(RunOptions[Deps], total=False):
-    """What `agent.override` takes."""
+    """The options of `agent.override`."""
 
     stream_fn: StreamFn | None

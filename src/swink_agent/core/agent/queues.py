@@ -46,7 +46,7 @@ class MessageQueues:
         self._lock = lock
         self.provider = provider
         self.woken: hints.Supervisor | None = None
-        """That of the current run: it is woken, from any thread, when steering arrives."""
+        """The supervisor of the current run, which is woken, from any thread, when steering arrives."""
 
     def _queue(self, name: QueueName) -> list[AgentMessage]:
         return self.steering if name == "steering" else self._follow_ups

@@ -1,7 +1,7 @@
 """Connects an agent's transcript with a journal.
 
-Owns what is recorded when a journal is attached. What a run records is in `loop` and `dispatch`; the entries and the
-`Recorder` are in `journal`.
+Owns what is recorded when a journal is attached. `loop` and `dispatch` record runs; the entries and the `Recorder` are
+in `journal`.
 """
 
 from __future__ import annotations

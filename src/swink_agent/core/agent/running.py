@@ -1,7 +1,7 @@
-"""The one way behind all the ways to run an agent: from the claim to the result.
+"""The code that all methods to run an agent share: from the claim to the result.
 
-Owns the order of a run, and what happens before its first event and after its last. The ways to run are in `agent` and
-`value_runs`, and what happens in a run is in `loop`.
+Owns what happens before the first event of a run and after its last. The methods are in `agent` and `value_runs`, and
+the run itself is in `loop`.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from .given import Given, check_given, config_of, given_to
 
 
 class Order(Struct):
-    """What a caller wants of one run."""
+    """A caller's order for one run."""
 
     prompts: tuple[AgentMessage, ...] | None = None  # `None` continues from the history
     request: hints.StructuredOutput | None = None  # the value that the model must give, if the caller wants one
-    given: Given | None = None  # what holds for this run alone, in place of the agent's own values
+    given: Given | None = None  # values for this run only, instead of the agent's own
     answers: Mapping[str, hints.Answer] | None = None  # the answers to calls that wait, if the caller brings any
-    view: hints.ViewFn | None = None  # what the reader of a stream is given instead of the events
+    view: hints.ViewFn | None = None  # makes the items that a stream yields instead of events
 
 
 class Running(AgentState[Deps]):
@@ -49,11 +49,11 @@ class Running(AgentState[Deps]):
         request: hints.StructuredOutput | None = None,
         answers: Mapping[str, hints.Answer] | None = None,
     ) -> Order:
-        """Returns the order of a run: what its caller gave, and the overrides that hold here and now."""
+        """Makes the order of a run from its caller's values and the current overrides."""
         return Order(prompts, request, given_to(self, given), answers)
 
     def _answer_order(self, given: Mapping[str, Any], answers: Mapping[str, hints.Answer] | None) -> Order:
-        if answers is None:  # else it would be the order to continue
+        if answers is None:  # such an order would mean to continue
             raise is_not("answers", answers, "a mapping from the ids of waiting calls to their answers")
         return self._order(given, answers=answers)
 
@@ -77,7 +77,7 @@ class Running(AgentState[Deps]):
         return stream
 
     def _claim(self, order: Order, blocked: asyncio.AbstractEventLoop | None = None) -> Claim:
-        """Claims the run of an order. Raises what makes it impossible, before anything has happened."""
+        """Claims the run of an order. Raises an error if it is impossible, before anything has happened."""
         if order.prompts is None and not self.is_running:
             self._check_history(order)
         check_given(self._config, order.given, self._toolbox)
@@ -106,7 +106,7 @@ class Running(AgentState[Deps]):
         channel: hints.Channel | None = None,
         blocked: asyncio.AbstractEventLoop | None = None,
     ) -> AgentResult:
-        """The one path behind all ways to run: from the claim, unless the caller has one, to its release.
+        """Runs an order, from the claim (unless the caller already has one) to its release.
 
         Nothing is awaited after `AgentEnd`, so a reader of that event finds the agent idle.
         """
@@ -181,7 +181,7 @@ class Running(AgentState[Deps]):
             return self._announcer
 
     def _viewed(self, view: hints.ViewFn, channel: hints.Channel) -> Callable[[hints.AgentEvent], None]:
-        """Returns a function that gives subscribers each event, and the stream what the view makes of it."""
+        """Returns a function that gives each event to the subscribers, and the view's items for it to the stream."""
 
         def pushed(event: hints.AgentEvent) -> None:
             self._subscriptions.notify(event)
@@ -190,7 +190,7 @@ class Running(AgentState[Deps]):
         return pushed
 
     def _delegated_run(self, make: hints.MakeRunFn, deps: Any) -> hints.Run:
-        """Makes the run of a copy of this agent, with the caller's deps. Raises what makes it impossible."""
+        """Makes the run of a copy of this agent, with the caller's deps. Raises an error if it is impossible."""
         given = given_to(self, {} if deps is None else {"deps": deps})
         check_given(self._config, given, self._toolbox)
         _, _, _, messages, state = self._initial
@@ -198,7 +198,7 @@ class Running(AgentState[Deps]):
         return make(config, messages, {"tools": self._toolbox, "system_prompt": self.system_prompt, **(given or {})})
 
     async def _compact(self, instructions: str | None) -> hints.CompactionReport | None:
-        """Runs the transforms alone, as a run of its own."""
+        """Runs only the transforms, as a separate run."""
         claim = self._claims.take()
         self._claims.begin(claim)
         try:

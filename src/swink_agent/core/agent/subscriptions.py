@@ -59,7 +59,7 @@ class Subscriptions:
         return subscription
 
     def observe(self, observer: hints.RunObserver) -> Subscription:
-        """Adds an observer, until its subscription ends. Raises `ValueError` if an equal one is there already."""
+        """Adds an observer until its subscription ends. Raises `ValueError` if the agent already has an equal one."""
 
         def end(subscription: Subscription) -> None:
             self._remove(subscription)
@@ -85,6 +85,6 @@ class Subscriptions:
                 subscription.callback(event)
             except (KeyboardInterrupt, SystemExit):
                 raise
-            except BaseException:  # also a CancelledError: the subscriber raised it, and the run was not cancelled
+            except BaseException:  # even a CancelledError: the subscriber raised it, and the run was not cancelled
                 log.exception("a subscriber failed on %s and is removed", type(event).__name__)
                 subscription.unsubscribe()

@@ -78,6 +78,6 @@ def _run(main: Coroutine[Any, Any, T]) -> T:
 
 
 def _ignore_unfinished_tasks(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Handles what asyncio reports of the closed loop: that a task is still pending is expected."""
+    """Handles what asyncio reports about the closed loop. Tasks that are still pending are expected, and ignored."""
     if "task" not in context or "exception" in context:
         loop.default_exception_handler(context)

@@ -1,4 +1,4 @@
-"""The ways to run an agent that end with a value of a given shape. `structured` has what such a run asks for."""
+"""The methods that run an agent and return a value of a given shape. `structured` asks the model for it."""
 
 from __future__ import annotations
 
@@ -39,11 +39,12 @@ class ValueRuns(Running[Deps]):
         """Returns a value that the model gives, with usage, cost and messages: JSON for a JSON Schema (a dict), an
         instance for a type.
 
-        The model's provider is given the JSON Schema where it takes one, else a tool takes the value. An answer that
-        does not fit goes back with its errors. `validate` checks a value that fits: one function or several, plain or
-        async; the `ValueError` that one raises goes back to the model too.
+        If the model's provider accepts a JSON Schema, it gets the schema; otherwise a tool takes the value. An answer
+        that does not fit goes back to the model with its errors. `validate` checks a value that fits: one function or
+        several, plain or async; the `ValueError` that one raises goes back to the model too.
 
-        Raises `StructuredOutputFailed` after `max_retries` more attempts than one, else the error of the run.
+        Raises `StructuredOutputFailed` if the first answer and `max_retries` further ones do not fit, or if a policy
+        stops the run before; else the error of the run.
         """
         request = self._request(target, max_retries, given)
         return request.result_of(await self._drive(self._value_order(given, prompt, request)))
@@ -105,7 +106,7 @@ class ValueRuns(Running[Deps]):
     async def structured_output(
         self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[hints.ValueOptions[Deps]]
     ) -> Any:
-        """Returns the value alone of a `structured_run`."""
+        """Returns only the value of a `structured_run`."""
         return (await self.structured_run(prompt, target, max_retries, **given)).value
 
     @overload
