@@ -202,7 +202,8 @@ class NotPending(AgentError, LookupError):
     def __init__(self, call_ids: str | Iterable[str], message: str = "") -> None:
         self.call_ids = (call_ids,) if isinstance(call_ids, str) else tuple(call_ids)
         names = ", ".join(map(repr, self.call_ids))
-        super().__init__(message or f"no call waits under the id {names}: agent.pending lists the calls that wait")
+        ids = "ids" if len(self.call_ids) > 1 else "id"
+        super().__init__(message or f"no call waits under the {ids} {names}: agent.pending lists the calls that wait")
 
 
 class Aborted(_StandardError):

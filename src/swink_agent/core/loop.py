@@ -6,7 +6,7 @@
     a turn   pending messages enter → transforms → pre-turn policies → reply → tools → post-turn policies
 
 A run that brings answers to waiting calls begins with the turn of the reply that made those calls (`run/resuming`). Any
-other run first rejects the calls that wait (`run/pending`).
+other run first rejects the calls that wait (`run/deferring`).
 
 Owns the order of events. `reply` asks the model, `dispatch` runs a batch of tool calls, and `run/supervisor` makes an
 abort end every wait. Failures of models, tools, hooks and policies are not raised here.

@@ -7,7 +7,7 @@ copy of a history, even one from a file, shows which calls wait.
     a later result        of the same call replaces the pending one
     damaged details       the call cannot be answered, and does not prevent answers to other calls
 
-Owns these rules and the details. `run/pending` defers calls, and `run/resuming` acts on answers.
+Owns these rules and the details. `run/deferring` defers calls, and `run/resuming` acts on answers.
 """
 
 from __future__ import annotations
