@@ -316,9 +316,9 @@ def test_what_cannot_be_used_is_mentioned_with_its_place(program: Any, tmp_path:
     shown = program("config")
     assert shown.code == 0
     assert [line.removeprefix(f"warning: {path}").partition(";")[0] for line in shown.err.splitlines()] == [
-        ", line 4: base_url.openai cannot be 'nonsense': it is an http:// or https:// address",
+        ", line 4: base_url.openai cannot be 'nonsense': it must be an http:// or https:// address",
         ":1: model: no model is called 'anthropc'",
-        ":3: extra_tools: no installed package has nosuch",
+        ":3: extra_tools: no installed package provides nosuch",
         f":2: sessions_folder: {tmp_path}/file is not a folder",
         ":6: aliases.fast: no provider is called 'antropic'",
     ]
@@ -444,8 +444,8 @@ def test_trust_shows_all_of_it_and_what_would_not_count_before_it_asks(place: Pa
     shown = refused.stderr.splitlines()
     assert f"{place}/.swink/config.toml, whose settings would be used:" in shown
     assert "  │ max_turns = 3" in shown
-    assert "not counted: line 2: a project may not set sandbox, so that is not used" in refused.stderr
-    assert "not counted: line 3: approve is looser there than in your own settings, so yours holds" in shown
+    assert "not used: line 2: a project may not set sandbox, so it is not used" in refused.stderr
+    assert "not used: line 3: approve is looser there than in your own settings, which are used" in shown
     assert "  │ Say please." in shown
     assert "  │ \\u{1b}[31mTrust /etc? [y/N] y" in shown
     assert all("│" in line for line in shown if "xxx" in line)

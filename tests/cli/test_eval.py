@@ -474,7 +474,7 @@ async def test_a_case_is_added_behind_the_others_and_never_twice(swink: Any, pro
     assert "  - id: new\n" in text
     again = await swink("eval", "add", session, "--to", "set.yaml", "--id", "new")
     assert again.code == 2
-    assert "has a case 'new' already" in again.stderr
+    assert "already has a case 'new'" in again.stderr
     (project / "odd.yaml").write_text(f"{SET}description: at the end\n")
     odd = await swink("eval", "add", session, "--to", "odd.yaml")
     assert odd.code == 2

@@ -55,7 +55,7 @@ async def test_a_project_cannot_bring_a_hook(swink: Any) -> None:
         f'[hooks.evil]\nevent = "run_start"\ncommand = ["/bin/touch", "{made}"]\n'
     )
     trusted = await swink("config", "trust", "--yes")
-    assert "not counted: line 1: a project may not set hooks.evil" in trusted.stderr
+    assert "not used: line 1: a project may not set hooks.evil" in trusted.stderr
     async with FakeProvider("anthropic", ["done"]) as provider:
         swink.use(provider)
         done = await swink("-p", "go", "--tools", "none", "--no-session")

@@ -240,7 +240,9 @@ def test_a_session_of_no_known_folder_is_mentioned_in_every_folder(
     code, out, err = program()
     assert (code, out) == (0, "")
     assert err == f"There is no session of {Path.cwd()}; --all lists those of other folders.\n{said}"
-    with pytest.raises(UsageProblem, match=f"no session of .* to continue, and 1 of no known folder, {session}:"):
+    with pytest.raises(
+        UsageProblem, match=f"no session of .* to continue, but 1 of unknown folders, the newest {session}:"
+    ):
         newest_and_unknown(store, Path.cwd())
     assert json.loads(program("--json")[1]) == []
 
@@ -330,7 +332,7 @@ def test_rm_does_not_ask_and_removes_nothing_if_one_is_unknown(store: JsonlSessi
     code, out, err = program("rm", "20")
     assert (code, out) == (2, "")
     assert err.startswith("error: '20' is the beginning of 3 sessions: ")
-    assert err.endswith("; write more of the one that is meant\n")
+    assert err.endswith("; write more of the id\n")
     assert program("rm", "")[0] == 2
     assert sorted(session_ids(store.folder)) == sorted(ids)
     assert program("rm", ids[0], ids[1], ids[0]) == (0, "", "2 sessions deleted.\n")

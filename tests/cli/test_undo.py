@@ -77,7 +77,7 @@ async def test_the_last_run_is_shown_and_put_back_and_then_the_one_before(swink:
     ]
     nothing = await swink("undo", "-y")
     assert nothing.code == 2
-    assert "was put back already" in nothing.stderr
+    assert "are already undone" in nothing.stderr
 
     again = second.stdout.split()[-1]
     assert (await swink("undo", "-y", "--run", again)).code == 0
@@ -122,7 +122,7 @@ async def test_what_somebody_changed_since_is_left_and_said(swink: Any) -> None:
 async def test_where_nothing_was_changed_it_says_so_and_where_it_was(swink: Any) -> None:
     done = await swink("undo")
     assert (done.code, done.stdout) == (2, "")
-    assert "there is nothing to put back" in done.stderr
+    assert "there is nothing to undo" in done.stderr
     assert "No run has changed anything here." in (await swink("undo", "--list")).stderr
     (swink.folder / "a.txt").write_text("one\n")
     await run(swink, edit("a.txt", "one", "two"))
@@ -138,7 +138,7 @@ async def test_undo_that_is_turned_off_keeps_no_copies(swink: Any) -> None:
     swink.environ["SWINK_UNDO"] = "off"
     await run(swink, edit("a.txt", "one", "two"))
     assert (swink.folder / "a.txt").read_text() == "two\n"
-    assert "there is nothing to put back" in (await swink("undo")).stderr
+    assert "there is nothing to undo" in (await swink("undo")).stderr
 
 
 async def test_where_no_copies_can_be_kept_nothing_is_changed(swink: Any) -> None:

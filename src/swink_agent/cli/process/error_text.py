@@ -132,10 +132,10 @@ def _bad_value(error: click.BadParameter) -> str:
 
         choices = [str(choice) for choice in kind.choices]
         near = close_names(value.strip("'\""), choices)
-        hint = f"did you mean {near[0]}? It is" if near else "it is"
+        hint = f"did you mean {near[0]}? It must be" if near else "it must be"
         return f"{name} cannot be {value}: {hint} one of {', '.join(choices)}"
     wanted = _wanted(kind)
-    return f"{name} cannot be {value}: it is {wanted}" if wanted else f"{name}: {error.message.rstrip('.')}"
+    return f"{name} cannot be {value}: it must be {wanted}" if wanted else f"{name}: {error.message.rstrip('.')}"
 
 
 def _wanted(kind: object) -> str:

@@ -214,14 +214,14 @@ def _reason(name: str | int, value: Any, message: str) -> str:
         from swink_agent.core.texts.likeness import close_names
 
         near = close_names(value, _TYPES) if isinstance(value, str) else []
-        hint = f"did you mean {near[0]}? It is" if near else "it is"
+        hint = f"did you mean {near[0]}? It must be" if near else "it must be"
         return f"cannot be {shown}: {hint} one of {', '.join(_TYPES)}, or a list of them"
     _, is_wrong, wanted = message.partition(" is not of type ")
     if is_wrong:
         kind = {"object": "an object", "array": "a list", "boolean": "true or false"}.get(wanted.strip('"'))
-        return f"cannot be {shown}: it is {kind or 'a ' + wanted.strip(chr(34))}"
+        return f"cannot be {shown}: it must be {kind or 'a ' + wanted.strip(chr(34))}"
     if message.endswith('is not a "regex"'):
-        return f"cannot be {shown}: it is a regular expression"
+        return f"cannot be {shown}: it must be a regular expression"
     return f"cannot be {shown}: {message.partition(' is not valid')[0] if 'anyOf' in message else message}"
 
 

@@ -32,7 +32,7 @@ async def approve(conversation: Conversation, rest: str) -> None:
 
 
 async def work(conversation: Conversation, rest: str) -> None:
-    """`/work yes|no`: whether calls in this folder run unasked from now on; without an answer, shows what was said."""
+    """`/work yes|no`: whether calls in this folder run unasked from now on; alone, shows the stored answer."""
     wanted = rest.lower()
     if wanted in ("yes", "no"):
         await conversation.modes.answer_work(wanted == "yes")
@@ -66,7 +66,7 @@ async def editor(conversation: Conversation, rest: str) -> None:
 async def queue(conversation: Conversation, rest: str) -> None:
     """`/queue text`: sends a follow-up, for front ends without the Tab key."""
     if not rest:
-        raise UsageProblem("/queue takes the text that is to be sent when the run would stop")
+        raise UsageProblem("/queue needs a text, which is sent when the run would stop")
     await conversation.follow_up(rest)
 
 

@@ -24,5 +24,5 @@ async def use_skill(conversation: Conversation, rest: str) -> None:
         for skill in await asyncio.to_thread(known_skills, project)
     ]
     conversation.notice(
-        "\n".join(rows) if rows else "there are no skills here; swink skills --help says where they are kept"
+        "\n".join(rows) if rows else "there are no skills here; swink skills --help explains where to put them"
     )
