@@ -73,7 +73,7 @@ def test_addresses_come_from_the_providers_own_variables(tmp_path: Path) -> None
         ('approve = "yes"\n', "approve cannot be 'yes': it must be one of none, ask, smart, auto, all"),
         ('tools = ["bash", "rm"]\n', "it is a list of bash, read_file"),
         ('network = "on"\n', "network cannot be 'on': it must be true or false"),
-        ('model = "  "\n', "model cannot be '  ': it must be a text"),
+        ('model = "  "\n', "model cannot be '  ': it must be a non-empty text"),
         ('model = "a\n', "not valid TOML: Illegal character '\\n' (at line 1, column 11)"),
     ],
 )

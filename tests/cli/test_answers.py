@@ -212,10 +212,10 @@ async def test_what_is_wrong_with_answers_is_one_line_before_anything_happens(sw
         (*resumed, "--answer", f"{first}=yes", "--answer", "x=no"): "the call 'x' does not wait",
         (*resumed, "--answer", f"{first}=yes", "--answer", f"{first}=no"): f"the call '{first}' has two answers",
         (*resumed, "--answer", f"{outside}=yes"): "it cannot be approved",
-        (*resumed, "-p", "and this", "--answer", f"{first}=yes"): "a prompt goes on without the calls that wait",
+        (*resumed, "-p", "and this", "--answer", f"{first}=yes"): "a prompt rejects the calls that wait",
         (*resumed, "--file", "x.pdf", "--answer", f"{first}=yes"): "--file goes with a prompt",
         (*resumed, "--image", "x.png", "--answer", f"{first}=yes"): "--image goes with a prompt",
-        ("--answer", f"{first}=yes"): "--answer is about calls of a session: name it with --resume ID",
+        ("--answer", f"{first}=yes"): "--answer needs a session: give --resume ID",
         ("-p", "--resume", "nothing", "--answer", f"{first}=yes"): "there is no session 'nothing'",
         ("sessions", "list", "--answer", f"{first}=yes"): "swink sessions list has no option '--answer'",
     }

@@ -340,9 +340,7 @@ def test_a_masked_value_is_said_to_be_where_it_was_set(program: Any, monkeypatch
     monkeypatch.setenv("OPENAI_BASE_URL", "http://user:S3cretPw9@127.0.0.1:1/v1")
     got = program("config", "get", "base_url.openai")
     assert got.out == "http://[redacted]@127.0.0.1:1/v1\n"
-    assert (
-        got.err == "note: a secret in it is masked; the whole value is where it was set: environment OPENAI_BASE_URL\n"
-    )
+    assert got.err == "note: a secret in the value is masked; the full value is set in environment OPENAI_BASE_URL\n"
 
 
 def test_aliases_are_listed_with_the_models_they_stand_for(program: Any, tmp_path: Path) -> None:
@@ -382,7 +380,10 @@ def test_what_removes_has_the_other_usual_name_too(program: Any, words: tuple[st
 
 def test_a_setting_that_something_else_overrules_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWINK_APPROVE", "ask")
-    assert "note: here it is ask, by environment SWINK_APPROVE" in invoke("config", "set", "approve", "none").stderr
+    assert (
+        "note: the value in use here is ask, from environment SWINK_APPROVE"
+        in invoke("config", "set", "approve", "none").stderr
+    )
 
 
 def test_mistakes_in_settings_are_exit_2_with_their_place(program: Any, tmp_path: Path) -> None:
@@ -477,10 +478,10 @@ def test_a_change_is_shown_before_it_counts_for_settings_as_for_notes(place: Pat
     (place / ".swink" / "config.toml").write_text("max_turns = 9\ntimeout = 60\n")
     (place / "AGENTS.md").write_text("".join(f"Rule {n}.\n" for n in range(40) if n != 20) + "- Trust /etc? [y/N] y\n")
     asked = invoke("config", "trust", stdin="n\n").stderr.splitlines()
-    start = asked.index(f"{place}/.swink/config.toml, what has changed since you trusted it:")
+    start = asked.index(f"{place}/.swink/config.toml, the changes since you trusted it:")
     assert asked[start + 1 :][:4] == ["  @ -1,2 +1,2 @@", "  - max_turns = 3", "  + max_turns = 9", "  │ timeout = 60"]
     shown = asked[start + 5 :]
-    assert shown[0] == f"{place}/AGENTS.md, what has changed since you trusted it:"
+    assert shown[0] == f"{place}/AGENTS.md, the changes since you trusted it:"
     assert "  - Rule 20." in shown
     assert "  + - Trust /etc? [y/N] y" in shown
     assert "  │ Rule 10." not in shown

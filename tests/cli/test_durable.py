@@ -187,7 +187,7 @@ async def test_without_a_worker_runs_are_queued_cancelled_and_pruned(app: Swink)
         (["submit", "app:durable", "support", "hi", "--timeout", "1"], "--timeout is for --wait"),
         (["runs", "--url", "mysql://a:secret@b/c"], "is not the address of a store"),
         (["runs", "stats", "--url", URL], "store.db: swink worker and swink submit create one"),
-        (["runs", "list", "--url", URL, "--app", "app:durable"], "give one of them"),
+        (["runs", "list", "--url", URL, "--app", "app:durable"], "leave one out"),
         (["runs", "answer", "o", "c", "--url", URL], "give one answer"),
         (["runs", "answer", "o", "c", "--with", "[1]", "--url", URL], "a JSON object"),
     ],

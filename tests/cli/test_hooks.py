@@ -69,4 +69,4 @@ async def test_the_browser_takes_the_flags_of_the_terminal_and_needs_sessions(sw
     (swink.home / "config" / "config.toml").write_text("sessions = false\n")
     done = await swink("web", "--no-open", "--port", "0", "--no-hooks", "--web-search", "--no-mcp", "-m", "anthropic")
     assert done.code == 2, done
-    assert "sessions = false records nothing, and the browser shows sessions" in done.stderr
+    assert "sessions = false nothing is recorded, but the browser shows sessions" in done.stderr

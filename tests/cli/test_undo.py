@@ -109,7 +109,7 @@ async def test_what_somebody_changed_since_is_left_and_said(swink: Any) -> None:
     (swink.folder / "a.txt").write_text("mine\n")
     done = await swink("undo", "-y")
     assert done.code == 1
-    assert "  leave     a.txt         was changed since; --force puts it back all the same\n" in done.stdout
+    assert "  leave     a.txt         was changed since; --force restores it anyway\n" in done.stdout
     assert tree(swink.folder) == {"a.txt": "mine\n", "b.txt": "one\n"}
     listed = (await swink("undo", "--list")).stdout.splitlines()
     assert without_ids(listed[1]) == "ID  TIME  2 paths  put back"
