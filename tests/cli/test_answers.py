@@ -124,7 +124,7 @@ async def test_what_waits_is_named_and_a_model_is_not_asked(swink: Any) -> None:
         "rejected: --answer 'CALL=no: reason'",
         "note: there is no tool ship here: its application continues the session",
         "note: there is no tool refund here: its application continues the session",
-        f"note: to approve what waits: swink -p --resume {session} --answer {first}=yes",
+        f"note: to approve the calls that wait: swink -p --resume {session} --answer {first}=yes",
     ]
     assert [call["call_id"] for call in json.loads(lines[-1])["pending"]] == [first, outside, foreign]
     assert provider.bodies == []
@@ -190,7 +190,7 @@ async def test_a_prompt_gives_up_what_waits_and_says_so(swink: Any) -> None:
         done = await swink("-p", "Never mind.", "--resume", session, *FILES)
     assert (done.code, done.stdout) == (0, "As you like.\n")
     assert done.stderr == (
-        "warning: 2 calls that wait are rejected, because a prompt goes on without an answer (--answer)\n"
+        "warning: 2 calls that wait are rejected, because there is a prompt and no answer (--answer)\n"
     )
     assert outcomes(swink, session) == ["rejected", "rejected"]
 

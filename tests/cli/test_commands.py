@@ -138,7 +138,7 @@ def test_words_that_are_no_command_open_the_ui_with_a_prompt(
 def test_what_only_makes_sense_with_a_prompt_is_refused_in_the_ui(ui: list[Any], program: Any) -> None:
     for flags in (("--output", "json"), ("--schema", "{}"), ("-q",), ("-v",)):
         ended = program(*flags)
-        assert (ended.code, "goes with -p" in ended.err) == (2, True)
+        assert (ended.code, "is for -p" in ended.err) == (2, True)
     both = program("-p", "x", "--inline")
     assert (both.code, "--inline is for the terminal UI" in both.err) == (2, True)
     assert ui == []

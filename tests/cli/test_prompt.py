@@ -743,7 +743,7 @@ async def test_one_signal_stops_it_cleanly(swink: Any, number: signal.Signals) -
     check_events(events)
     assert process.returncode == 130
     assert stderr.startswith(
-        b"stopping; once more to stop at once\nerror: interrupted\nnote: to go on with this: swink -p "
+        b"stopping; once more to stop at once\nerror: interrupted\nnote: to continue later: swink -p "
     )
 
 

@@ -147,7 +147,7 @@ async def test_a_run_that_did_not_finish_says_how_to_go_on_and_goes_on(
         again = flags if "--max-turns" in flags else ()  # a limit is one run's own
         done = await swink("-p", "--resume", stopped.session, *FILES, *again)
     assert stopped.code == code, stopped
-    assert stopped.stderr.endswith(f"note: to go on with this: swink -p --resume {stopped.session}\n")
+    assert stopped.stderr.endswith(f"note: to continue later: swink -p --resume {stopped.session}\n")
     assert (done.code, done.stdout) == (0, "It says hello.\n"), done
     assert len(provider.bodies) == asked + 1
     assert provider.rejections == []
@@ -592,7 +592,7 @@ async def test_a_person_at_a_terminal_is_told_how_to_go_on_after_any_run(termina
         await terminal.start("-p", "x", "--tools", "none", "-C", "../work")
         assert await terminal.finish() == 0
     [info] = store_of(swink).list()
-    assert f'note: to go on with this: swink -p "…" -C ../work --resume {info.id}' in terminal.lines
+    assert f'note: to continue later: swink -p "…" -C ../work --resume {info.id}' in terminal.lines
 
 
 @pytest.mark.parametrize(("columns", "length"), [(60, 26), pytest.param(40, 15, marks=pytest.mark.sweep)])
@@ -607,7 +607,7 @@ async def test_in_a_narrow_window_the_command_to_go_on_with_can_be_copied(
     [info] = store_of(swink).list()
     assert terminal.window.wrapped == []
     rows = terminal.lines
-    assert rows[rows.index("note: to go on with this:") + 1] == f'  swink -p "…" --resume {info.id[:length]}'
+    assert rows[rows.index("note: to continue later:") + 1] == f'  swink -p "…" --resume {info.id[:length]}'
 
 
 async def test_ctrl_c_in_the_middle_of_a_command_and_the_run_goes_on(terminal: Any, swink: Any) -> None:

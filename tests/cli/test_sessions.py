@@ -235,7 +235,7 @@ def test_a_session_of_no_known_folder_is_mentioned_in_every_folder(
 ) -> None:
     session = talk(store, "what I said")
     rest = without_its_first_line(store, session, b'"cwd":"', new)
-    said = "! 1 session is of unknown folder: `swink sessions list --all` lists it.\n"
+    said = "! 1 session is without a folder: `swink sessions list --all` lists it.\n"
 
     code, out, err = program()
     assert (code, out) == (0, "")
@@ -372,7 +372,7 @@ def test_prune_says_what_it_removes_and_asks(store: JsonlSessionStore, program: 
     assert code == 2
     assert old in out
     assert new not in out
-    assert "stdin is not a terminal, so no one can confirm: add --yes to delete the 1 session" in err
+    assert "stdin is not a terminal, so you cannot be asked: add --yes to delete the 1 session" in err
     assert program("prune", "--older-than", "30d", "--dry-run")[0] == 0
     assert old in session_ids(store.folder)
     code, out, err = program("prune", "--older-than", "30d", "--yes")

@@ -52,7 +52,7 @@ async def test_the_last_run_is_shown_and_put_back_and_then_the_one_before(swink:
     )
     refused = await swink("undo")
     assert refused.code == 2
-    assert "stdin is not a terminal, so no one can confirm: add --yes to put it back" in refused.stderr
+    assert "stdin is not a terminal, so you cannot be asked: add --yes to put it back" in refused.stderr
     assert tree(swink.folder) == {"a.txt": "all new\n", "new/b.txt": "b\n"}
 
     first = await swink("undo", "--yes")

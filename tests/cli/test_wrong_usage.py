@@ -79,7 +79,7 @@ WRONG = [
     (["keys", "set", ""], "no provider is called ''; there are: anthropic"),
     (["keys", "set", "local"], "models on this machine need no key"),
     (["keys", "remove", "antropic"], "no provider is called 'antropic'; did you mean anthropic?"),
-    (["keys", "remove", "openai"], "no key of openai is kept here"),
+    (["keys", "remove", "openai"], "no key of openai is stored"),
     (["config", "get", ""], "no setting is called ''; there are: model"),
     (["config", "get", ""], "base_url.ollama, aliases.NAME"),
     (["config", "get", "aliases"], "no setting is called aliases; write aliases.NAME, such as aliases.fast"),
@@ -92,7 +92,7 @@ WRONG = [
     (["-p", "x", "--schema", "nosuch.json"], "nosuch.json cannot be read: No such file or directory (--schema)"),
     (["-p", "x", "--schema", '{"type": '], "the schema is not JSON: line 1, column 10: a value is missing (--schema)"),
     (["-p", "x", "--schema", '{"a": 1\n"b": 2}'], "the schema is not JSON: line 2, column 1: a comma is missing"),
-    (["-p", "x", "--schema", "[1]"], "the schema is JSON, but not an object, and a JSON Schema is one (--schema)"),
+    (["-p", "x", "--schema", "[1]"], "the schema is JSON, but a JSON Schema must be an object (--schema)"),
     (
         ["-p", "x", "--schema", '{"type": "objct"}'],
         'type cannot be "objct": did you mean object? It must be one of string',

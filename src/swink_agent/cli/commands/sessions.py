@@ -116,7 +116,7 @@ def list_sessions(everywhere: bool = False, cwd: str | None = None, as_json: boo
         click.echo(f"! damaged: {damaged} of them; `swink sessions show ID` shows how.", err=True)
     if folder is not None and (unknown := sum(not info.cwd for info in listed)):
         are, them = ("is", "it") if unknown == 1 else ("are", "them")
-        said = f"! {number_of(unknown, 'session')} {are} of unknown folder: `swink sessions list --all` lists {them}."
+        said = f"! {number_of(unknown, 'session')} {are} without a folder: `swink sessions list --all` lists {them}."
         click.echo(said, err=True)
     if illegible := illegible_ids(store, listed):
         some = ", ".join(illegible[:5]) + (", …" if len(illegible) > 5 else "")
