@@ -200,7 +200,7 @@ async def test_limits_are_exit_4(swink: Any) -> None:
     assert (timed.code, timed.stdout) == (4, "")
     assert timed.complaints == "error: stopped after 0.3 seconds (--timeout)\n"
     assert (cost.code, cost.stdout) == (4, "")
-    assert "budget stopped it" in cost.stderr
+    assert "budget stopped the run" in cost.stderr
     assert len(provider.requests) == asked, "nothing was asked for that money"
 
 

@@ -93,7 +93,7 @@ def _quoted(text: str) -> str:
 def check_approved(answers: Answers, pending: Sequence[PendingCall], made: StandardAgent) -> list[str]:
     """Raises `UsageProblem` if a rule forbids a call that is approved. Returns warnings for the user.
 
-    Call it in a thread: the rules read the disk.
+    The rules read the disk.
     """
     warnings: list[str] = []
     for call in pending:

@@ -340,8 +340,8 @@ def _seconds(ctx: click.Context, option: click.Parameter, value: str | None) -> 
     type=click.IntRange(min=0),
     default=0,
 )
-@takes("--max-cost USD", "The most dollars that it cost.", type=click.FloatRange(min=0))
-@takes("--max-duration max_seconds TIME", "The longest time that it took: 90, 90s, 5m, 1h.", callback=_seconds)
+@takes("--max-cost USD", "Cost limit in US dollars.", type=click.FloatRange(min=0))
+@takes("--max-duration max_seconds TIME", "Time limit: 90, 90s, 5m, 1h.", callback=_seconds)
 @takes(
     "--no-regression baseline RESULT",
     "No case that passed there fails here, and scores are not lower by more than noise.",
