@@ -106,7 +106,7 @@ async def test_what_was_used_for_values_that_did_not_fit_is_counted_as_on_record
     [
         ([fail("invalid_request", "bad request")], ExitCode.FAILED, "bad request"),
         ([fail("auth", "key refused")], ExitCode.NO_MODEL, "key refused"),
-        ([truncated("half an answer")], ExitCode.LIMIT, "the reply was cut off at the model's limit of output"),
+        ([truncated("half an answer")], ExitCode.LIMIT, "the reply was cut off at the model's output limit"),
     ],
 )
 async def test_other_ends_have_their_own_codes(replies: list[Any], code: ExitCode, error: str) -> None:
@@ -117,7 +117,7 @@ async def test_other_ends_have_their_own_codes(replies: list[Any], code: ExitCod
 async def test_a_policy_that_stops_is_a_limit() -> None:
     outcome = await outcome_of(agent(text("x"), policies=[Always()]))
     assert outcome.exit_code == ExitCode.LIMIT
-    assert outcome.error == "always stopped it: enough is enough"
+    assert outcome.error == "always stopped the run: enough is enough"
     assert not outcome.is_answer
 
 

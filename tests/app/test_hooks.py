@@ -108,14 +108,14 @@ def test_a_table_describes_a_hook(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [
-        ("hooks = 1\n", "line 1: hooks is a table for each hook"),
-        ('[[hooks]]\nevent = "waits"\n', "hooks is a table for each hook"),
+        ("hooks = 1\n", "line 1: hooks must have a table for each hook"),
+        ('[[hooks]]\nevent = "waits"\n', "hooks must have a table for each hook"),
         ('[hooks.a]\nevent = "waits"\n', "line 1: hooks.a needs command"),
         ('[hooks.a]\ncommand = ["x"]\n', "line 1: hooks.a needs event: one of run_start"),
         ('\n[hooks.a]\ncommand = "x y"\nevent = "waits"\n', "line 3: hooks.a.command must be a list"),
         ('[hooks.a]\ncommand = []\nevent = "waits"\n', "line 2: hooks.a.command must be a list"),
         ('[hooks.a]\ncommand = ["x"]\nevent = "wait"\n', "line 3: hooks.a.event must be one of"),
-        ('[hooks.a]\ncommand = ["x"]\nevent = "run_end"\ntools = ["bash"]\n', "hooks.a.tools does not go with run_end"),
+        ('[hooks.a]\ncommand = ["x"]\nevent = "run_end"\ntools = ["bash"]\n', "a.tools cannot be used with run_end"),
         ('[hooks.a]\ncommand = ["x"]\nevent = "waits"\ntimeout = 0\n', "line 4: hooks.a.timeout must be a number"),
         ('[hooks.a]\ncommand = ["x"]\nevent = "waits"\ncomand = 1\n', "line 4: .*did you mean command"),
         ('[hooks."a b"]\ncommand = ["x"]\nevent = "waits"\n', "line 1: .* a hook's name has"),
@@ -131,13 +131,12 @@ def test_a_project_has_no_hooks_and_is_told_so(tmp_path: Path) -> None:
     settings = load_settings(path=tmp_path / "none", environ={}, project=project)
     assert settings.hooks == ()
     assert settings.notes == (
-        "p/.swink/config.toml:1: a project may not set hooks.evil, so that is not used; it belongs into your own "
-        "settings",
+        "p/.swink/config.toml:1: a project may not set hooks.evil, so it is not used; it belongs in your own settings",
     )
 
 
 def test_a_hook_is_not_set_from_the_command_line(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"set by hand: \[hooks.NAME\]"):
+    with pytest.raises(SettingsError, match=r"edited by hand: \[hooks.NAME\]"):
         set_value("hooks.a.event", "waits", path=tmp_path / "config.toml")
 
 

@@ -49,7 +49,7 @@ def test_an_action_gets_the_users_keys_instead_of_the_usual_ones(tmp_path: Path)
         ('serch = "ctrl+x"', "keys.serch is not a setting: no action has that name; did you mean keys.search?"),
         ('search = "strg+x"', "keys.search: 'strg+x' is not a key: write it as ctrl+x, alt+enter, shift+tab or f9"),
         ('search = "ctrl+g"', "keys.search: ctrl+g is also the key of editor: give one of the two another key"),
-        ("search = 3", "keys.search cannot be 3: it is a key, such as 'ctrl+x', or a list of keys"),
+        ("search = 3", "keys.search cannot be 3: it must be a key, such as 'ctrl+x', or a list of keys"),
         ('search = "x"', "x cannot be bound: it types a character"),
         ('send = "shift+y"', "shift+y cannot be bound: it types a character"),
         ('search = "ctrl+c"', "ctrl+c cannot be bound: it stops a run and leaves"),

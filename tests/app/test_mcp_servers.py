@@ -84,16 +84,16 @@ def test_a_table_describes_a_server(tmp_path: Path) -> None:
             "line 3: .*header A must be a text in one line",
         ),
         ('[mcp.servers.a]\nurl = "ftp://x"\n', "line 2: mcp.servers.a.url must be an http"),
-        ('[mcp.servers.a]\nurl = "http://x"\nargs = []\n', "line 3: mcp.servers.a.args does not go with url"),
-        ('[mcp.servers.a]\ncommand = "x"\nheaders = {}\n', "mcp.servers.a.headers does not go with command"),
+        ('[mcp.servers.a]\nurl = "http://x"\nargs = []\n', "line 3: mcp.servers.a.args cannot be used with url"),
+        ('[mcp.servers.a]\ncommand = "x"\nheaders = {}\n', "mcp.servers.a.headers cannot be used with command"),
         ('[mcp.servers.a]\ncommand = "x"\ntimeout = 0\n', "line 3: mcp.servers.a.timeout must be a number of seconds"),
         ('[mcp.servers.a]\ncommand = "x"\nsandbox = "none"\n', "line 3: mcp.servers.a.sandbox must be one of auto"),
         ('[mcp.servers.a]\ncommand = "x"\ncomand = "y"\n', "line 3: .*did you mean command"),
         ('[mcp.servers.A]\ncommand = "x"\n', "line 1: mcp.servers.A cannot be used: the name of an MCP server"),
         ("mcp.servers.a.b = 3\n", "line 1: mcp.servers.a.b is not a setting of a server"),
-        ("mcp = 3\n", "line 1: mcp is a table"),
-        ("[mcp]\nservers = 3\n", "line 2: mcp.servers is a table"),
-        ("[[mcp.servers]]\n", "line 1: mcp.servers is a table"),
+        ("mcp = 3\n", "line 1: mcp must be a table"),
+        ("[mcp]\nservers = 3\n", "line 2: mcp.servers must be a table"),
+        ("[[mcp.servers]]\n", "line 1: mcp.servers must be a table"),
         ("[mcp.clients.a]\n", "mcp.clients is not a setting"),
     ],
 )
@@ -104,7 +104,7 @@ def test_a_mistake_names_the_file_and_the_line(lines: str, problem: str) -> None
 
 
 def test_a_server_is_written_by_hand(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"set by hand: \[mcp.servers.NAME\]"):
+    with pytest.raises(SettingsError, match=r"edited by hand: \[mcp.servers.NAME\]"):
         set_value("mcp.servers.a.command", "x", path=tmp_path / "config.toml")
     path = tmp_path / "config.toml"
     path.write_bytes(TIME)

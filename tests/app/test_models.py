@@ -85,10 +85,10 @@ def test_a_model_may_be_named_as_people_name_it(text: str, model: ModelSpec) -> 
         ("qwen2.5-codr-1.5b", "did you mean local:qwen2.5-coder-1.5b"),
         ("azure", "write azure:MODEL"),
         ("zzz", "swink models"),
-        ("openai:", "'openai:' names no model behind the colon; did you mean openai:gpt-"),
-        ("openai:  ", "'openai:' names no model behind the colon; did you mean openai:gpt-"),
-        ("ollama:", "'ollama:' names no model behind the colon; write ollama:MODEL"),
-        ("local:", "'local:' names no model behind the colon; did you mean local:qwen2.5-coder-1.5b?"),
+        ("openai:", "'openai:' has no model after the colon; did you mean openai:gpt-"),
+        ("openai:  ", "'openai:' has no model after the colon; did you mean openai:gpt-"),
+        ("ollama:", "'ollama:' has no model after the colon; write ollama:MODEL"),
+        ("local:", "'local:' has no model after the colon; did you mean local:qwen2.5-coder-1.5b?"),
         ("anthropc", "no model is called 'anthropc'; did you mean anthropic?"),
         ("openai/gpt-4o", "no model is called 'openai/gpt-4o'; did you mean openai:gpt-4o?"),
         ("local/smollm2-135m", "did you mean local:smollm2-135m?"),
@@ -139,7 +139,7 @@ def test_a_wrong_model_of_the_settings_is_told_with_its_place(tmp_path: Path) ->
         assert said in str(caught.value)
     with pytest.raises(UsageProblem) as caught:
         model_of_settings(from_file(path, "", SWINK_MODEL="openai:"))
-    assert str(caught.value).startswith("environment SWINK_MODEL: model: 'openai:' names no model")
+    assert str(caught.value).startswith("environment SWINK_MODEL: model: 'openai:' has no model")
 
 
 def test_every_first_model_is_in_the_catalog_with_a_price_and_a_window() -> None:
@@ -154,7 +154,7 @@ def test_every_first_model_is_in_the_catalog_with_a_price_and_a_window() -> None
 
 def test_a_missing_key_is_told_before_anything_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XAI_API_KEY", raising=False)
-    with pytest.raises(NoModel, match=r"set XAI_API_KEY, or keep a key: swink keys set xai$"):
+    with pytest.raises(NoModel, match=r"set XAI_API_KEY, or store a key: swink keys set xai$"):
         stream_fn_of(ModelSpec("xai", "grok"), settings(), credentials(tmp_path))
     monkeypatch.delenv("SWINK_PROXY_URL", raising=False)
     with pytest.raises(NoModel, match=r"set SWINK_PROXY_URL, or: swink config set base_url.proxy URL$"):
@@ -174,7 +174,7 @@ def test_a_bad_address_is_told_with_its_place_when_that_provider_is_asked(tmp_pa
     with pytest.raises(NoModel) as caught:
         stream_fn_of(ModelSpec("xai", "grok"), chosen, kept)
     assert str(caught.value) == (
-        "xai cannot be asked: XAI_BASE_URL: base_url.xai cannot be 'nonsense': it is an http:// or https:// address"
+        "xai cannot be used: XAI_BASE_URL: base_url.xai cannot be 'nonsense': it must be an http:// or https:// address"
     )
     assert stream_fn_of(ModelSpec("openai", "gpt-4o"), chosen, kept)
 

@@ -91,7 +91,7 @@ async def test_a_session_in_which_nothing_was_asked_is_no_case(folder: Path) -> 
     store = JsonlSessionStore(folder.parent / "sessions")
     with store.create(cwd=str(folder)) as session:
         session_id = session.id
-    with pytest.raises(UsageProblem, match="nothing was asked"):
+    with pytest.raises(UsageProblem, match="has no prompt"):
         case_of(store.load(session_id))
 
 

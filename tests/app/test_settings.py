@@ -65,15 +65,15 @@ def test_addresses_come_from_the_providers_own_variables(tmp_path: Path) -> None
     [
         ('# x\nmodle = "a:b"\n', "line 2: no setting is called modle; did you mean model?"),
         ("[limits]\nturns = 1\n", "line 2: no setting is called limits.turns"),
-        ('max_turns = "ten"\n', "line 1: max_turns cannot be 'ten': it is a whole number, 1 or more"),
-        ("max_turns = true\n", "line 1: max_turns cannot be true: it is a whole number"),
-        ("max_turns = 0\n", "it is a whole number, 1 or more"),
-        ("max_cost = -1\n", "max_cost cannot be -1: it is a number above 0"),
+        ('max_turns = "ten"\n', "line 1: max_turns cannot be 'ten': it must be a whole number, 1 or more"),
+        ("max_turns = true\n", "line 1: max_turns cannot be true: it must be a whole number"),
+        ("max_turns = 0\n", "it must be a whole number, 1 or more"),
+        ("max_cost = -1\n", "max_cost cannot be -1: it must be a number above 0"),
         ("timeout = inf\n", "timeout cannot be inf"),
-        ('approve = "yes"\n', "approve cannot be 'yes': it is one of none, ask, smart, auto, all"),
-        ('tools = ["bash", "rm"]\n', "it is a list of bash, read_file"),
-        ('network = "on"\n', "network cannot be 'on': it is true or false"),
-        ('model = "  "\n', "model cannot be '  ': it is a text"),
+        ('approve = "yes"\n', "approve cannot be 'yes': it must be one of none, ask, smart, auto, all"),
+        ('tools = ["bash", "rm"]\n', "it must be a list of bash, read_file"),
+        ('network = "on"\n', "network cannot be 'on': it must be true or false"),
+        ('model = "  "\n', "model cannot be '  ': it must be a non-empty text"),
         ('model = "a\n', "not valid TOML: Illegal character '\\n' (at line 1, column 11)"),
     ],
 )
@@ -91,11 +91,11 @@ def test_a_bad_address_stops_only_its_provider(tmp_path: Path, address: str) -> 
     path = write(tmp_path / "config.toml", f'max_turns = 7\n[base_url]\nxai = "{address}"\n')
     settings = load_settings(path=path, environ={"OPENAI_BASE_URL": address, "MISTRAL_BASE_URL": "http://ok"})
     assert (settings.value("max_turns"), settings.value("base_url.mistral")) == (7, "http://ok")
-    reason = f"cannot be {address!r}: it is an http:// or https:// address"
+    reason = f"cannot be {address!r}: it must be an http:// or https:// address"
     assert settings["base_url.xai"].problem == f"{path}, line 3: base_url.xai {reason}"
     assert settings["base_url.openai"].problem == f"OPENAI_BASE_URL: base_url.openai {reason}"
     assert settings["base_url.mistral"].problem == ""
-    with pytest.raises(SettingsError, match="it is an http"):
+    with pytest.raises(SettingsError, match="it must be an http"):
         set_value("base_url.xai", address, path=path)
     assert set_value("base_url.xai", "http://mended", path=path) == "http://mended"
     assert load_settings(path=path, environ={}).value("base_url.xai") == "http://mended"
@@ -176,7 +176,7 @@ def test_a_project_can_only_tighten(tmp_path: Path) -> None:
     assert looser.value("tools") == ("bash",)
     assert looser.value("max_cost") == 100.0
     assert [note.split(": ", 1)[1] for note in looser.notes] == [
-        f"{name} is looser there than in your own settings, so yours holds"
+        f"{name} is looser there than in your own settings, which are used"
         for name in ("approve", "network", "max_turns")
     ]
     stricter = with_project('approve = "none"\ntimeout = 10\n')
@@ -326,14 +326,14 @@ def test_every_setting_survives_the_file(tmp_path_factory: pytest.TempPathFactor
         ('aliases.openai = "x:y"\n', "line 1: aliases.openai cannot be set: openai is the name of a provider"),
         ('aliases.local = "x:y"\n', "line 1: aliases.local cannot be set: local is the name of a provider"),
         ('aliases."a:b" = "x:y"\n', "line 1: aliases.a:b cannot be set: a short name for a model has letters"),
-        ("aliases.a = 3\n", "line 1: aliases.a cannot be 3: it is a model: provider:model"),
-        ('\naliases = "x"\n', "line 2: aliases is a table of short names for models"),
-        ("temperature = 2.5\n", "line 1: temperature cannot be 2.5: it is a number from 0 to 2"),
-        ("temperature = true\n", "line 1: temperature cannot be true: it is a number from 0 to 2"),
+        ("aliases.a = 3\n", "line 1: aliases.a cannot be 3: it must be a model: provider:model"),
+        ('\naliases = "x"\n', "line 2: aliases must be a table of short names"),
+        ("temperature = 2.5\n", "line 1: temperature cannot be 2.5: it must be a number from 0 to 2"),
+        ("temperature = true\n", "line 1: temperature cannot be true: it must be a number from 0 to 2"),
         ('\nweb_private = ["169.254.169.254"]\n', "line 2: '169.254.169.254' is the address of a cloud's metadata"),
         ('web_private = ["localhost"]\n', "line 1: 'localhost' is not an address"),
-        ("web_private = [1]\n", "line 1: web_private cannot be 1: it is a list of addresses"),
-        ("max_tokens = 0\n", "line 1: max_tokens cannot be 0: it is a whole number, 1 or more"),
+        ("web_private = [1]\n", "line 1: web_private cannot be 1: it must be a list of addresses"),
+        ("max_tokens = 0\n", "line 1: max_tokens cannot be 0: it must be a whole number, 1 or more"),
         (f"max_cost = {'9' * 400}\n", "line 1: max_cost cannot be 9999"),
     ],
 )
@@ -352,7 +352,7 @@ def test_a_project_changes_no_alias_and_sets_no_longer_replies(tmp_path: Path) -
     assert found.aliases()["fast"].value == "openai:gpt-4o-mini"
     assert [note.partition(": ")[2][:44] for note in found.notes] == [
         "max_tokens is looser there than in your own ",
-        "a project may not set aliases.fast, so that ",
+        "a project may not set aliases.fast, so it is",
     ]
 
 
@@ -419,7 +419,7 @@ def test_what_is_not_a_host_is_a_mistake_that_is_named(tmp_path: Path, host: str
         load_settings(path=tmp_path / "none", environ={}, flags={"allow_hosts": (host,)})
     with pytest.raises(SettingsError, match=r"config.toml, line 1: .* is not a host that can be allowed"):
         load_settings(path=write(tmp_path / "config.toml", f'allow_hosts = ["{host}"]\n'), environ={})
-    with pytest.raises(SettingsError, match="it is a list of hosts"):
+    with pytest.raises(SettingsError, match="it must be a list of hosts"):
         load_settings(path=write(tmp_path / "config.toml", 'allow_hosts = "pypi.org"\n'), environ={})
 
 

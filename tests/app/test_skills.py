@@ -97,7 +97,7 @@ def test_a_link_out_of_the_project_is_not_a_skill_of_it(home: Path, tmp_path: Pa
     (tmp_path / "work" / ".swink" / "skills").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "work" / "AGENTS.md").write_text("notes")
     TrustStore().trust(tmp_path / "work")
-    assert "link that leads out" in shown(tmp_path / "work")["project one"]
+    assert "leads out of the folder through a link" in shown(tmp_path / "work")["project one"]
 
 
 def test_a_projects_skill_that_cannot_be_read_is_listed_with_the_reason(home: Path, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from .emulator import Emulator
 KEY = "fake-key"
 
 
-HINT = re.compile(r"note: to go on with this: (swink -p.* --resume ([0-9a-f-]+))\n")
+HINT = re.compile(r"note: to continue later: (swink -p.* --resume ([0-9a-f-]+))\n")
 """The beginning of the hint how to continue a recorded run."""
 
 

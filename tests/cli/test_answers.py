@@ -124,7 +124,7 @@ async def test_what_waits_is_named_and_a_model_is_not_asked(swink: Any) -> None:
         "rejected: --answer 'CALL=no: reason'",
         "note: there is no tool ship here: its application continues the session",
         "note: there is no tool refund here: its application continues the session",
-        f"note: to approve what waits: swink -p --resume {session} --answer {first}=yes",
+        f"note: to approve the calls that wait: swink -p --resume {session} --answer {first}=yes",
     ]
     assert [call["call_id"] for call in json.loads(lines[-1])["pending"]] == [first, outside, foreign]
     assert provider.bodies == []
@@ -190,7 +190,7 @@ async def test_a_prompt_gives_up_what_waits_and_says_so(swink: Any) -> None:
         done = await swink("-p", "Never mind.", "--resume", session, *FILES)
     assert (done.code, done.stdout) == (0, "As you like.\n")
     assert done.stderr == (
-        "warning: 2 calls that wait are rejected, because a prompt goes on without an answer (--answer)\n"
+        "warning: 2 calls that wait are rejected, because there is a prompt and no answer (--answer)\n"
     )
     assert outcomes(swink, session) == ["rejected", "rejected"]
 
@@ -212,10 +212,10 @@ async def test_what_is_wrong_with_answers_is_one_line_before_anything_happens(sw
         (*resumed, "--answer", f"{first}=yes", "--answer", "x=no"): "the call 'x' does not wait",
         (*resumed, "--answer", f"{first}=yes", "--answer", f"{first}=no"): f"the call '{first}' has two answers",
         (*resumed, "--answer", f"{outside}=yes"): "it cannot be approved",
-        (*resumed, "-p", "and this", "--answer", f"{first}=yes"): "a prompt goes on without the calls that wait",
+        (*resumed, "-p", "and this", "--answer", f"{first}=yes"): "a prompt rejects the calls that wait",
         (*resumed, "--file", "x.pdf", "--answer", f"{first}=yes"): "--file goes with a prompt",
         (*resumed, "--image", "x.png", "--answer", f"{first}=yes"): "--image goes with a prompt",
-        ("--answer", f"{first}=yes"): "--answer is about calls of a session: name it with --resume ID",
+        ("--answer", f"{first}=yes"): "--answer needs a session: give --resume ID",
         ("-p", "--resume", "nothing", "--answer", f"{first}=yes"): "there is no session 'nothing'",
         ("sessions", "list", "--answer", f"{first}=yes"): "swink sessions list has no option '--answer'",
     }

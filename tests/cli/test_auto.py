@@ -51,7 +51,7 @@ def rejected(done: Done) -> list[str]:
 async def test_an_earlier_yes_lets_it_work_and_without_one_it_says_why_it_does_not(swink: Swink) -> None:
     unsaid = await fix(swink)
     assert (made(swink), rejected(unsaid)) == ([], ["write_file", "bash"])
-    assert "note: approvals are smart: you have not said yet that this folder may be worked in" in unsaid.stderr
+    assert "note: approvals are smart: you have not yet allowed commands and edits to run unasked" in unsaid.stderr
     assert (await swink("config", "get", "approve")).stdout == "smart\n"
 
     assert (await swink("config", "work")).code == 0
@@ -71,7 +71,7 @@ async def test_an_earlier_yes_lets_it_work_and_without_one_it_says_why_it_does_n
     assert (await swink("config", "work", "--no")).code == 0
     refused = await fix(swink)
     assert (made(swink), rejected(refused)) == ([], ["write_file", "bash"])
-    assert "you said no to working unasked in this folder" in refused.stderr
+    assert "you chose to be asked in this folder" in refused.stderr
     assert (await swink("config", "work", "--remove")).code == 0
     assert (await swink("config", "work", "--remove")).code == 2
 
@@ -93,7 +93,7 @@ async def test_a_deny_rule_holds(swink: Swink) -> None:
     [
         ({"SWINK_UNDO": "off"}, "no checkpoints are kept (undo = false), so changes could not be taken back"),
         ({"SWINK_SANDBOX": "off"}, "nothing confines commands (sandbox = off)"),
-        ({"SWINK_DATA_DIR": "/dev/null/data"}, "where checkpoints would be kept, cannot be made"),
+        ({"SWINK_DATA_DIR": "/dev/null/data"}, "the folder for checkpoints, cannot be created"),
     ],
     ids=["no checkpoints", "no sandbox", "no place for checkpoints"],
 )
@@ -108,7 +108,7 @@ async def test_a_yes_is_not_enough_where_something_is_missing(swink: Swink, envi
 async def test_without_a_sandbox_the_flag_leaves_commands_to_be_asked_about(swink: Swink) -> None:
     done = await fix(swink, "--approve", "auto", "--sandbox", "off")
     assert (made(swink), rejected(done)) == (["a.py"], ["bash"])
-    assert "approvals are auto: you are asked about commands all the same, because nothing confines" in done.stderr
+    assert "approvals are auto: you are still asked about commands, because nothing confines" in done.stderr
 
 
 async def test_a_project_may_only_be_stricter(swink: Swink) -> None:

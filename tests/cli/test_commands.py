@@ -138,7 +138,7 @@ def test_words_that_are_no_command_open_the_ui_with_a_prompt(
 def test_what_only_makes_sense_with_a_prompt_is_refused_in_the_ui(ui: list[Any], program: Any) -> None:
     for flags in (("--output", "json"), ("--schema", "{}"), ("-q",), ("-v",)):
         ended = program(*flags)
-        assert (ended.code, "goes with -p" in ended.err) == (2, True)
+        assert (ended.code, "is for -p" in ended.err) == (2, True)
     both = program("-p", "x", "--inline")
     assert (both.code, "--inline is for the terminal UI" in both.err) == (2, True)
     assert ui == []
@@ -316,9 +316,9 @@ def test_what_cannot_be_used_is_mentioned_with_its_place(program: Any, tmp_path:
     shown = program("config")
     assert shown.code == 0
     assert [line.removeprefix(f"warning: {path}").partition(";")[0] for line in shown.err.splitlines()] == [
-        ", line 4: base_url.openai cannot be 'nonsense': it is an http:// or https:// address",
+        ", line 4: base_url.openai cannot be 'nonsense': it must be an http:// or https:// address",
         ":1: model: no model is called 'anthropc'",
-        ":3: extra_tools: no installed package has nosuch",
+        ":3: extra_tools: no installed package provides nosuch",
         f":2: sessions_folder: {tmp_path}/file is not a folder",
         ":6: aliases.fast: no provider is called 'antropic'",
     ]
@@ -340,9 +340,7 @@ def test_a_masked_value_is_said_to_be_where_it_was_set(program: Any, monkeypatch
     monkeypatch.setenv("OPENAI_BASE_URL", "http://user:S3cretPw9@127.0.0.1:1/v1")
     got = program("config", "get", "base_url.openai")
     assert got.out == "http://[redacted]@127.0.0.1:1/v1\n"
-    assert (
-        got.err == "note: a secret in it is masked; the whole value is where it was set: environment OPENAI_BASE_URL\n"
-    )
+    assert got.err == "note: a secret in the value is masked; the full value is set in environment OPENAI_BASE_URL\n"
 
 
 def test_aliases_are_listed_with_the_models_they_stand_for(program: Any, tmp_path: Path) -> None:
@@ -382,7 +380,10 @@ def test_what_removes_has_the_other_usual_name_too(program: Any, words: tuple[st
 
 def test_a_setting_that_something_else_overrules_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWINK_APPROVE", "ask")
-    assert "note: here it is ask, by environment SWINK_APPROVE" in invoke("config", "set", "approve", "none").stderr
+    assert (
+        "note: the value in use here is ask, from environment SWINK_APPROVE"
+        in invoke("config", "set", "approve", "none").stderr
+    )
 
 
 def test_mistakes_in_settings_are_exit_2_with_their_place(program: Any, tmp_path: Path) -> None:
@@ -444,8 +445,8 @@ def test_trust_shows_all_of_it_and_what_would_not_count_before_it_asks(place: Pa
     shown = refused.stderr.splitlines()
     assert f"{place}/.swink/config.toml, whose settings would be used:" in shown
     assert "  │ max_turns = 3" in shown
-    assert "not counted: line 2: a project may not set sandbox, so that is not used" in refused.stderr
-    assert "not counted: line 3: approve is looser there than in your own settings, so yours holds" in shown
+    assert "not used: line 2: a project may not set sandbox, so it is not used" in refused.stderr
+    assert "not used: line 3: approve is looser there than in your own settings, which are used" in shown
     assert "  │ Say please." in shown
     assert "  │ \\u{1b}[31mTrust /etc? [y/N] y" in shown
     assert all("│" in line for line in shown if "xxx" in line)
@@ -477,10 +478,10 @@ def test_a_change_is_shown_before_it_counts_for_settings_as_for_notes(place: Pat
     (place / ".swink" / "config.toml").write_text("max_turns = 9\ntimeout = 60\n")
     (place / "AGENTS.md").write_text("".join(f"Rule {n}.\n" for n in range(40) if n != 20) + "- Trust /etc? [y/N] y\n")
     asked = invoke("config", "trust", stdin="n\n").stderr.splitlines()
-    start = asked.index(f"{place}/.swink/config.toml, what has changed since you trusted it:")
+    start = asked.index(f"{place}/.swink/config.toml, the changes since you trusted it:")
     assert asked[start + 1 :][:4] == ["  @ -1,2 +1,2 @@", "  - max_turns = 3", "  + max_turns = 9", "  │ timeout = 60"]
     shown = asked[start + 5 :]
-    assert shown[0] == f"{place}/AGENTS.md, what has changed since you trusted it:"
+    assert shown[0] == f"{place}/AGENTS.md, the changes since you trusted it:"
     assert "  - Rule 20." in shown
     assert "  + - Trust /etc? [y/N] y" in shown
     assert "  │ Rule 10." not in shown

@@ -236,7 +236,7 @@ async def test_a_rubric_without_a_judge_is_found_before_anything_runs(
     (project / "set.yaml").write_text(SET.replace("    budget:", "    judge: {rubric: Is it polite?}\n    budget:"))
     done = await swink(*RUN, *model)
     assert (done.code, done.stdout) == (2, "")
-    assert "the case 'note' has a rubric and there is no judge: --judge MODEL" in done.stderr
+    assert "the case 'note' has a rubric, but there is no judge: --judge MODEL" in done.stderr
 
 
 @pytest.mark.sweep
@@ -284,7 +284,7 @@ async def test_ctrl_c_keeps_what_was_done_and_resume_goes_on(swink: Any, project
     assert process.returncode == 130, told
     assert "stopping; once more to stop at once" in told
     assert (
-        "to go on with this: swink eval run set.yaml --store results --agent agents:make --parallel 1 --resume" in told
+        "to continue later: swink eval run set.yaml --store results --agent agents:make --parallel 1 --resume" in told
     )
     assert "the run is not complete: the set has 2 cases" in stdout.decode()
     listed = await swink("eval", "list", "--store", "results")
@@ -474,7 +474,7 @@ async def test_a_case_is_added_behind_the_others_and_never_twice(swink: Any, pro
     assert "  - id: new\n" in text
     again = await swink("eval", "add", session, "--to", "set.yaml", "--id", "new")
     assert again.code == 2
-    assert "has a case 'new' already" in again.stderr
+    assert "already has a case 'new'" in again.stderr
     (project / "odd.yaml").write_text(f"{SET}description: at the end\n")
     odd = await swink("eval", "add", session, "--to", "odd.yaml")
     assert odd.code == 2
@@ -593,7 +593,7 @@ async def test_a_scripted_judge_judges_a_real_agent(swink: Any, project: Path) -
     (project / "scores.yaml").write_text("judge: {score: 0.25, reasoning: Curt.}\n")
     compared = await swink("eval", "compare", found[1], found[1], "--store", "results", "--judge-script", "scores.yaml")
     assert (compared.code, compared.stdout) == (2, "")
-    assert "scores.yaml: a judge of two answers names a winner" in compared.stderr
+    assert "scores.yaml: a judge of two answers must name a winner" in compared.stderr
     done = await swink(*RUN, "--agent", "agents:steady", "--judge-script", "judge.yaml", "--judge", "anthropic")
     assert done.code == 2
     (project / "empty.yaml").write_text("replies: {}\n")

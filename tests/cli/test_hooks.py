@@ -55,7 +55,7 @@ async def test_a_project_cannot_bring_a_hook(swink: Any) -> None:
         f'[hooks.evil]\nevent = "run_start"\ncommand = ["/bin/touch", "{made}"]\n'
     )
     trusted = await swink("config", "trust", "--yes")
-    assert "not counted: line 1: a project may not set hooks.evil" in trusted.stderr
+    assert "not used: line 1: a project may not set hooks.evil" in trusted.stderr
     async with FakeProvider("anthropic", ["done"]) as provider:
         swink.use(provider)
         done = await swink("-p", "go", "--tools", "none", "--no-session")
@@ -69,4 +69,4 @@ async def test_the_browser_takes_the_flags_of_the_terminal_and_needs_sessions(sw
     (swink.home / "config" / "config.toml").write_text("sessions = false\n")
     done = await swink("web", "--no-open", "--port", "0", "--no-hooks", "--web-search", "--no-mcp", "-m", "anthropic")
     assert done.code == 2, done
-    assert "sessions = false records nothing, and the browser shows sessions" in done.stderr
+    assert "sessions = false nothing is recorded, but the browser shows sessions" in done.stderr

@@ -57,7 +57,7 @@ async def test_it_talks_in_lines_asks_in_words_and_moves_no_cursor(swink: Swink,
         await terminal.expect("Written.")
         await terminal.expect("> ")
         terminal.type("/quit\n")
-        await terminal.expect("To go on with this: swink --resume ")
+        await terminal.expect("To continue this session: swink --resume ")
         assert await terminal.finish() == 0
     assert (swink.folder / "new.txt").read_text() == "one\ntwo\n"
     assert "\x1b" not in terminal.shown
@@ -132,7 +132,7 @@ async def test_a_model_that_cannot_be_is_told_before_anything_opens(
     [
         ("in use", 1, "is in use, here or by another process"),
         ("no record", 1, "nothing in its 9 bytes is a record"),
-        ("not wanted", 2, "the setting sessions = false records nothing"),
+        ("not wanted", 2, "with the setting sessions = false nothing is recorded"),
     ],
 )
 async def test_a_session_that_cannot_be_had_is_told_before_anything_opens(
@@ -172,7 +172,7 @@ async def test_a_damaged_session_opens_with_a_word_about_it(swink: Swink, termin
         terminal.type("go on\n")
         await terminal.expect("Again.")
         terminal.type("/q\n")
-        await terminal.expect("To go on with this: swink --resume ")
+        await terminal.expect("To continue this session: swink --resume ")
         assert await terminal.finish() == 0
     assert [info.id for info in store.list()] == [session.id]
 
@@ -210,7 +210,7 @@ async def test_ctrl_c_stops_the_run_and_twice_leaves(swink: Swink, terminal: Ter
         await terminal.expect("Again.")
         await terminal.expect("idle")
         terminal.type("\x03\x03")
-        await terminal.expect("To go on with this: swink --resume ")
+        await terminal.expect("To continue this session: swink --resume ")
         assert await terminal.finish() == 0
 
 
@@ -245,7 +245,7 @@ async def test_an_end_by_signal_says_how_to_go_on(swink: Swink, terminal: Termin
         await terminal.expect("Hello.")
         await terminal.expect("idle")
         terminal.process.send_signal(signal.SIGTERM)
-        await terminal.expect("To go on with this: swink --resume ")
+        await terminal.expect("To continue this session: swink --resume ")
         assert await terminal.finish() == 128 + signal.SIGTERM
 
 
@@ -388,7 +388,7 @@ async def test_always_can_be_kept_for_the_project(swink: Swink, terminal: Termin
         await terminal.expect("6 or k: always in this project, kept: write_file")
         await terminal.expect("Run it? ")
         terminal.type("k\n")
-        await terminal.expect("kept for this project: write_file")
+        await terminal.expect("stored for this project: write_file")
         await terminal.expect("Written.")
         terminal.type("/quit\n")
         assert await terminal.finish() == 0

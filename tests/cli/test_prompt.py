@@ -200,7 +200,7 @@ async def test_limits_are_exit_4(swink: Any) -> None:
     assert (timed.code, timed.stdout) == (4, "")
     assert timed.complaints == "error: stopped after 0.3 seconds (--timeout)\n"
     assert (cost.code, cost.stdout) == (4, "")
-    assert "budget stopped it" in cost.stderr
+    assert "budget stopped the run" in cost.stderr
     assert len(provider.requests) == asked, "nothing was asked for that money"
 
 
@@ -743,7 +743,7 @@ async def test_one_signal_stops_it_cleanly(swink: Any, number: signal.Signals) -
     check_events(events)
     assert process.returncode == 130
     assert stderr.startswith(
-        b"stopping; once more to stop at once\nerror: interrupted\nnote: to go on with this: swink -p "
+        b"stopping; once more to stop at once\nerror: interrupted\nnote: to continue later: swink -p "
     )
 
 

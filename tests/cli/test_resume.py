@@ -91,7 +91,7 @@ async def test_the_newest_session_is_the_newest_of_this_folder(swink: Any, tmp_p
     assert nothing.stderr.startswith(f"error: there is no session of {swink.folder} to continue: ")
     assert [text for _, text in texts(provider.bodies[2])] == ["here", "One.", "again"]
     assert [text for _, text in texts(provider.bodies[3])] == ["there", "Two.", "moved"]
-    assert moved.stderr == f"note: the session was begun in {other}, stays listed there, and continues in this folder\n"
+    assert moved.stderr == f"note: the session began in {other} and stays listed there; it continues in this folder\n"
 
 
 @pytest.mark.sweep
@@ -116,7 +116,9 @@ async def test_nothing_is_recorded_where_that_is_not_wanted(swink: Any, tmp_path
     assert json.loads(by_flag.stdout)["session"] is None
     assert by_setting.code == 0
     assert [done.code for done in refused] == [2, 2]
-    assert all(done.stderr.startswith("error: the setting sessions = false records nothing") for done in refused)
+    assert all(
+        done.stderr.startswith("error: with the setting sessions = false nothing is recorded") for done in refused
+    )
     assert len(provider.bodies) == 3, "nothing is asked"
     assert (both.code, two.code) == (2, 2)
     assert "--no-session records nothing" in both.stderr
@@ -145,7 +147,7 @@ async def test_a_run_that_did_not_finish_says_how_to_go_on_and_goes_on(
         again = flags if "--max-turns" in flags else ()  # a limit is one run's own
         done = await swink("-p", "--resume", stopped.session, *FILES, *again)
     assert stopped.code == code, stopped
-    assert stopped.stderr.endswith(f"note: to go on with this: swink -p --resume {stopped.session}\n")
+    assert stopped.stderr.endswith(f"note: to continue later: swink -p --resume {stopped.session}\n")
     assert (done.code, done.stdout) == (0, "It says hello.\n"), done
     assert len(provider.bodies) == asked + 1
     assert provider.rejections == []
@@ -260,7 +262,7 @@ async def test_a_session_goes_on_with_its_model_or_with_the_one_that_is_named(sw
     assert json.loads(stays.stdout)["model"] == "openai:gpt-5-mini"
     assert claude.rejections == gpt.rejections == []
     assert lost.code == 3
-    assert lost.stderr.startswith("error: the session continues with openai:gpt-5-mini, which cannot be asked: ")
+    assert lost.stderr.startswith("error: the session continues with openai:gpt-5-mini, which cannot be used: ")
     assert "-m names another" in lost.stderr
     assert len(loaded.messages) == 10
 
@@ -277,7 +279,7 @@ async def test_a_session_whose_model_nobody_here_knows_says_how_to_go_on_with_an
         lost = await swink("-p", "x", "-c")
         assert (lost.code, lost.stdout, lost.stderr.count("\n")) == (3, "", 1), lost
         expected = (
-            "error: the session continues with scripted:demo, which cannot be asked: no provider is called 'scripted'"
+            "error: the session continues with scripted:demo, which cannot be used: no provider is called 'scripted'"
         )
         assert lost.stderr.startswith(expected)
         assert lost.stderr.endswith("; -m names another\n")
@@ -510,7 +512,7 @@ async def test_a_session_of_no_known_folder_is_named_and_belongs_to_the_one_wher
         goes_on = await swink("-p", "third", "-c", "--tools", "none")
         taken = await swink("-p", "fourth", "--resume", lost, "--tools", "none")
         again = await swink("-p", "fifth", "-c", "--tools", "none")
-    warned = f"session {lost} was used later, and nothing says in which folder: --resume {lost} continues it"
+    warned = f"session {lost} was used later, in an unknown folder: --resume {lost} continues it"
     assert (goes_on.code, goes_on.stderr) == (0, f"warning: {warned}\n")
     assert taken.code == 0
     assert taken.stderr.startswith(f"warning: session {lost} was damaged: the first line, which says ")
@@ -590,7 +592,7 @@ async def test_a_person_at_a_terminal_is_told_how_to_go_on_after_any_run(termina
         await terminal.start("-p", "x", "--tools", "none", "-C", "../work")
         assert await terminal.finish() == 0
     [info] = store_of(swink).list()
-    assert f'note: to go on with this: swink -p "…" -C ../work --resume {info.id}' in terminal.lines
+    assert f'note: to continue later: swink -p "…" -C ../work --resume {info.id}' in terminal.lines
 
 
 @pytest.mark.parametrize(("columns", "length"), [(60, 26), pytest.param(40, 15, marks=pytest.mark.sweep)])
@@ -605,7 +607,7 @@ async def test_in_a_narrow_window_the_command_to_go_on_with_can_be_copied(
     [info] = store_of(swink).list()
     assert terminal.window.wrapped == []
     rows = terminal.lines
-    assert rows[rows.index("note: to go on with this:") + 1] == f'  swink -p "…" --resume {info.id[:length]}'
+    assert rows[rows.index("note: to continue later:") + 1] == f'  swink -p "…" --resume {info.id[:length]}'
 
 
 async def test_ctrl_c_in_the_middle_of_a_command_and_the_run_goes_on(terminal: Any, swink: Any) -> None:

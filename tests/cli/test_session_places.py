@@ -146,10 +146,10 @@ async def test_a_folder_whose_files_cannot_be_reached_is_not_said_to_hold_nothin
         ("-p", "x", "-c", *PLAIN),
         ("-p", "x", "--resume", place.first, *PLAIN),
     )
-    assert listed.stderr.endswith("! 2 sessions are of no known folder: `swink sessions list --all` lists them.\n")
+    assert listed.stderr.endswith("! 2 sessions are without a folder: `swink sessions list --all` lists them.\n")
     check_one_line(found, 1, f"{place.folder} cannot be read: Permission denied")
     check_one_line(goes_on, 2, "`swink sessions list --all` lists them")
-    assert f"and 2 of no known folder, {place.second}" in goes_on.stderr
+    assert f"but 2 of unknown folders, the newest {place.second}" in goes_on.stderr
     check_one_line(resumed, 1, f"{place.file(place.first)} cannot be opened: Permission denied")
 
 

@@ -102,7 +102,7 @@ async def test_a_search_that_reads_many_sessions_says_so_at_a_terminal(terminal:
     await terminal.start("sessions", "search", "nothing")
     assert await terminal.finish() == 0
     assert "reading sessions: 50 of 120" in terminal.shown
-    assert [row for row in terminal.window.rows if row] == ["No session has these words."], "and takes it back"
+    assert [row for row in terminal.window.rows if row] == ["No session contains these words."], "and takes it back"
 
 
 async def test_a_list_of_all_folders_names_them_in_a_narrow_window_too(terminal: Any, swink: Any) -> None:
@@ -190,7 +190,7 @@ def test_a_damaged_session_says_so_and_looking_changes_nothing(store: JsonlSessi
     before = {file.name: file.read_bytes() for file in store.folder.iterdir()}
     code, listed, err = program("list")
     assert (code, listed.splitlines()[1].split()[-2:]) == (0, ["!", "x"])
-    assert err == "! 1 of them had damage, which `swink sessions show ID` shows.\n"
+    assert err == "! damaged: 1 of them; `swink sessions show ID` shows how.\n"
     code, shown, _ = program("show", session)
     assert code == 0
     assert "\nproblem      " in shown
@@ -220,7 +220,7 @@ def test_a_session_whose_first_line_is_damaged_is_still_one_of_its_folder_if_tha
     code, out, err = program()
     assert (code, len(out.splitlines())) == (0, 2)
     assert out.splitlines()[1].endswith("! what I said")
-    assert err == "! 1 of them had damage, which `swink sessions show ID` shows.\n"
+    assert err == "! damaged: 1 of them; `swink sessions show ID` shows how.\n"
     assert newest_and_unknown(store, Path.cwd())[0].id == session
 
     store.rename(session, "mended")
@@ -235,12 +235,14 @@ def test_a_session_of_no_known_folder_is_mentioned_in_every_folder(
 ) -> None:
     session = talk(store, "what I said")
     rest = without_its_first_line(store, session, b'"cwd":"', new)
-    said = "! 1 session is of no known folder: `swink sessions list --all` lists it.\n"
+    said = "! 1 session is without a folder: `swink sessions list --all` lists it.\n"
 
     code, out, err = program()
     assert (code, out) == (0, "")
     assert err == f"There is no session of {Path.cwd()}; --all lists those of other folders.\n{said}"
-    with pytest.raises(UsageProblem, match=f"no session of .* to continue, and 1 of no known folder, {session}:"):
+    with pytest.raises(
+        UsageProblem, match=f"no session of .* to continue, but 1 of unknown folders, the newest {session}:"
+    ):
         newest_and_unknown(store, Path.cwd())
     assert json.loads(program("--json")[1]) == []
 
@@ -249,7 +251,7 @@ def test_a_session_of_no_known_folder_is_mentioned_in_every_folder(
     assert (code, err) == (0, said)
     assert "another" in out
     assert "what I said" not in out
-    assert program("list", "--all")[2] == "! 1 of them had damage, which `swink sessions show ID` shows.\n"
+    assert program("list", "--all")[2] == "! damaged: 1 of them; `swink sessions show ID` shows how.\n"
     assert (store.folder / f"{session}.jsonl").read_bytes().endswith(rest), "looking changes nothing"
 
 
@@ -260,7 +262,7 @@ def test_a_session_of_which_nothing_is_left_is_mentioned_in_every_folder(
     (store.folder / f"{session}.jsonl").write_bytes(bytes(500))
     (store.folder / f"{emptied}.jsonl").write_bytes(b"")
     (store.folder / "events.jsonl").write_bytes(b"of somebody else")
-    said = f"! Nothing can be read of 1 file: {session}. `swink sessions show ID` tells why.\n"
+    said = f"! The content of 1 file cannot be read: {session}. `swink sessions show ID` shows why.\n"
     assert program()[2] == f"There is no session of {Path.cwd()}; --all lists those of other folders.\n{said}"
     assert program("list", "--all") == (0, "", f"There is no session in {store.folder}.\n{said}")
     assert program("list", "--all", "--json") == (0, "[]\n", "")
@@ -330,7 +332,7 @@ def test_rm_does_not_ask_and_removes_nothing_if_one_is_unknown(store: JsonlSessi
     code, out, err = program("rm", "20")
     assert (code, out) == (2, "")
     assert err.startswith("error: '20' is the beginning of 3 sessions: ")
-    assert err.endswith("; write more of the one that is meant\n")
+    assert err.endswith("; write more of the id\n")
     assert program("rm", "")[0] == 2
     assert sorted(session_ids(store.folder)) == sorted(ids)
     assert program("rm", ids[0], ids[1], ids[0]) == (0, "", "2 sessions deleted.\n")
@@ -370,7 +372,7 @@ def test_prune_says_what_it_removes_and_asks(store: JsonlSessionStore, program: 
     assert code == 2
     assert old in out
     assert new not in out
-    assert "stdin is not a terminal, so no one can confirm: add --yes to delete the 1 session" in err
+    assert "stdin is not a terminal, so you cannot be asked: add --yes to delete the 1 session" in err
     assert program("prune", "--older-than", "30d", "--dry-run")[0] == 0
     assert old in session_ids(store.folder)
     code, out, err = program("prune", "--older-than", "30d", "--yes")
@@ -387,7 +389,7 @@ def test_one_in_use_is_spared_by_prune_and_is_an_error_for_who_names_it(store: J
     free = talk(store, "free")
     with store.open(talk(store, "used")) as used:
         code, _, err = program("prune", "--older-than", "0h", "--dry-run")
-        assert (code, err) == (0, "Nothing is deleted. Those in use would stay.\n")
+        assert (code, err) == (0, "Nothing is deleted. Sessions in use would stay.\n")
         code, _, err = program("prune", "--older-than", "0h", "--yes")
         assert (code, err) == (0, "1 session deleted.\n1 session in use stays.\n")
         assert session_ids(store.folder) == [used.id]
@@ -562,7 +564,7 @@ def test_words_are_found_and_shown_where_they_stand(store: JsonlSessionStore, pr
     assert "\x1b" not in out
     [hit] = json.loads(program("search", "--json", "pond")[1])
     assert (hit["session"]["id"], hit["position"]) == (session, 3)
-    assert program("search", "crane") == (0, "", "No session has these words.\n")
+    assert program("search", "crane") == (0, "", "No session contains these words.\n")
     assert program("search")[0] == 2
 
 
@@ -632,11 +634,11 @@ async def test_a_replay_tells_whether_the_agent_of_today_would_do_the_same(swink
     for item in listed:
         done = await swink("sessions", "replay", item["id"])
         assert (done.code, done.stderr) == (0, ""), done
-        assert done.stdout == "It would do the same today: all 6 messages of 1 run came out alike.\n"
+        assert done.stdout == "There is no difference: all 6 messages of 1 run came out alike.\n"
     assert (swink.folder / "log.txt").read_text() == "hi\n", "nothing runs in a replay"
     other = await swink("sessions", "replay", listed[1]["id"], environ={"SWINK_DENY": "bash: echo *"})
     assert other.code == 1
-    assert other.stdout.startswith("It goes another way today at [5]: ")
+    assert other.stdout.startswith("The first difference is at [5]: ")
     assert "denies it" in other.stdout
 
 
@@ -653,7 +655,7 @@ async def test_a_replay_says_that_a_limit_had_ended_the_run(swink: Any) -> None:
     assert done.code == 1
     assert done.stdout.splitlines()[-1] == (
         "max_turns ended the run when it was recorded: the run has had its one turn; prompt again to continue. "
-        "The limits of a replay are those of today."
+        "A replay uses the current limits."
     )
     same = await swink("sessions", "replay", item["id"], environ={"SWINK_MAX_TURNS": "1"})
     assert same.code == 0

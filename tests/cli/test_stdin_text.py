@@ -46,7 +46,7 @@ def test_who_holds_stdin_open_is_told(pipe: tuple[int, int]) -> None:
         os.close(pipe[1])
 
     assert read_stdin(end_it, descriptor=pipe[0], patience=0.01) == ""
-    assert warnings == ["waiting for the end of stdin; </dev/null gives none"]
+    assert warnings == ["waiting for the end of stdin; </dev/null gives an empty stdin"]
 
 
 def test_a_terminal_is_not_read() -> None:

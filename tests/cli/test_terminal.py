@@ -30,7 +30,7 @@ async def test_tool_lines_are_live_and_the_answer_is_plain_text(terminal: Any, s
         "Done.\\u{1b}]52;c;ZXZpbA==\\u{7} \\u{202e} A new line:",
         "        end",
     ]
-    assert kept[3].startswith('note: to go on with this: swink -p "…" --resume 20')
+    assert kept[3].startswith('note: to continue later: swink -p "…" --resume 20')
 
 
 async def test_no_colour_means_no_colour(terminal: Any, swink: Any) -> None:
@@ -204,7 +204,7 @@ async def test_a_running_command_is_followed_and_a_failed_one_shows_its_last_lin
     assert rows[2].startswith("✗ bash echo first; sleep 1.2")
     assert rows[2].endswith(" s exit code 3")
     assert rows[3:] == ["  │ first", "  │ 日本語 second", "  │ E  assert 1 == 2", "Done.", *rows[7:]]
-    assert rows[7] == "note: to go on with this:"
+    assert rows[7] == "note: to continue later:"
     assert rows[8].startswith('  swink -p "…" --resume ')
     assert window.wrapped == []
 
@@ -254,7 +254,7 @@ async def test_ctrl_c_at_a_question_ends_it_cleanly_and_gives_the_terminal_back(
     assert terminal.left_settings == terminal.settings
     assert "Traceback" not in terminal.shown
     assert terminal.lines[-3] == "error: interrupted"
-    assert terminal.lines[-2].startswith("note: to go on with this: swink -p --resume ")
+    assert terminal.lines[-2].startswith("note: to continue later: swink -p --resume ")
     assert provider.replies == ["never"]
 
 

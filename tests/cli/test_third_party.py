@@ -168,7 +168,7 @@ async def test_the_provider_is_known_everywhere(acme: Any) -> None:
     acme.environ.pop("ACME_API_KEY")
     missing = await acme("-p", "x", "-m", "acme")
     assert missing.code == 3
-    assert "no key for acme: set ACME_API_KEY, or keep a key: swink keys set acme" in missing.stderr
+    assert "no key for acme: set ACME_API_KEY, or store a key: swink keys set acme" in missing.stderr
     kept = await acme("keys", "set", "acme", "--store", "file", stdin=b"acme-key-" + b"7" * 20)
     assert kept.stderr.startswith("The key of acme is in ")
     assert (await acme("keys", "list")).stdout.startswith("acme")
@@ -178,7 +178,7 @@ async def test_the_provider_is_known_everywhere(acme: Any) -> None:
     shown = json.loads((await acme("config", "show", "--json", environ={"ACME_BASE_URL": "http://127.0.0.1:9"})).stdout)
     assert shown["base_url.acme"] == {"value": "http://127.0.0.1:9", "source": "environment ACME_BASE_URL"}
     chosen = await acme("doctor", "--json")
-    assert ("ok", "acme:small would be asked (the first key: stored acme)") in states(chosen, "model")
+    assert ("ok", "acme:small would be used (the first key: stored acme)") in states(chosen, "model")
     asked = {
         "swink -m acme:": "acme:small",
         "swink keys set ac": "acme",
@@ -200,12 +200,12 @@ async def test_doctor_tells_what_is_installed_and_what_is_on(acme: Any) -> None:
         (
             "problem",
             "the provider broken of the package other cannot be loaded: RuntimeError('half installed'): "
-            "mend or uninstall the package",
+            "fix or uninstall the package",
         ),
         ("ok", "other providers: acme"),
-        ("note", "the tool web_fetch of swink-agent is installed, and off"),
+        ("note", "the tool web_fetch of swink-agent is installed but off"),
         ("ok", "the tool acme_weather of acme-swink is on"),
-        ("note", "the policy acme_city_limits of acme-swink is installed, and off"),
+        ("note", "the policy acme_city_limits of acme-swink is installed but off"),
     ]
 
 
@@ -219,7 +219,7 @@ async def test_a_package_that_lies_in_the_working_folder_is_not_loaded_and_every
     (metadata / "direct_url.json").write_text(json.dumps(about))
     acme.environ["PYTHONPATH"] = f"{acme.site}:{acme.folder / 'src'}"
     why = (
-        f"it is installed with -e, as it lies in {acme.folder}, and nothing is imported from the folder that the agent "
+        f"it is installed with -e from {acme.folder}, and nothing is imported from the folder that the agent "
         "works in or that swink is started in, as a model may have written it: start swink in another folder, and work "
         "in another, or install the package without -e"
     )
@@ -255,7 +255,7 @@ async def test_a_plain_callable_that_fails_is_told_with_its_package(acme: Any) -
     declare(acme.site, "plain-package", {"swink_agent.providers": {"plain": "plain:provider"}})
     done = await acme("-p", "Who are you?", "-m", "plain:whoever", "--tools", "none")
     what = "the provider plain of the package plain-package failed: KeyError('PLAY_FILE')"
-    assert (done.code, done.stderr) == (3, f"error: plain:whoever cannot be asked: {what}\n")
+    assert (done.code, done.stderr) == (3, f"error: plain:whoever cannot be used: {what}\n")
 
 
 @pytest.mark.sweep

@@ -52,7 +52,7 @@ async def test_the_last_run_is_shown_and_put_back_and_then_the_one_before(swink:
     )
     refused = await swink("undo")
     assert refused.code == 2
-    assert "stdin is not a terminal, so no one can confirm: add --yes to put it back" in refused.stderr
+    assert "stdin is not a terminal, so you cannot be asked: add --yes to put it back" in refused.stderr
     assert tree(swink.folder) == {"a.txt": "all new\n", "new/b.txt": "b\n"}
 
     first = await swink("undo", "--yes")
@@ -77,7 +77,7 @@ async def test_the_last_run_is_shown_and_put_back_and_then_the_one_before(swink:
     ]
     nothing = await swink("undo", "-y")
     assert nothing.code == 2
-    assert "was put back already" in nothing.stderr
+    assert "are already undone" in nothing.stderr
 
     again = second.stdout.split()[-1]
     assert (await swink("undo", "-y", "--run", again)).code == 0
@@ -109,7 +109,7 @@ async def test_what_somebody_changed_since_is_left_and_said(swink: Any) -> None:
     (swink.folder / "a.txt").write_text("mine\n")
     done = await swink("undo", "-y")
     assert done.code == 1
-    assert "  leave     a.txt         was changed since; --force puts it back all the same\n" in done.stdout
+    assert "  leave     a.txt         was changed since; --force restores it anyway\n" in done.stdout
     assert tree(swink.folder) == {"a.txt": "mine\n", "b.txt": "one\n"}
     listed = (await swink("undo", "--list")).stdout.splitlines()
     assert without_ids(listed[1]) == "ID  TIME  2 paths  put back"
@@ -122,7 +122,7 @@ async def test_what_somebody_changed_since_is_left_and_said(swink: Any) -> None:
 async def test_where_nothing_was_changed_it_says_so_and_where_it_was(swink: Any) -> None:
     done = await swink("undo")
     assert (done.code, done.stdout) == (2, "")
-    assert "there is nothing to put back" in done.stderr
+    assert "there is nothing to undo" in done.stderr
     assert "No run has changed anything here." in (await swink("undo", "--list")).stderr
     (swink.folder / "a.txt").write_text("one\n")
     await run(swink, edit("a.txt", "one", "two"))
@@ -138,7 +138,7 @@ async def test_undo_that_is_turned_off_keeps_no_copies(swink: Any) -> None:
     swink.environ["SWINK_UNDO"] = "off"
     await run(swink, edit("a.txt", "one", "two"))
     assert (swink.folder / "a.txt").read_text() == "two\n"
-    assert "there is nothing to put back" in (await swink("undo")).stderr
+    assert "there is nothing to undo" in (await swink("undo")).stderr
 
 
 async def test_where_no_copies_can_be_kept_nothing_is_changed(swink: Any) -> None:

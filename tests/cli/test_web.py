@@ -83,8 +83,8 @@ async def test_what_cannot_be_served_is_one_line_and_exit_code_2(swink: Any) -> 
     ("flags", "said"),
     [
         ([], []),
-        (["--host", "0.0.0.0", "--insecure"], ["Whoever has the token", "Nothing is encrypted", "--allow-host"]),
-        (["--host", "0.0.0.0", "--insecure", "--allow-host", "box"], ["Whoever has the token", "Nothing is encrypted"]),
+        (["--host", "0.0.0.0", "--insecure"], ["Anyone with the token", "Nothing is encrypted", "--allow-host"]),
+        (["--host", "0.0.0.0", "--insecure", "--allow-host", "box"], ["Anyone with the token", "Nothing is encrypted"]),
     ],
 )
 async def test_the_start_says_what_it_means_that_others_can_reach_it(

@@ -1,7 +1,4 @@
-"""Opens an address in the user's browser, with a program that no command could have written.
-
-Owns which programs can do that on which system.
-"""
+"""Opens an address in the user's browser, with a program that no command could have written."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ _USUAL = (("xdg-open",), ("wslview",), ("gio", "open"), ("sensible-browser",))
 
 
 def browser_program(environ: Mapping[str, str], outside: Sequence[str], platform: str = sys.platform) -> list[str]:
-    """The program that opens an address, and its first words; empty if there is not one."""
+    """The program that opens an address, with its first arguments. Empty if none is found."""
     for words in _PROGRAMS.get(platform, _USUAL):
         try:
             return [trusted_program(words[0], outside=outside, environ=environ), *words[1:]]

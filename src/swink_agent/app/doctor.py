@@ -1,7 +1,4 @@
-"""Finds out what works on this machine, and what to do about the rest.
-
-Owns the checks and the advice. A check never raises: its failure is a finding.
-"""
+"""Checks what works on this machine, and advises on the rest. A failed check is a finding, not an exception."""
 
 from __future__ import annotations
 
@@ -42,7 +39,7 @@ WEB_PORT = 8377
 
 
 class Finding(Value, frozen=True):
-    """One thing that was checked. A problem keeps something from working, a note is worth knowing."""
+    """The result of one check. With a problem, something does not work; a note is worth knowing."""
 
     area: str
     state: State
@@ -90,7 +87,7 @@ def _current_folder(findings: list[Finding]) -> Path | None:
         return Path.cwd()
     except OSError as error:
         text = f"the current folder is gone: {error.strerror or error}"
-        findings.append(Finding("folder", "problem", text, "cd to one that is there"))
+        findings.append(Finding("folder", "problem", text, "cd to an existing folder"))
         return None
 
 
@@ -103,9 +100,9 @@ def _settings(findings: list[Finding], folder: Path | None, environ: Mapping[str
             findings.append(Finding("settings", "note", unused, remedy))
         settings = load_settings(environ=environ, project=None if project is None else project.settings_files)
     except ApplicationError as error:
-        findings.append(Finding("settings", "problem", str(error), f"mend it: {path}"))
+        findings.append(Finding("settings", "problem", str(error), f"fix it: {path}"))
         return load_settings(environ={}, path=Path(os.devnull))
-    there = str(path) if path.exists() else f"{path} (not there, which is fine)"
+    there = str(path) if path.exists() else f"{path} (does not exist, which is fine)"
     findings.append(Finding("settings", "ok", there))
     findings.extend(Finding("settings", "note", note) for note in settings.notes)
     return settings
@@ -120,13 +117,13 @@ def _variables(environ: Mapping[str, str]) -> Iterator[Finding]:
         if name.startswith("SWINK_") and name not in known:
             near = close_names(name, known)
             remedy = f"did you mean {near[0]}?" if near else "unset it"
-            yield Finding("settings", "note", f"the variable {name} means nothing here", remedy)
+            yield Finding("settings", "note", f"the variable {name} is unknown and has no effect", remedy)
 
 
 def _sandbox(folder: Path | None, working: list[str]) -> Iterator[Finding]:
-    """The back ends in this folder and, if the folder is why they fail, on the machine in general.
+    """Checks the back ends in this folder and, if they fail because of it, on the machine in general.
 
-    Those that work in the folder are added to `working`.
+    Adds the back ends that work in the folder to `working`.
     """
     from swink_agent.sandbox import probe_backends, why_not_written
 
@@ -188,7 +185,7 @@ def _keys(credentials: Credentials) -> Iterator[Finding]:
 
 
 def _packages(settings: Settings, folder: Path | None) -> Iterator[Finding]:
-    """What installed packages add: every provider, and the tools and policies, on or off."""
+    """The providers, tools and policies of installed packages."""
     for problem in unusable_providers().values():
         yield Finding("packages", "problem", problem)
     others = [provider.name for provider in all_providers() if provider not in PROVIDERS]
@@ -202,8 +199,8 @@ def _packages(settings: Settings, folder: Path | None) -> Iterator[Finding]:
         wanted: tuple[str, ...] = settings.value(setting)
         installed = installed_extras(kind)
         for extra in installed:
-            if extra.name not in wanted:  # as it should be until the user wants it
-                text = f"the {kind} {extra.name} of {extra.package} is installed, and off"
+            if extra.name not in wanted:
+                text = f"the {kind} {extra.name} of {extra.package} is installed but off"
                 remedy = f"swink config set {setting} {','.join((*wanted, extra.name))}"
                 yield Finding("packages", "note", text, remedy)
         for name in wanted:
@@ -232,7 +229,7 @@ def _hooks(settings: Settings, folder: Path | None, environ: Mapping[str, str]) 
         except OSError as error:
             problem = f"{hook.argv[0]}: {error.strerror or error}"
         if problem and hook.enabled:
-            yield Finding("hooks", "problem", f"{text}: {problem}", f"mend or remove it: {hook.source}")
+            yield Finding("hooks", "problem", f"{text}: {problem}", f"fix or remove it: {hook.source}")
         else:
             yield Finding("hooks", "ok" if hook.enabled else "note", text)
 
@@ -265,11 +262,11 @@ def _model(settings: Settings, credentials: Credentials) -> list[Finding]:
         model, source = choose_model(settings, credentials)
     except ApplicationError as error:
         return [Finding("model", "problem", str(error))]
-    return [Finding("model", "ok", f"{model} would be asked ({source})")]
+    return [Finding("model", "ok", f"{model} would be used ({source})")]
 
 
 def _sessions(settings: Settings) -> list[Finding]:
-    """Where sessions are, how many, and whether one can be added."""
+    """Where the sessions are, how many there are, and whether one can be added."""
     folder = sessions_folder(settings)
     remedy = "set sessions_folder, or SWINK_DATA_DIR, to another folder"
     try:
@@ -286,7 +283,7 @@ def _sessions(settings: Settings) -> list[Finding]:
 
 
 def _durable(settings: Settings) -> Iterator[Finding]:
-    """The store of durable runs, if one is set or there is the usual file. Nothing is made here."""
+    """The store of durable runs, if one is set or the default file exists. Creates nothing."""
     from swink_agent.durable import DurableError
 
     from .runs.durable import durable_at, unserved
@@ -306,7 +303,7 @@ def _durable(settings: Settings) -> Iterator[Finding]:
         yield Finding("durable runs", "problem", f"there is a store, {durable.url}, but {error}")
         return
     except DurableError as error:
-        yield Finding("durable runs", "problem", f"{durable.url}: {error}", "is it up, and durable.url right?")
+        yield Finding("durable runs", "problem", f"{durable.url}: {error}", "is it running, and durable.url right?")
         return
     text = (
         f"{durable.url}, version {stats.version}, {len(stats.workers)} workers, {stats.queued} queued, "
@@ -326,7 +323,7 @@ def _programs(folder: Path | None, environ: Mapping[str, str]) -> Iterator[Findi
     uses = {"rg": "search is quicker with it: install ripgrep", "git": "ignored files are left out with it"}
     for program, use in uses.items():
         found = find_program(program, outside=outside, folders=path)
-        text = f"{program}: {found or 'not here'}"
+        text = f"{program}: {found or 'not found'}"
         yield Finding("programs", "ok", text) if found else Finding("programs", "note", text, use)
 
 
@@ -342,17 +339,17 @@ def _terminal(environ: Mapping[str, str]) -> list[Finding]:
 
 
 def _browser(folder: Path | None, environ: Mapping[str, str]) -> list[Finding]:
-    """What `swink web` needs: its port, and a program that opens a browser."""
+    """Checks for `swink web`: its port, and a program that opens a browser."""
     from .browser import browser_program
 
     words = browser_program(environ, [] if folder is None else [str(folder)])
-    opened = f"{words[0]} opens the browser" if words else "no program that opens a browser is here"
+    opened = f"{words[0]} opens the browser" if words else "no program to open a browser was found"
     with socket.socket() as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             trial.bind(("127.0.0.1", WEB_PORT))
         except OSError as error:
             why = f"port {WEB_PORT} cannot be used: {error.strerror}"
-            return [Finding("swink web", "note", f"{why}; {opened}", "swink web --port takes another")]
+            return [Finding("swink web", "note", f"{why}; {opened}", "choose another: swink web --port")]
     remedy = "" if words else "swink web --no-open prints the address"
     return [Finding("swink web", "ok" if words else "note", f"port {WEB_PORT} is free; {opened}", remedy)]

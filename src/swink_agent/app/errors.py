@@ -1,10 +1,10 @@
-"""What can go wrong before and around a run, and the exit code for it.
+"""The errors before and around a run, and the exit code for each.
 
-    ApplicationError
-    ├── UsageProblem      2   a flag, a setting or an input that cannot be used
-    ├── SettingsError     2   a settings file, variable or value that cannot be used
-    ├── CredentialsError  3   a key store that cannot be used
-    └── NoModel           3   no model, or no key for it
+    ApplicationError        1
+    ├── UsageProblem        2   a flag, a setting or an input that cannot be used
+    │   └── SettingsError   2   a settings file, variable or value that cannot be used
+    ├── CredentialsError    3   a key store that cannot be used
+    └── NoModel             3   no model, or no key for it
 
 Owns the exit codes. Scripts rely on their meaning: docs/cli.md lists them.
 """
@@ -24,7 +24,7 @@ class ExitCode(IntEnum):
     NO_MODEL = 3
     """No model, or no key that works."""
     LIMIT = 4
-    """Turns, cost, time, the length of the reply, or another policy."""
+    """A limit stopped the run: turns, cost, time, the length of the reply, or another policy."""
     WAITING = 5
     """The run waits for answers about calls."""
     INTERRUPTED = 130

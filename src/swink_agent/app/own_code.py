@@ -1,7 +1,4 @@
-"""Finds what a user names in code of their own: `module:name`, or `path/to/file.py:name`.
-
-Owns the looking up and its errors. What is found is for the caller to check.
-"""
+"""Finds an object in the user's own code: `module:name`, or `path/to/file.py:name`. The caller checks its type."""
 
 from __future__ import annotations
 
@@ -15,9 +12,9 @@ from .errors import UsageProblem
 
 
 def object_named(name: str, folder: Path, noun: str, kind: str) -> Any:
-    """The object of that name, whose module is loaded. Raises `UsageProblem`, which calls it `noun` and `kind`.
+    """Loads the module and returns the object. Raises `UsageProblem`, which calls the object `noun` and `kind`.
 
-    The user names the code, and wants it to run. So a module is also looked for in `folder`, after all other places.
+    The user names the code and wants it to run, so modules in `folder` are found too, after all other places.
     """
     module_name, colon, attribute = name.rpartition(":")
     if not colon or not module_name or not attribute:

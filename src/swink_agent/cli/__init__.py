@@ -1,7 +1,7 @@
 """The `swink` command.
 
-Owns arguments, signals, streams and exit codes; everything that could be of use to another front end is in `app`.
-Importing this module loads nothing, and a command loads what it needs and no more: `swink --help` has to be quick.
+Handles arguments, signals, streams and exit codes; code that another front end could use is in `app`. Importing this
+module loads nothing, and a command loads only what it needs: `swink --help` must be quick.
 """
 
 from __future__ import annotations

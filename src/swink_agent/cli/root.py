@@ -1,7 +1,7 @@
 """`swink` itself: its options, its help, and the list of its commands.
 
-What an option does is in `prompt.command` and in `app`, which are loaded only to run a prompt or to open the terminal
-UI.
+The options are implemented in `prompt.command` and in `app`, which are loaded only to run a prompt or to open the
+terminal UI.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from .prompt.bare_prompt import BARE_PROMPT, SPOKEN, TALK, RootGroup
 
 COMMANDS = {
     "models": ("commands.models:models", "List models with prices and windows; fetch and remove local ones."),
-    "keys": ("commands.keys:keys", "Keep the keys of providers: set, list, remove."),
-    "config": ("commands.config:config", "Show and change settings; trust a folder's own."),
+    "keys": ("commands.keys:keys", "Set, list and remove the keys of providers."),
+    "config": ("commands.config:config", "Show and change settings; trust a folder's own settings."),
     "sessions": ("commands.sessions:sessions", "List, show, search, export, fork and remove recorded runs."),
-    "eval": ("commands.eval:eval_group", "Run cases on an agent, score, compare, gate a release."),
+    "eval": ("commands.eval:eval_group", "Run cases on an agent; score, compare and gate the results."),
     "skills": ("commands.skills:skills", "List the skills that the agent can read here."),
-    "worker": ("commands.worker:worker", "Take durable runs of an application's agents."),
+    "worker": ("commands.worker:worker", "Carry out durable runs of an application's agents."),
     "submit": ("commands.worker:submit", "Queue a durable run of an application's agent."),
     "runs": ("commands.runs:runs", "List, follow, answer, cancel and retry durable runs."),
-    "undo": ("commands.undo:undo", "Put back what a run changed, with its commands too."),
-    "doctor": ("commands.doctor:doctor", "Show what works on this machine, and what to do about the rest."),
+    "undo": ("commands.undo:undo", "Undo the changes of a run, also those of its commands."),
+    "doctor": ("commands.doctor:doctor", "Check what works on this machine, and how to fix the rest."),
     "web": ("commands.web:web", "Open the agent in a browser, and serve its API."),
     "acp": ("commands.acp:acp", "Serve the agent to an editor over stdin and stdout."),
     "mcp": ("commands.mcp:mcp", "List and test MCP servers; serve the agent's tools as one."),
@@ -35,12 +35,12 @@ COMMANDS = {
     "help": ("commands.about:help_command", "Show the help of swink, or of one of its commands."),
     "version": ("commands.about:version_command", "Print the version."),
 }
-"""The modules of the commands, in `swink_agent.cli`, and their lines of help."""
+"""The commands with their modules in `swink_agent.cli` and their one-line help."""
 
 EPILOG = """\b
 Examples:
   swink                              the terminal UI
-  swink "fix the failing test"       the same, and that is asked first; swink chat too
+  swink "fix the failing test"       the terminal UI, with this as the first prompt
   swink -p "What does this project do?"
   git diff | swink -p "Review this change."
   swink -p "Fix the failing test" --allow "bash: pytest *" --allow edit_file
@@ -77,7 +77,7 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=EPILOG,
 )
-@takes("-p --prompt TEXT", "Ask the agent this, and print its answer. - takes it from stdin.")
+@takes("-p --prompt TEXT", "Send this prompt to the agent, and print its answer. - reads it from stdin.")
 @click.option(f"--{BARE_PROMPT}", "bare_prompt", is_flag=True, hidden=True)
 @click.option(f"--{SPOKEN}", "spoken", multiple=True, hidden=True)
 @click.option(f"--{TALK}", "talk", is_flag=True, hidden=True)
@@ -91,7 +91,7 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 )
 @takes(
     "--resume ID",
-    "Continue this session, named by the beginning of its id. After a limit or an error -p needs no text.",
+    "Continue the session whose id begins with this. After a limit or an error, -p needs no text.",
     "sessions",
 )
 @takes(
@@ -103,55 +103,55 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.option("--no-session", is_flag=True, help="Record nothing of this run.")
 @takes(
     "-m --model PROVIDER:MODEL",
-    "Which model, or an alias of the settings. Default: settings, first key, else local.",
+    "The model, or an alias from the settings. Default: the settings, else the first key, else local.",
     "models",
 )
 @picks("--thinking", "off minimal low medium high extra_high", "How much reasoning to ask for.")
-@takes("--temperature T", "How much chance there is in replies, from 0 to 2.", type=float)
-@takes("--max-tokens N", "At most so many tokens in one reply.", type=int)
+@takes("--temperature T", "Randomness of replies, from 0 to 2.", type=float)
+@takes("--max-tokens N", "The most tokens in one reply.", type=int)
 @takes("--system TEXT", "Instructions instead of the standard ones.")
 @takes("--append-system TEXT", "Instructions in addition to the standard ones.")
-@takes("--tools NAMES", "Built-in tools, with commas between them, or none. Default: all.", "tools")
+@takes("--tools NAMES", "Built-in tools, separated by commas, or none. Default: all.", "tools")
 @picks(
     "--approve",
     "none ask smart auto all",
-    "Which calls may run: none that need approval; each after asking; asking for all but harmless ones; asking "
-    "for what leaves the sandbox; all. Default: auto in a folder that you agreed to, behind a sandbox and with "
-    "checkpoints, else smart. If there is no user to ask, the answer is no.",
+    "Which calls may run. none: only those that need no approval; ask: each after asking; smart: asks about all but "
+    "harmless ones; auto: asks about those that leave the sandbox; all: every call, unasked. Default: auto in a "
+    "folder that you agreed to, with a sandbox and checkpoints, else smart. Without a user to ask, the answer is no.",
 )
 @takes(
     "--allow RULE",
-    "Calls that need no question: 'bash: pytest *', 'write_file: src/**', a tool alone. Repeatable.",
+    "Calls that run unasked: 'bash: pytest *', 'write_file: src/**', a tool alone. Repeatable.",
     "rules",
     multiple=True,
 )
 @takes("--deny RULE", "Calls that never run, by the same rules. Repeatable.", "rules", multiple=True)
 @picks("--sandbox", "auto bubblewrap landlock sandbox-exec off", "How commands are confined; off confines nothing.")
-@_switch("network", "Whether commands may use the network. Default: not.")
-@_switch("web-search", "Whether the model may search the web by its provider. Default: not.")
-@_switch("otel", "Whether runs are reported to an OpenTelemetry collector. Default: not.")
+@_switch("network", "Whether commands may use the network. Default: no.")
+@_switch("web-search", "Whether the model may search the web through its provider. Default: no.")
+@_switch("otel", "Whether runs are reported to an OpenTelemetry collector. Default: no.")
 @takes(
     "--allow-host allow_hosts HOST",
-    "Every command may reach this host, unasked: pypi.org, *.example.org, example.org:8443. Repeatable.",
+    "A host that every command may reach unasked: pypi.org, *.example.org, example.org:8443. Repeatable.",
     multiple=True,
 )
-@_switch("masking", "Whether secrets are masked. Default: they are.")
-@takes("--unmask NAME", "Do not mask the secret of this name, such as DB_PASSWORD. Can be given again.", multiple=True)
-@takes("--max-turns N", "At most so many replies. Default: 50.", type=int)
-@takes("--max-cost USD", "At most so many dollars; never overshot.", type=float)
-@takes("--timeout SECONDS", "At most so long.", type=float)
-@picks("--output", "text json stream-json", "stdout gets the answer (default), one object, or every event as a line.")
-@takes("--schema FILE|JSON", "A JSON Schema, or a file with one: the answer is a value of that shape.", "files")
-@takes("--image FILE", "A picture to go with the prompt. Repeatable.", "files", multiple=True)
-@takes("--file FILE", "A PDF or a picture to go with the prompt. Repeatable.", "files", multiple=True)
+@_switch("masking", "Whether secrets are masked. Default: yes.")
+@takes("--unmask NAME", "Do not mask the secret of this name, such as DB_PASSWORD. Repeatable.", multiple=True)
+@takes("--max-turns N", "Limit of replies in the run. Default: 50.", type=int)
+@takes("--max-cost USD", "Cost limit of the run in US dollars; never exceeded.", type=float)
+@takes("--timeout SECONDS", "Time limit of the run in seconds.", type=float)
+@picks("--output", "text json stream-json", "Print the answer (default), one object, or every event as a line.")
+@takes("--schema FILE|JSON", "A JSON Schema, or a file with one, that the answer must match.", "files")
+@takes("--image FILE", "A picture to send with the prompt. Repeatable.", "files", multiple=True)
+@takes("--file FILE", "A PDF or a picture to send with the prompt. Repeatable.", "files", multiple=True)
 @takes("--skill NAME", "Put the text of this skill before the prompt; see `swink skills`.", "skills")
-@takes("--command NAME", "A command of your own, with the prompt as its words.", "prompt_commands")
-@click.option("--no-mcp", is_flag=True, help="Start none of the MCP servers in the settings.")
-@click.option("--no-hooks", is_flag=True, help="Run none of the hooks in the settings.")
+@takes("--command NAME", "Use this custom command, with the prompt as its arguments.", "prompt_commands")
+@click.option("--no-mcp", is_flag=True, help="Do not start the MCP servers in the settings.")
+@click.option("--no-hooks", is_flag=True, help="Do not run the hooks in the settings.")
 @takes("-C --cwd FOLDER", "Work in this folder.", "folders")
 @takes("--add-dir FOLDER", "Read and write in this folder too. Repeatable.", "folders", multiple=True)
-@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
-@click.option("-v", "--verbose", is_flag=True, help="Thinking, tool results and usage on stderr.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
+@click.option("-v", "--verbose", is_flag=True, help="Print thinking, tool results and usage on stderr.")
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version."
 )
@@ -159,21 +159,20 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 def swink(ctx: click.Context, /, **options: Any) -> int | None:
     """An agent that works in the current folder with the model of your choice, or with one on this machine.
 
-    Without -p it opens the terminal UI; words that are not a command are asked first. Where stdin or stdout is not
-    a terminal, such words are a prompt as with -p. Its tools read, search and edit files and run commands, confined to
-    the folder. With -p, stdin is added to the prompt when something is piped in, the answer goes to stdout, everything
-    else to stderr.
+    Without -p it opens the terminal UI; words that are not a command are the first prompt. If stdin or stdout is not a
+    terminal, such words are a prompt as with -p. The tools read, search and edit files and run commands, confined to
+    the folder. With -p, piped stdin is added to the prompt, the answer goes to stdout, and everything else to stderr.
     """
     if ctx.invoked_subcommand is not None:
         _refuse_options_of_prompt(ctx)
         return None
     goes_on = options["continue"] or options["resume"] is not None
     if options["bare_prompt"] and not goes_on and options["command"] is None:
-        ctx.fail('-p needs a prompt: swink -p "…", or -p - to take it from stdin.')
+        ctx.fail('-p needs a prompt: swink -p "…", or -p - to read it from stdin.')
     if options["continue"] and options["resume"] is not None:
         ctx.fail("--continue and --resume each name a session: leave one out.")
     if goes_on and options["no_session"]:
-        ctx.fail("--no-session records nothing, and a continued session is recorded: leave one out.")
+        ctx.fail("with --no-session nothing is recorded, but a continued session must be: leave one out.")
     if options["answer"]:
         _refuse_beside_answers(ctx, options, goes_on=goes_on)
     if options["talk"] and (options["prompt"] is not None or options["bare_prompt"]):
@@ -197,7 +196,7 @@ def swink(ctx: click.Context, /, **options: Any) -> int | None:
 
 
 def options_of_prompt(*names: str) -> Callable[[click.Command], click.Command]:
-    """Gives another command options of `swink` itself, so that they have the same form and the same words."""
+    """Gives another command some options of `swink` itself, with the same form and help."""
 
     def add(command: click.Command) -> click.Command:
         command.params += [option for option in swink.params if option.name in names]
@@ -214,11 +213,11 @@ def _is_to_be_printed(options: dict[str, Any]) -> bool:
 
 
 def _refuse_beside_answers(ctx: click.Context, options: dict[str, Any], *, goes_on: bool) -> None:
-    """Refuses what makes no sense with `--answer`, before anything is opened."""
+    """Refuses options that make no sense with `--answer`, before anything is opened."""
     if not goes_on:
-        ctx.fail("--answer is about calls of a session: name it with --resume ID, or --continue.")
+        ctx.fail("--answer needs a session: give --resume ID, or --continue.")
     if options["prompt"] is not None or options["spoken"]:
-        ctx.fail("a prompt goes on without the calls that wait, and --answer goes on with them: leave one out.")
+        ctx.fail("a prompt rejects the calls that wait, and --answer answers them: leave one out.")
     for name in ("image", "file"):
         if options[name]:
             ctx.fail(f"--{name} goes with a prompt, not with --answer: leave one out.")
@@ -239,7 +238,7 @@ def _talk(ctx: click.Context, options: dict[str, Any]) -> int:
     """Opens the terminal UI. Refuses options that have no meaning there."""
     for name in ("output", "schema", "quiet", "verbose"):
         if options[name] not in (None, False):
-            ctx.fail(f'--{name} goes with -p "…", which prints one answer; the terminal UI has no use for it.')
+            ctx.fail(f'--{name} is for -p "…", which prints one answer; the terminal UI does not use it.')
     from .commands.tui import run_talk
 
     return run_talk(options, " ".join(options["spoken"]))

@@ -123,7 +123,7 @@ class InlineFront:
         if farewell.problem:
             self._say(f"warning: {farewell.problem}", "warning")
         if farewell.resume:
-            self._say(f"To go on with this: {farewell.resume}", "text")
+            self._say(f"To continue this session: {farewell.resume}", "text")
         return self._code or 0
 
     # -- input -------------------------------------------------------------------------------------------------

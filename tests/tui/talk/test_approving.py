@@ -36,7 +36,7 @@ async def test_the_folder_is_asked_about_once_and_a_yes_is_kept(talk: Talk) -> N
     stream = scripted(call("bash", command="echo 1 > made"), text("ok"))
     conversation = await talk.open(stream)
     assert conversation.approve == "smart"
-    assert "approvals are smart: you have not said yet that this folder may be worked in" in welcome(conversation)
+    assert "approvals are smart: you have not yet allowed commands and edits to run unasked" in welcome(conversation)
     conversation.modes.offer_work(("F7", "F8"))
     [block] = choices(conversation)
     assert block.text.splitlines()[0] == "May commands and edits in this folder run unasked?"
@@ -72,8 +72,8 @@ async def test_a_no_is_kept_too(talk: Talk) -> None:
     conversation.modes.offer_work()
     assert told(conversation)[-1] == (
         "May commands and edits in this folder run unasked?\n"
-        "/work yes: in the sandbox, and /rewind takes them back; kept for this folder\n"
-        "/work no: you are asked, and not about this folder again"
+        "/work yes: in the sandbox, and /rewind undoes them; stored for this folder\n"
+        "/work no: you are asked about them; stored for this folder"
     )
     await conversation.submit("/work no")
     assert conversation.approve == "smart"
@@ -81,9 +81,9 @@ async def test_a_no_is_kept_too(talk: Talk) -> None:
     again = await talk.open(text("ok"))
     again.modes.offer_work()
     assert told(again) == []
-    assert "you said no to working unasked in this folder" in welcome(again)
+    assert "you chose to be asked in this folder" in welcome(again)
     await again.submit("/work")
-    assert told(again)[-1].startswith("you have said no about working unasked in ")
+    assert told(again)[-1].startswith("you have not allowed commands and edits to run unasked in ")
     await again.submit("/work perhaps")
     assert told(again, "error") == ["/work takes yes or no, not 'perhaps'"]
     await again.close()
@@ -105,8 +105,7 @@ async def test_where_nothing_confines_commands_nothing_is_asked_and_it_is_told(t
     )
     await conversation.submit("#approve auto")
     assert told(conversation)[-1] == (
-        "approvals are auto, and you are asked about commands all the same, because nothing confines commands "
-        "(sandbox = off)"
+        "approvals are auto, but you are still asked about commands, because nothing confines commands (sandbox = off)"
     )
     await conversation.submit("go")
     await conversation.settled()

@@ -273,7 +273,7 @@ async def test_a_prompt_without_a_model_comes_back_with_what_to_do(talk: Talk, m
     monkeypatch.setattr("swink_agent.app.agent.models.choose_model.__kwdefaults__", {"has_local": lambda: False})
     await conversation.open()
     assert conversation.state == "error"
-    assert "there is no model to ask" in told(conversation, "error")[0]
+    assert "there is no model to use" in told(conversation, "error")[0]
     await conversation.submit("hello?")
     assert talk.front.given_back == ["hello?"]
     await conversation.submit("/usage")
@@ -373,5 +373,5 @@ async def test_a_folder_is_trusted_after_its_files_were_shown(talk: Talk) -> Non
     assert told(conversation)[-1].endswith("is trusted, and its files are used from now on")
     assert conversation.opening.settings.value("thinking") == "low"
     await conversation.submit("#trust")
-    assert told(conversation)[-1].startswith("there is nothing here to trust")
+    assert told(conversation)[-1].startswith("there is nothing to trust")
     await conversation.close()

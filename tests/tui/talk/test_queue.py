@@ -131,7 +131,7 @@ async def test_a_follow_up_can_be_written_as_a_command(talk: Talk) -> None:
     await running(conversation)
     await conversation.submit("/queue and then this")
     await conversation.submit("/queue")
-    assert told(conversation, "error") == ["/queue takes the text that is to be sent when the run would stop"]
+    assert told(conversation, "error") == ["/queue needs a text, which is sent when the run would stop"]
     assert [(queued.kind, queued.text) for queued in conversation.queue] == [("follow_up", "and then this")]
     gate.open()
     await conversation.settled()

@@ -47,7 +47,7 @@ async def test_a_conversation_is_a_session_that_goes_on_where_it_was(talk: Talk)
     assert farewell.answer == "Blue."
     assert f"--resume {session_id_of(farewell.resume)}" in farewell.resume
     assert "Blue." in farewell.text
-    assert "To go on with this: swink" in farewell.text
+    assert "To continue this session: swink" in farewell.text
     again = await talk.open(text("I said blue."), newest=True)
     blocks = again.view.transcript.blocks
     shown = [block.text for block in blocks if isinstance(block, (UserBlock, ReplyBlock))]
@@ -108,7 +108,7 @@ async def test_the_beginning_of_several_ids_is_not_taken_for_this_session(talk: 
     await conversation.submit(f"/resume {own[:8]}")
     assert "is the beginning of 2 sessions" in told(conversation, "error")[-1]
     await conversation.submit(f"/resume {own}")
-    assert told(conversation)[-1] == "this is that session"
+    assert told(conversation)[-1] == "that session is already open"
     await conversation.submit("#sessions")
     assert f"▸ {own} " in told(conversation)[-1], "so much of it as tells it from those of other folders too"
     await conversation.close()
@@ -187,7 +187,7 @@ async def test_an_export_is_written_once_in_the_format_of_its_name(talk: Talk) -
     assert "<html" in page
     assert "Blue." in page
     await conversation.submit("/export pdf")
-    assert told(conversation, "error")[-1].startswith("there is no format 'pdf': html, markdown or json")
+    assert told(conversation, "error")[-1].startswith("there is no format 'pdf': html, markdown, json or atif")
     await conversation.submit("/export json out.txt")
     assert (talk.folder / "out.txt").read_text().lstrip().startswith("{")
     await conversation.submit("/export json out.txt")
@@ -259,7 +259,7 @@ async def test_what_is_to_be_recorded_nowhere_goes_on_with_no_session(talk: Talk
     await say(conversation, "off the record")
     for command in (f"/resume {wanted}", f"#load {wanted}", "#load colour?", "/resume", "#load"):
         await conversation.submit(command)
-        assert told(conversation, "error")[-1].startswith("--no-session records nothing, and a continued session is")
+        assert told(conversation, "error")[-1].startswith("with --no-session nothing is recorded, but a continued")
     assert talk.front.picked == [], "nobody is asked which one before"
     assert history(conversation) == ["off the record", "One."]
     assert (await conversation.close()).resume == ""

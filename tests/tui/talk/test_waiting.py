@@ -108,7 +108,7 @@ async def test_what_is_left_for_later_waits_on_until_it_is_asked_again(talk: Tal
     assert outcomes(conversation) == ["pending", "ran"]
     assert statuses(conversation) == [("asking", True), ("done", False)]
     assert told(conversation) == [
-        "a call waits for an answer; a prompt goes on without it, and rejects what waits:\n"
+        "a call waits for an answer; a new prompt rejects all calls that wait:\n"
         f"{first}: write_file a.txt (waits for an approval: the office decides); #answer asks about it"
     ]
     await conversation.submit("#answer")
@@ -125,7 +125,7 @@ async def test_calls_that_cannot_be_approved_here_are_named_and_not_asked(talk: 
     conversation = await Answering(talk).open(text("x"), resume=session)
     assert talk.front.questions == []
     assert told(conversation) == [
-        "2 calls wait for an answer; a prompt goes on without it, and rejects what waits:\n"
+        "2 calls wait for an answer; a new prompt rejects all calls that wait:\n"
         f"{outside}: ship order=7 (waits for its result from outside); it runs outside: its application gives the "
         "result with `agent.resume`\n"
         f"{foreign}: refund order=8 (waits for an approval: the office decides); there is no tool refund here: its "
@@ -141,7 +141,7 @@ async def test_a_prompt_goes_on_without_an_answer_and_says_so(talk: Talk, tmp_pa
     await conversation.submit("never mind")
     await conversation.settled()
     assert told(conversation)[-1] == (
-        "the call that waited is rejected, because the conversation goes on without an answer"
+        "the call that waited is rejected, because the conversation continues without an answer"
     )
     assert (outcomes(conversation), conversation.answer) == (["rejected"], "As you like.")
     assert statuses(conversation) == [("rejected", False)]

@@ -1,8 +1,8 @@
 """Which mode of approvals is on in a folder, and why.
 
-Owns the default: `auto` where a sandbox works, checkpoints can be kept and the user said that the folder may be worked
-in, else `smart`. A mode that the user set holds as it is. The modes themselves are in `approvals`, the user's answers
-in `trust.folder_rules`.
+The default is `auto` where a sandbox works, checkpoints can be kept and the user has allowed unattended work in the
+folder, else `smart`. A mode that the user set is used as it is. The modes themselves are in `approvals`, the user's
+answers in `trust.folder_rules`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CHANGING = frozenset({"bash", "write_file", "edit_file"})
 
 
 class ChosenMode(Value, frozen=True, kw_only=True):
-    """The mode, and the reason in words."""
+    """A mode and the reason for it, in words."""
 
     mode: ApprovalsMode
     why: str = ""
@@ -33,7 +33,7 @@ class ChosenMode(Value, frozen=True, kw_only=True):
     obstacle: str = ""
     """Why `auto` is not possible here. Empty if it is possible."""
     is_undecided: bool = False
-    """Whether `auto` would be the default if the user said that this folder may be worked in."""
+    """Whether only the user's permission for this folder is missing to make `auto` the default."""
 
     @property
     def note(self) -> str:
@@ -42,20 +42,20 @@ class ChosenMode(Value, frozen=True, kw_only=True):
 
     @property
     def advice(self) -> str:
-        """The same, and the command by which the user agrees, for front ends that do not ask."""
-        return f"{self.note} (swink config work says so)" if self.is_undecided else self.note
+        """The note with the command by which the user agrees, for front ends that do not ask."""
+        return f"{self.note} (to allow it: swink config work)" if self.is_undecided else self.note
 
 
 def choose_mode(
     settings: Settings, folder: Path, tools: Collection[str], *, backend: str | None, unkept: str = ""
 ) -> ChosenMode:
-    """The mode for these tools. `backend` confines commands, if one does; `unkept`: why no checkpoint is possible."""
+    """The mode for these tools. `backend` is the sandbox, if one works; `unkept`: why no checkpoint is possible."""
     approve = settings["approve"]
     if _CHANGING.isdisjoint(tools):
         return ChosenMode(mode=approve.value)
     obstacle = _obstacle(settings, tools, backend) or unkept
     if approve.source != "default":
-        why = f"you are asked about commands all the same, because {obstacle}"
+        why = f"you are still asked about commands, because {obstacle}"
         is_hindered = approve.value == "auto" and bool(obstacle)
         return ChosenMode(mode=approve.value, why=why if is_hindered else "", obstacle=obstacle)
     reason, is_undecided = (obstacle, False) if obstacle else _reservation(settings, folder)
@@ -70,7 +70,7 @@ def choose_mode(
 def mode_here(settings: Settings, folder: Path, find_backend: Callable[[], str | None] | None = None) -> ChosenMode:
     """The mode that `swink` would start with in the folder.
 
-    `find_backend` returns the back end that works there; by default they are tried, if that decides.
+    `find_backend` returns the back end that works there. By default the back ends are tried, if the mode depends on it.
     """
     tools = settings.value("tools")
     if settings.value("sandbox") == "off" or "bash" not in tools:
@@ -113,5 +113,5 @@ def _reservation(settings: Settings, folder: Path) -> tuple[str, bool]:
     except SettingsError as error:
         return str(error), False
     if answer is None:
-        return "you have not said yet that this folder may be worked in", True
-    return ("", False) if answer else ("you said no to working unasked in this folder (swink config work)", False)
+        return "you have not yet allowed commands and edits to run unasked in this folder", True
+    return ("", False) if answer else ("you chose to be asked in this folder (swink config work)", False)

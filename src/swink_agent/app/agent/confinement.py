@@ -1,7 +1,4 @@
-"""The sandbox of the standard agent: which folders its commands may use, and which back end confines them.
-
-Owns the choice. How a back end works is in `sandbox`.
-"""
+"""The sandbox of the standard agent: which folders its commands may use, and which back end confines them."""
 
 from __future__ import annotations
 
@@ -29,8 +26,8 @@ def sandbox_profile(
 ) -> SandboxProfile:
     """The sandbox profile for a folder and the folders added to it. Hides our settings, keys, copies and sessions.
 
-    Commands that may reach `hosts` do not read the home folder, which they could send there. With `network` there is
-    nothing left to limit.
+    Commands that may reach `hosts` cannot read the home folder: they could send it there. With `network`, `hosts` has
+    no effect.
     """
     from swink_agent.sandbox import SandboxProfile, profile_with_access, repository_folders
 
@@ -45,7 +42,7 @@ def sandbox_profile(
 
 
 def open_confined(profile: SandboxProfile, backend: str, warnings: list[str]) -> Sandbox | None:
-    """Opens the sandbox. Returns `None` if none works: every command is then refused, and a warning says why."""
+    """Opens the sandbox. Returns `None`, with a warning, if none works: every command is then refused."""
     from swink_agent.sandbox import SandboxUnavailable, open_sandbox, open_unconfined, why_not_written
 
     if backend == "off":
@@ -57,6 +54,6 @@ def open_confined(profile: SandboxProfile, backend: str, warnings: list[str]) ->
         return None
     warnings += [f"commands can only read: {why}" for root in profile.write if (why := why_not_written(root))]
     for report in sandbox.passed_over:
-        if report.is_about_folder:  # `swink doctor` reports what the machine lacks, not every start
+        if report.is_about_folder:  # problems of the machine are reported by `swink doctor`, not at every start
             warnings.append(f"commands run under {sandbox.backend}, not {report.name}: {report.reason}")
     return sandbox

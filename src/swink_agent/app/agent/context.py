@@ -1,8 +1,7 @@
 """How much of a conversation the standard agent sends: the model's window, and how much of it is for messages.
 
-Owns where the size of a window comes from (a setting, the local model, the catalog, a cautious guess) and how its
-tokens are counted. What happens to a conversation that outgrows it is decided by `SummarizingCompactor` or, if chosen,
-`SlidingWindow`.
+The size of a window comes from a setting, the local model, the catalog or a cautious guess. `SummarizingCompactor` or,
+if chosen, `SlidingWindow` shortens a conversation that outgrows it.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ _MOST = 100_000
 """Tokens of conversation at most, even if the window is larger: every turn sends them again."""
 _LEAST = 1_000
 _MOST_RECENT = 20_000
-_RECENT_SHARE = 4  # one part in so many of what may be sent stays word for word when the rest is summarized
+_RECENT_SHARE = 4  # 1/4 of the messages' tokens at most stays word for word when the rest is summarized
 _UNKNOWN_WINDOW = 32_768
 _OLLAMA_WINDOW = 16_384
 _MOST_REPLY = 16_384
-_REPLY_SHARE = 4  # at most one part in so many of the window is kept free for the reply
+_REPLY_SHARE = 4  # at most 1/4 of the window is kept free for the reply
 _BYTES_PER_TOKEN = 3
 _IMAGE_TOKENS = 1_600
 _MESSAGE_TOKENS = 6
@@ -41,7 +40,7 @@ def compaction(
 ) -> SlidingWindow | SummarizingCompactor:
     """Keeps the conversation within the model's window, with space for the prompt, the tools and the reply.
 
-    A local model only gets a window: it would take minutes to read what it should summarize.
+    A local model gets a sliding window: reading the text to summarize would take it minutes.
     """
     window, is_known = context_window(model, settings)
     fixed = fixed_tokens(system, tools)
@@ -49,7 +48,7 @@ def compaction(
     budget = max(window - reply - fixed, min(_LEAST, window))
     overflow = max(1, budget // (2 if is_known else 4))
     if model.provider == "local":
-        # It fits its input into its window by itself, with its own tokens, and reports when that is impossible.
+        # Its adapter fits the input into the window, counts the model's own tokens, and reports if that is impossible.
         return SlidingWindow(max(_MOST, window), overflow_tokens=overflow, count=count_tokens)
     if settings.value("context_window") is None:
         budget = min(budget, _MOST)
@@ -71,7 +70,7 @@ def context_window(model: ModelSpec, settings: Settings) -> tuple[int, bool]:
 
         return DEFAULT_WINDOW, True
     if model.provider == "ollama":
-        return _OLLAMA_WINDOW, True  # as it is told to use: see `provider_options`
+        return _OLLAMA_WINDOW, True  # requested in `provider_options`
     from swink_agent.adapters.catalog import ModelCatalog
 
     info = ModelCatalog.load().find(model)
@@ -81,15 +80,15 @@ def context_window(model: ModelSpec, settings: Settings) -> tuple[int, bool]:
 
 
 def fixed_tokens(system: str, tools: Sequence[AgentTool]) -> int:
-    """Tokens of what every request carries in addition to the messages, by the same estimate."""
+    """Estimated tokens of the system prompt and the tools, which every request carries."""
     described = [_tokens_of(msgspec.json.encode((tool.description, tool.parameters_schema))) for tool in tools]
     return _tokens_of(system.encode("utf-8", "surrogatepass")) + sum(described)
 
 
 def provider_options(model: ModelSpec, settings: Settings) -> dict[str, Any]:
-    """What a provider must be told so that its window is the one that we count on.
+    """Request options that make the provider use the window that we assume.
 
-    Ollama chooses a short window by itself, and silently drops the beginning of what is longer.
+    By default Ollama chooses a short window, and silently drops the beginning of longer input.
     """
     if model.provider != "ollama":
         return {}
@@ -97,9 +96,9 @@ def provider_options(model: ModelSpec, settings: Settings) -> dict[str, Any]:
 
 
 def count_tokens(message: AgentMessage) -> int:
-    """A cautious estimate: three bytes to a token, which is about right for code and for languages without an alphabet.
+    """A cautious estimate: three bytes per token, about right for code and for languages without an alphabet.
 
-    The core's four characters to a token are less than half of what such languages take.
+    The core's estimate, four characters per token, is less than half of the real number for such languages.
     """
     if isinstance(message, CustomMessage):
         return 0  # it does not reach a model

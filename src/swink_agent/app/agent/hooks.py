@@ -1,8 +1,7 @@
 """The user's hooks: programs that run when a run starts, waits or ends, and before and after a tool.
 
-Owns when each one runs, what it is told, and what its end means. A hook before a tool decides: only exit code 0 lets
-the call go on. The others observe: what goes wrong with them is a warning. Tables of the settings are in
-`settings.hook_tables`, and one process is in `own_program`.
+A hook before a tool decides: the call runs only if the hook ends with exit code 0. The others only observe: if one
+fails, a warning is logged. The settings of hooks are in `settings.hook_tables`, their processes in `own_program`.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ if TYPE_CHECKING:
     from swink_agent.approvals.approvals import ApprovalQuestion, AskFn
 
 _AT_ONCE = 8
-"""Programs that run at the same time. Others wait for their turn, and their time has not begun."""
+"""Programs that run at the same time. Others wait for their turn, and their timeout has not begun."""
 _MOST_TEXT = 64 * 1024
-"""Characters of a result, a prompt or an answer that a hook is told. Arguments are whole: a hook decides on them."""
+"""Characters of a result, a prompt or an answer that a hook gets. Arguments are never cut: a hook decides on them."""
 _MOST_SHOWN = 2_000
-"""Characters of a hook's own words in a result or a warning."""
+"""Characters of a hook's output in a result or a warning."""
 _RUNNING = frozenset({ToolOutcome.RAN, ToolOutcome.FAILED, ToolOutcome.CANCELLED})
 
 log = logging.getLogger("swink_agent.hooks")
@@ -59,25 +58,28 @@ class Hooks:
         redactor: Redactor,
         outside: Callable[[], Sequence[str]],
     ) -> None:
-        """`outside` gives the folders that commands may write: no hook is started from there."""
+        """`outside` returns the folders that commands may write to: no hook is started from there."""
         self._settings = tuple(settings)
         self._folder = folder
         self._redactor = redactor
         self._outside = outside
         self._session_of: Callable[[], str | None] = lambda: None
         self.run_id = ""
-        """The run that questions belong to; an empty text if none is going on."""
+        """The run that questions belong to. Empty between runs."""
         self._is_watching = False
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="swink-hook")
         self._running: set[OwnProgram] = set()
         self._observing: dict[asyncio.Task[None], HookEvent] = {}
 
     def policy(self, *delegates: str) -> HookPolicy:
-        """What lets hooks decide about calls, and lets a run wait for them. `delegates` are the tools on the way."""
+        """The policy that lets hooks decide about calls, and lets a run wait for them.
+
+        `delegates` are the names of the tools through which the agent was called.
+        """
         return HookPolicy(self, delegates)
 
     def watch(self, agent: Agent) -> None:
-        """Runs the hooks that observe, for every run of the agent from now on. Before, none of them runs."""
+        """From now on, runs the observing hooks for every run of the agent."""
         self._is_watching = True
         self._session_of = lambda: getattr(agent.journal, "id", None)
         agent.subscribe(_Watch(self, is_main=True).on_event)
@@ -88,7 +90,7 @@ class Hooks:
         agent.subscribe(_Watch(self, is_main=False).on_event)
 
     def telling(self, ask: AskFn) -> AskFn:
-        """The same question to a person, with the hooks for it."""
+        """Returns an `ask` that runs the hooks for `waits` before it asks."""
 
         def tell_and_ask(question: ApprovalQuestion) -> Any:
             request = question.request
@@ -98,7 +100,7 @@ class Hooks:
         return tell_and_ask
 
     async def finish(self, seconds: float | None = None) -> None:
-        """Waits for the hooks that observe. With a limit, those that run longer are stopped."""
+        """Waits for the observing hooks. If a limit is given, hooks that run longer are stopped."""
         late = set(self._observing)
         if late:
             _, late = await asyncio.wait(late, timeout=seconds)
@@ -114,7 +116,7 @@ class Hooks:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def take_over(self, other: Hooks) -> None:
-        """Makes what still runs for the conversation's last agent ours, before our first run: that one is closed."""
+        """Takes over the running hooks of the conversation's last agent, which will be closed. Call before any run."""
         self._running, self._observing = other._running, other._observing
         other._running, other._observing = set(), {}
 
@@ -124,7 +126,7 @@ class Hooks:
         return [hook for hook in self._settings if hook.is_for(event, tool)]
 
     def observe(self, event: HookEvent, run_id: str, delegates: Sequence[str], **told: Any) -> None:
-        """Runs the hooks for an event, one after the other, while the run goes on."""
+        """Runs the hooks for an event, one after the other, while the run continues."""
         wanted = self.wanted(event, told.get("tool", "")) if self._is_watching else []
         if wanted:
             task = asyncio.get_running_loop().create_task(self._observe(wanted, event, run_id, delegates, told))
@@ -136,7 +138,7 @@ class Hooks:
         return [task for task, which in self._observing.items() if which == event]
 
     def give_up(self) -> None:
-        """Kills the hooks that observe the run, which was aborted. Those for the end of earlier runs go on."""
+        """Kills the hooks that observe the aborted run. Hooks for the end of earlier runs continue."""
         for task, event in self._observing.items():
             if event != "run_end":
                 task.cancel()
@@ -147,7 +149,7 @@ class Hooks:
         for hook in wanted:
             try:
                 problem = await self.run(hook, run_id, delegates, told)
-            except Exception as error:  # what it is told cannot be written as JSON, for instance
+            except Exception as error:  # for instance, its input cannot be written as JSON
                 problem = HookProblem(f"it was not run: {type(error).__name__}: {error}")
             if problem is not None:
                 log.warning("hook %s (%s): %s", hook.name, event, problem.sentence)
@@ -155,7 +157,7 @@ class Hooks:
     async def run(
         self, hook: HookSettings, run_id: str, delegates: Sequence[str], told: dict[str, Any]
     ) -> HookProblem | None:
-        """Runs one hook to its end; returns what went wrong. Cancelling it kills the program."""
+        """Runs one hook to its end; returns the problem, if any. Cancelling it kills the program."""
         process = OwnProgram(hook.argv, timeout=hook.timeout, outside=self._outside)
         common = {
             "event": hook.event,
@@ -178,7 +180,7 @@ class Hooks:
         try:
             working = asyncio.get_running_loop().run_in_executor(self._threads, work)
         except RuntimeError:  # closed meanwhile
-            return HookProblem("it was not started: the program ends")
+            return HookProblem("it was not started: swink is ending")
         try:
             end = await asyncio.shield(working)
         except asyncio.CancelledError:
@@ -196,7 +198,7 @@ class Hooks:
 
 
 class HookProblem(Value, frozen=True):
-    """A hook that did not end with exit code 0: how, in our words, and what it wrote."""
+    """How a hook ended without exit code 0, in our words, and its output."""
 
     how: str
     text: str = ""
@@ -209,7 +211,7 @@ class HookProblem(Value, frozen=True):
 
 
 class HookPolicy:
-    """Lets the hooks before a tool decide, and lets the run wait for those that observe its start and its tools."""
+    """Lets the hooks before a tool decide, and makes the run wait for the hooks at its start and after tools."""
 
     name = "hooks"
 
@@ -249,7 +251,7 @@ class _Watch:
         self._hooks = hooks
         self._is_main = is_main
         self._runs: dict[tuple[str, ...], str] = {}
-        """The ids of the runs that go on, by the calls on the way to them."""
+        """The ids of the current runs, by the chain of calls that leads to each."""
 
     def on_event(self, event: AgentEvent) -> None:
         if type(event) is MessageUpdate:  # by far the most frequent
@@ -304,7 +306,7 @@ class _Watch:
 
 
 def _call(call: Any) -> dict[str, Any]:
-    """What every hook about a call is told: the tool, the id of the call and its arguments."""
+    """The input of every hook about a call: the tool, the id of the call and its arguments."""
     return {"tool": call.name, "call_id": call.call_id, "arguments": call.arguments}
 
 

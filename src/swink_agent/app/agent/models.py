@@ -1,8 +1,7 @@
 """Chooses the model, and makes its stream function.
 
-The flag or setting if given, else the first provider with a key, else the local model if its extra is installed, else
-an error that says what to do. Owns that choice, and passing keys and addresses to adapters. The models are in
-`adapters` and `local`.
+A flag or setting names the model. Otherwise it is that of the first provider with a key, else the local model if its
+extra is installed, else an error explains what to do. Also passes keys and addresses to adapters.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ from .providers import LOCAL, PROVIDERS, Provider, all_providers, provider_named
 LOCAL_EXTRA = install("local")
 _SIZE = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)b(?![a-z0-9])")
 _SMALL_PARAMETERS = 14.0
-"""The number of parameters in billions, from names such as `llama3.1:8b`."""
-_NO_MODEL = f"""there is no model to ask. One of these gives you one:
+"""Billions of parameters at most, read from names such as `llama3.1:8b`."""
+_NO_MODEL = f"""there is no model to use. One of these gives you one:
   a key in the environment     export ANTHROPIC_API_KEY=…   (or OPENAI_, GEMINI_, XAI_, MISTRAL_API_KEY)
-  a key that is kept           swink keys set anthropic
+  a stored key                 swink keys set anthropic
   a model on this machine      {LOCAL_EXTRA}
 `swink doctor` shows what is set up."""
 
@@ -58,13 +57,13 @@ def choose_model(
 
 
 def is_small(model: ModelSpec) -> bool:
-    """Whether the model needs closer supervision: a local one, or one whose name says that it has few parameters."""
+    """Whether the model needs closer supervision: it is local, or its name contains a small number of parameters."""
     sizes = [float(size) for size in _SIZE.findall(model.model_id.lower())]
     return model.provider == "local" or bool(sizes and max(sizes) <= _SMALL_PARAMETERS)
 
 
 def model_of_settings(settings: Settings) -> ModelSpec:
-    """The model that the setting names. Raises `UsageProblem` that names the file and the line, or the variable."""
+    """The model that the setting names. Raises `UsageProblem` with the file and the line, or the variable."""
     chosen = settings["model"]
     try:
         return named_model(chosen.value, settings.aliases())
@@ -75,7 +74,7 @@ def model_of_settings(settings: Settings) -> ModelSpec:
 
 
 def settings_problems(settings: Settings, values: Mapping[str, SourcedValue]) -> dict[str, str]:
-    """Problems of values that have the right type, by setting. Each names its place."""
+    """Problems of values of the right type, by setting. Each names its place."""
     found = {name: item.problem for name, item in values.items() if item.problem}
     for name, item in values.items():
         try:
@@ -100,7 +99,7 @@ def _refuse_missing(name: str, item: SourcedValue) -> None:
     installed = [extra.name for extra in installed_extras("tool" if name == "extra_tools" else "policy")]
     missing = [one for one in item.value if one not in installed]
     if missing:
-        raise UsageProblem(f"{item.source}: {name}: no installed package has {', '.join(missing)}")
+        raise UsageProblem(f"{item.source}: {name}: no installed package provides {', '.join(missing)}")
 
 
 def named_model(text: str, aliases: Mapping[str, SourcedValue] | None = None) -> ModelSpec:
@@ -140,14 +139,14 @@ def _known_model(text: str, aliases: Mapping[str, SourcedValue]) -> ModelSpec:
         known = provider_named(provider)
         model = default_local_model() if provider == LOCAL else known.default_model if known is not None else ""
         hint = f"did you mean {provider}:{model}?" if model else f"write {provider}:MODEL"
-        raise UsageProblem(f"{text!r} names no model behind the colon; {hint}")
+        raise UsageProblem(f"{text!r} has no model after the colon; {hint}")
     if provider == LOCAL:
         _refuse_unknown_local(name.strip())
     return ModelSpec(provider, name.strip())
 
 
 def _refuse_unknown_local(name: str) -> None:
-    """Raises `UsageProblem` unless the name is that of a local model, or a path of one."""
+    """Raises `UsageProblem` unless the name is a local model or a path."""
     from swink_agent.local.events import LocalModelError
     from swink_agent.local.weights.presets import preset_named
     from swink_agent.local.weights.store import is_path
@@ -166,7 +165,7 @@ def stream_fn_of(
     *,
     on_local_state: Callable[[Any], None] | None = None,
 ) -> StreamFn:
-    """The stream function for a model, with the address of the settings. Raises `NoModel` if it cannot be used."""
+    """The stream function for a model, with the address from the settings. Raises `NoModel` if it cannot be used."""
     if model.provider == "local":
         return _local_stream_fn(model, settings, on_local_state)
     known = provider_named(model.provider)
@@ -174,11 +173,11 @@ def stream_fn_of(
         raise NoModel(unknown_provider(model.provider))
     address = settings[f"base_url.{known.name}"] if known.url_variables else None
     if address is not None and address.problem:
-        raise NoModel(f"{known.name} cannot be asked: {address.problem}")
+        raise NoModel(f"{known.name} cannot be used: {address.problem}")
     try:
         stream_fn = _made(known, model, address.value or None if address is not None else None)
         key = credentials.find(model.provider)
-        build = getattr(stream_fn, "build", None)  # an adapter made without the kit may have none
+        build = getattr(stream_fn, "build", None)  # adapters made without the kit may not have it
         if build is not None:
             build(model, AgentContext("", (UserMessage("?"),)), StreamOptions(api_key=key.value if key else None))
     except AuthError as error:
@@ -186,12 +185,12 @@ def stream_fn_of(
     except ImportError as error:  # an adapter whose extra is not installed names it
         raise NoModel(str(error)) from error
     except (AgentError, ValueError) as error:
-        raise NoModel(f"{model} cannot be asked: {error}") from error
+        raise NoModel(f"{model} cannot be used: {error}") from error
     return stream_fn
 
 
 def with_stored_keys(stream_fn: StreamFn, credentials: Credentials) -> StreamFn:
-    """The stream function with the keys that are stored here, as the standard agent uses them."""
+    """The stream function with the keys that the standard agent would use."""
 
     def asked(
         model: ModelSpec, context: AgentContext, options: StreamOptions, cancel: CancellationToken, /
@@ -214,7 +213,7 @@ def _made(provider: Provider, model: ModelSpec, address: str | None) -> StreamFn
     except (AgentError, ImportError, ValueError):
         raise
     except Exception as error:
-        raise NoModel(f"{model} cannot be asked: {_whose(provider)} failed: {error!r}") from error
+        raise NoModel(f"{model} cannot be used: {_whose(provider)} failed: {error!r}") from error
 
 
 def _whose(provider: Provider) -> str:
@@ -231,12 +230,12 @@ def _what_is_missing(error: AuthError, provider: Provider) -> str:
     problem = error.problem if isinstance(error, NotConfigured) else str(error)
     if isinstance(error, NotConfigured) and error.argument == "base_url":
         return f"{problem}, or: swink config set base_url.{provider.name} URL"
-    return f"{problem}, or keep a key: swink keys set {provider.account}" if provider.key_variables else problem
+    return f"{problem}, or store a key: swink keys set {provider.account}" if provider.key_variables else problem
 
 
 def _local_stream_fn(model: ModelSpec, settings: Settings, on_state: Callable[[Any], None] | None) -> StreamFn:
     if not has_local_extra():
-        raise NoModel(f"{model} runs on this machine, and what that needs is not installed: {LOCAL_EXTRA}")
+        raise NoModel(f"{model} runs on this machine, and needs an extra that is not installed: {LOCAL_EXTRA}")
     from swink_agent.local import LocalStreamFn
 
     window = settings.value("context_window")
@@ -247,9 +246,9 @@ def _local_stream_fn(model: ModelSpec, settings: Settings, on_state: Callable[[A
 def local_fetch(
     model: ModelSpec, settings: Settings, on_state: Callable[[Any], None] | None = None
 ) -> Callable[[CancellationToken], None] | None:
-    """What must happen before a local model can be asked: getting its file. `None` for other models.
+    """Returns a function that fetches the file of a local model. `None` for other models.
 
-    Call it in a thread. Raises `NoModel` if the file cannot be fetched, `Aborted` when cancelled.
+    Call the function in a thread. It raises `NoModel` if the file cannot be fetched, `Aborted` when cancelled.
     """
     if model.provider != "local":
         return None
@@ -269,7 +268,7 @@ def local_fetch(
 async def prepare_local(
     name: str, settings: Settings, on_state: Callable[[Any], None] | None, cancel: CancellationToken
 ) -> None:
-    """Lets a local model read what all runs of the standard agent begin with, and keeps that on disk.
+    """Lets a local model read the beginning of every run of the standard agent, and stores its state on disk.
 
     Raises `NoModel` if the model cannot run here, `Aborted` when cancelled.
     """
@@ -282,7 +281,7 @@ async def prepare_local(
     stream_fn = LocalStreamFn(name, cache_dir=settings.value("models_dir"), on_state=on_state, fetch=False)
     wanted = {*settings.value("tools"), *(TOOLS_OF_BASH if "bash" in settings.value("tools") else ())}
     try:
-        with TemporaryDirectory(prefix="swink-") as folder:  # the words are the same for every folder
+        with TemporaryDirectory(prefix="swink-") as folder:  # the beginning is the same for every folder
             network, hosts = settings.value("network"), settings.value("allow_hosts")
             profile = sandbox_profile(Path(folder), network=network, hosts=hosts)
             tools = [tool for tool in standard_tools(folder, profile) if tool.name in wanted]
@@ -314,13 +313,13 @@ def default_local_model() -> str:
 
 
 def _by_short_name(name: str, aliases: Iterable[str] = ()) -> ModelSpec:
-    """A provider's first model, a local preset, or a model of the catalog."""
+    """A provider's default model, a local preset, or a model of the catalog."""
     if name == "local":
         return ModelSpec("local", default_local_model())
     known = provider_named(name)
     if known is not None:
         if not known.default_model:
-            raise UsageProblem(f"{name} alone names no model: write {name}:MODEL")
+            raise UsageProblem(f"{name} has no default model: write {name}:MODEL")
         return ModelSpec(name, known.default_model)
     from swink_agent.local.weights.presets import PRESETS
 
@@ -339,7 +338,7 @@ def _in_catalog(name: str) -> ModelSpec | None:
     if info is None or provider_named(info.provider) is None:
         return None
     if name != info.model_id and name.lower() == info.model_id:
-        return None  # capitals that the provider would refuse
+        return None  # the provider would refuse the capitals
     return ModelSpec(info.provider, name)
 
 
@@ -365,7 +364,7 @@ def _nearest(name: str, aliases: Iterable[str]) -> Sequence[str]:
         return short
     if presets := close_names(name, [preset.name for preset in PRESETS], n=3, cutoff=0.7):
         return [f"local:{near}" for near in presets]
-    # The catalog knows more providers than there are here.
+    # The catalog has models of providers that are not available here.
     return [near for near in ModelCatalog.load().nearest(name) if provider_named(near.partition(":")[0]) is not None]
 
 

@@ -29,7 +29,7 @@ class OpenAgent:
         self.made = made
 
         self.holds_session = True
-        """Whether the session is open, and this process its one writer."""
+        """Whether the session is open, with this process as its only writer."""
 
     @property
     def agent(self) -> Agent:
@@ -50,9 +50,9 @@ class OpenAgent:
         model: ModelSpec | None = None,
         servers: McpServers | None = None,
     ) -> OpenAgent:
-        """Opens the session, unless an open one is given, and creates the agent. `servers` are those that run already.
+        """Opens the session, unless an open one is given, and creates the agent. `servers` already run.
 
-        Raises `ApplicationError`, and leaves nothing open then.
+        Raises `ApplicationError`; nothing stays open then.
         """
         if session is None:
             session = opening.session(wanted)
@@ -74,11 +74,11 @@ class OpenAgent:
     def with_agent(self, opening: Opening, around: GivenToAgent, model: ModelSpec | None) -> OpenAgent:
         """Continues the same session and history with another agent, and closes this one.
 
-        Raises `ApplicationError`, and changes nothing then.
+        Raises `ApplicationError`; nothing is changed then.
         """
         trust, servers = self.made.approvals.trust, self.made.servers
         if servers is not None and servers.settings != tuple(opening.settings.servers()[0]):
-            servers = None  # the settings changed: others are started, and these end below
+            servers = None  # the settings changed: new servers are started, and these end below
         given: GivenToAgent = {**around, "trust": trust, "servers": servers}
         made = opening.agent(self.session, self.redactor, model=model, **given)
         made.approvals.mode = self.made.approvals.mode
@@ -101,7 +101,7 @@ class OpenAgent:
         return OpenAgent(opening, self.session, made)
 
     def let_go(self) -> str:
-        """Closes the session and keeps the agent; returns a message about what could not be written."""
+        """Closes the session and keeps the agent; returns a message if records could not be written."""
         if not self.holds_session or self.session.id is None:
             return ""
         self.session.detach()
@@ -122,12 +122,12 @@ class OpenAgent:
         return _end_of(self.agent) != before
 
     def close(self) -> str:
-        """Ends what tools started and closes the session; returns a message about what could not be written."""
+        """Closes the agent and the session; returns a message if records could not be written."""
         self.made.close()
         return self.session.close()
 
 
 def _end_of(agent: Agent) -> tuple[int, int]:
-    """How long a history is, and when its last message was made."""
+    """The number of messages, and the timestamp of the last."""
     messages = agent.messages
     return len(messages), getattr(messages[-1], "timestamp", 0) if messages else 0

@@ -1,7 +1,7 @@
-"""From command-line options to an agent in a folder: the steps that every front end takes, in one order.
+"""Opens an agent in a folder from command-line options. Every front end takes these steps, in the same order.
 
-The order: folder, trust, settings, session, redactor, agent. Problems are found before anything is spent or run. How a
-run is driven and shown is elsewhere. Owns the telemetry of the process too, begun with the first agent.
+The order: folder, trust, settings, session, redactor, agent. Problems are found before anything is spent or run. Also
+starts the telemetry of the process, with the first agent.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _NAME = "swink"
 
 
 class GivenToAgent(TypedDict, total=False):
-    """What is given for an agent besides the folder, its settings and the session; `AgentOptions` describes it."""
+    """Arguments for an agent in addition to the folder, settings and session. `AgentOptions` describes them."""
 
     ask: AskFn | None
     is_attended: bool
@@ -59,7 +59,7 @@ class GivenToAgent(TypedDict, total=False):
 
 
 class OpeningOptions(Value, frozen=True, kw_only=True):
-    """What the command line says about where to work, how, and in which session."""
+    """The command-line options for the folder, the settings and the session."""
 
     flags: Mapping[str, Any] = {}
     """Settings by name. `None` or missing means not given."""
@@ -69,7 +69,7 @@ class OpeningOptions(Value, frozen=True, kw_only=True):
     uses_servers: bool = True
     """Whether the MCP servers of the settings are started."""
     other_servers: tuple[ServerSettings, ...] = ()
-    """MCP servers that an editor gives."""
+    """MCP servers from an editor."""
     uses_hooks: bool = True
     """Whether the hooks of the settings run."""
 
@@ -94,7 +94,7 @@ class Opening:
         self.options = options
         self.folder: Path = folder_of(options.cwd)
         self.added = tuple(dict.fromkeys([added_folder(name) for name in options.added]))
-        # From now on nothing is imported that the model may write.
+        # From now on nothing is imported from folders that the model may write to.
         import_nothing_from((self.folder, *self.added))
         self.credentials = Credentials() if credentials is None else credentials
         self.telemetry = Telemetry()
@@ -159,7 +159,7 @@ class Opening:
             if options.model is None or model is not None:
                 raise
             raise NoModel(
-                f"the session continues with {options.model}, which cannot be asked: {error}; -m names another"
+                f"the session continues with {options.model}, which cannot be used: {error}; -m names another"
             ) from error
         if made.hooks is not None:
             made.hooks.watch(made.agent)
@@ -173,7 +173,7 @@ class Opening:
 
 
 class Telemetry:
-    """The telemetry of one process, which reports nothing until `report`."""
+    """The telemetry of one process. It reports nothing until `report`."""
 
     def __init__(self) -> None:
         self._export: TelemetryExport | None = None
@@ -190,7 +190,7 @@ class Telemetry:
                 self._export = start_export(_NAME)
             except MissingExtra:
                 raise
-            except Exception as error:  # the SDK raises what it likes about its variables
+            except Exception as error:  # the SDK may raise anything about its variables
                 words = Redactor().redact(" ".join(str(error).split()))
                 self._problem = f"telemetry was not sent: {words or type(error).__name__}"
                 return
@@ -198,6 +198,6 @@ class Telemetry:
         instrument(agent, name=_NAME, tracer_provider=export.tracer_provider, meter_provider=export.meter_provider)
 
     def close(self) -> str | None:
-        """Sends what is left; returns a warning if it could not be sent."""
+        """Sends the remaining data; returns a warning if that fails."""
         export, self._export = self._export, None
         return self._problem if export is None else export.close()

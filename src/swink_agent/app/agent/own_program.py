@@ -1,7 +1,6 @@
-"""Runs one program of the user's to its end: with a document on stdin, a limit of time, and a limit of what is kept.
+"""Runs one of the user's programs to its end: with a document on stdin, a time limit, and a limit on kept output.
 
-Owns the process and its pipes. Which program runs when, and what its end means, is in `hooks` and in the
-terminal UI, which has a status line of the user's own.
+Used for hooks, and for the status line of the terminal UI.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from swink_agent.sandbox.kernel.process_tree import kill_descendants, with_varia
 from swink_agent.sandbox.starting import check_words, start_program
 
 HOOK_VARIABLE = "SWINK_HOOK"
-"""Set for every hook and what it starts. A `swink` that has it runs no hooks: a hook may start one."""
+"""Set for every hook and its child processes. A `swink` with this variable runs no hooks: a hook may start `swink`."""
 _LOOK = 0.05
-"""Seconds between two looks at the clock and at the process, while its pipes are silent."""
+"""Seconds between two checks of the clock and the process, while its pipes are silent."""
 
 
 class ProgramEnd(Value, frozen=True):
-    """How the program ended: its exit code, or minus the signal; `None` if its time was up. And what it wrote."""
+    """The exit code of the program, or minus the signal, or `None` after a timeout; and its output."""
 
     code: int | None
     text: str = ""
     errors: str = ""
-    """What it wrote to stderr, if that is kept apart."""
+    """Its stderr, if that is kept apart."""
 
 
 class OwnProgram:
@@ -48,10 +47,10 @@ class OwnProgram:
         stderr: int = subprocess.STDOUT,
         most_kept: int = 16 * 1024,
     ) -> None:
-        """`outside` gives the folders that commands may write: nothing is started from there.
+        """`outside` returns the folders that commands may write to: nothing is started from there.
 
-        `HOOK_VARIABLE` marks what it starts. Of its output `most_kept` bytes are kept. The rest is read, so that the
-        program is not held up, and dropped.
+        `HOOK_VARIABLE` marks the program's child processes. `most_kept` bytes of output are kept. The rest is read, so
+        that the program does not block, and dropped.
         """
         self._argv = argv
         self._timeout = timeout
@@ -64,9 +63,9 @@ class OwnProgram:
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, document: bytes) -> ProgramEnd:
-        """Starts it and waits for its end. What it leaves running is left alone, unless its time is up.
+        """Starts the program and waits for its end. Child processes that outlive it are killed only after a timeout.
 
-        Raises `OSError` if it cannot be started, or is where a command could have written it.
+        Raises `OSError` if it cannot be started, or is in a folder that commands may write to.
         """
         if self._is_stopped.is_set():
             return ProgramEnd(None)
@@ -115,7 +114,7 @@ class OwnProgram:
                 if pipe is not None:
                     os.set_blocking(pipe.fileno(), False)
                     pipes.register(pipe, selectors.EVENT_WRITE if kept is None else selectors.EVENT_READ, (pipe, kept))
-            last_look: float | None = None  # set once it has ended: what it started may hold the pipes, and write on
+            last_look: float | None = None  # set when it has ended: its children may hold the pipes and still write
             while True:
                 if last_look is None and _has_ended(process, 0 if pipes.get_map() else _LOOK):
                     last_look = time.monotonic() + _LOOK
@@ -137,7 +136,7 @@ class OwnProgram:
                     return False
 
     def _read(self, pipe: int, kept: bytearray) -> bool:
-        """Keeps what is there, up to the limit. Returns whether more can come."""
+        """Reads once and keeps the output up to the limit. Returns whether more can come."""
         try:
             data = os.read(pipe, 65_536)
         except BlockingIOError:
@@ -149,7 +148,7 @@ class OwnProgram:
 
 
 def _write(pipe: int, left: memoryview) -> memoryview:
-    """Writes what the pipe takes now. Returns what is left: nothing if the program does not read."""
+    """Writes as much as the pipe takes now. Returns the rest: nothing if the program closed the pipe."""
     try:
         return left[os.write(pipe, left[:65_536]) :]
     except BlockingIOError:

@@ -1,7 +1,7 @@
-"""Commands of one's own: prompts in Markdown files, with places for arguments.
+"""Custom commands: prompts in Markdown files, with places for arguments.
 
-Yours are `commands/NAME.md` in the configuration folder, a trusted project's `.swink/commands/NAME.md`. Owns their
-form. `/NAME words` in the terminal UI and `swink -p words --command NAME` fill one in.
+The user's are `commands/NAME.md` in the configuration folder, a trusted project's `.swink/commands/NAME.md`.
+`/NAME words` in the terminal UI and `swink -p words --command NAME` fill one in.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class PromptCommand(Value, frozen=True):
 
 
 def prompt_commands(project: Project | None, environ: Mapping[str, str] = os.environ) -> dict[str, PromptCommand]:
-    """The commands by name. Yours come before a project's; files that cannot be used are left out."""
+    """The commands by name. The user's have priority over a project's; unusable files are left out."""
     found: dict[str, PromptCommand] = {}
     place = config_folder(environ) / "commands"
     try:
@@ -81,7 +81,7 @@ def filled(name: str, words: str, project: Project | None) -> str:
         return known[name].prompt(words)
     if why := why_unused(name, project):
         raise UsageProblem(f"the command {name} cannot be used: {why}")
-    raise UsageProblem(f"no command of yours is called {name[:80]!r}; {which_name(name, known)}")
+    raise UsageProblem(f"no custom command is called {name[:80]!r}; {which_name(name, known)}")
 
 
 def why_unused(name: str, project: Project | None, environ: Mapping[str, str] = os.environ) -> str:
@@ -94,7 +94,7 @@ def why_unused(name: str, project: Project | None, environ: Mapping[str, str] = 
             _read(mine, None)
         for item in () if project is None else project.chain:
             if path in item.unused_prompts:
-                return f"{Path(item.folder, path)} is not trusted as it is now: look at it with swink config trust"
+                return f"{Path(item.folder, path)}: its current content is not trusted: see swink config trust"
             if path in item.prompts:
                 _read(Path(item.folder, path), item.prompts[path])
             if path in item.prompt_problems:
@@ -105,9 +105,9 @@ def why_unused(name: str, project: Project | None, environ: Mapping[str, str] = 
 
 
 def _read(path: Path, data: bytes | None) -> PromptCommand:
-    """The command in a file, whose content may be known. Raises `SkillFileError`, which says why it cannot be used."""
+    """The command in a file, from `data` if given. Raises `SkillFileError` with the reason if it cannot be used."""
     if not _NAME.fullmatch(path.stem):
-        raise SkillFileError(f"{path.name} is not a name for a command: take a-z, 0-9 and -, a letter first")
+        raise SkillFileError(f"{path.name} is not a name for a command: use a-z, 0-9 and -, a letter first")
     data = read_beneath(path.parent, path.name, _LARGEST) if data is None else data
     if len(data) > _LARGEST:
         raise SkillFileError(f"{path.name} is larger than {_LARGEST:,} bytes")

@@ -1,8 +1,7 @@
 """The providers that the application knows by name: its own, and those of installed packages.
 
-Owns the list, in the order in which the first one with a key is chosen, and what is reported about a package that
-cannot be loaded. All facts are in each provider's own description. Installed providers are looked up only when one is
-named or the whole list is needed: that takes time, and runs other people's code.
+By default the first provider in the list with a key is chosen. Installed providers are looked up only when one is
+named or the whole list is needed: that takes time, and runs other packages' code.
 """
 
 from __future__ import annotations
@@ -70,5 +69,5 @@ def _installed(name: str) -> Provider | None:
         package = point.dist.name if point.dist is not None else point.value
         raise UsageProblem(
             f"the provider {name} of the package {package} cannot be loaded: "
-            f"{why_not_loaded(point, error, 'mend or uninstall the package')}"
+            f"{why_not_loaded(point, error, 'fix or uninstall the package')}"
         ) from error

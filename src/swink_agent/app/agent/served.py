@@ -1,4 +1,4 @@
-"""The standard agent as a tool for clients of `swink mcp serve`: a prompt, an answer, a session to go on in."""
+"""The standard agent as a tool for clients of `swink mcp serve`: takes a prompt, returns an answer and a session id."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .opening import Opening
 
 
 class ServedAgent:
-    """Each call runs the standard agent once. Nobody is asked: the rules and the mode of approvals decide."""
+    """Each call runs the standard agent once. No user is asked: the rules and the mode of approvals decide."""
 
     name = "agent"
     label = "Agent"

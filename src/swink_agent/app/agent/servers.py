@@ -1,7 +1,7 @@
 """The MCP servers of the settings: started together when a run first needs tools, ended with the agent.
 
-Owns which servers there are and what becomes of one that fails: a warning in the log, which every front end shows, and
-the run goes on without it. A server's life is in `mcp.server`.
+If a server fails, the log gets a warning, which every front end shows, and the run continues without that server.
+Starting and stopping a single server is in `mcp.server`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class McpServers:
         return len(self.settings)
 
     async def tools(self) -> list[McpTool]:
-        """The tools of all servers that run, as they are now. Starts the servers if nothing did so before."""
+        """The current tools of all running servers. Starts the servers if they were not started before."""
         if self._is_closed:
             return []
         # An abort of the run does not abort the start, which the next run then finds done.
@@ -91,7 +91,7 @@ class McpServers:
         return ToolsWithServers(own, self, is_denied)
 
     def begin(self) -> asyncio.Task[None]:
-        """Starts all servers at once, if that was not done before. The task ends when each runs or has failed."""
+        """Starts all servers at once, unless they were started before. The task ends when each runs or has failed."""
         if self._opening is None:
             self._loop = asyncio.get_running_loop()
             self._opening = self._loop.create_task(self._open_all())
@@ -122,7 +122,7 @@ class McpServers:
         """Ends every server, without waiting. Any thread, and a signal handler, may call it."""
         loop = self._loop
         if not self._is_closed and loop is not None and not loop.is_closed():
-            with suppress(RuntimeError):  # it closes just now
+            with suppress(RuntimeError):  # the loop was closed meanwhile
                 loop.call_soon_threadsafe(self._begin_closing)
 
     def _begin_closing(self) -> None:
@@ -134,7 +134,7 @@ class McpServers:
     async def _open(self, server: McpServer) -> None:
         try:
             await server.open()
-        except Exception as error:  # also what is missing: the run goes on without it
+        except Exception as error:  # also `MissingExtra`: the run continues without the server
             log.warning("%s", error if isinstance(error, McpError) else f"MCP server {server.name}: {error}")
             return
         for warning in server.warnings[:5]:
@@ -148,7 +148,7 @@ class McpServers:
         missing = [tool for tool in wanted if tool not in there]
         if missing and server.state == "running" and name not in self._told:
             self._told.add(name)
-            log.warning("MCP server %s: it does not offer %s, which the settings name", name, ", ".join(missing))
+            log.warning("MCP server %s: it does not offer %s, listed in the settings", name, ", ".join(missing))
         return server.tools(only=there)
 
     def _status(self, item: ServerSettings) -> ServerStatus:
@@ -165,11 +165,11 @@ class McpServers:
 
 
 class ToolsWithServers:
-    """The tools of an agent as a function of the turn: its own, and those of the servers as they are then."""
+    """Returns the tools for each turn: the agent's own, and the current tools of the servers."""
 
     def __init__(self, own: Sequence[AgentTool], servers: McpServers, is_denied: Callable[[str], bool]) -> None:
         self.known = tuple(own)
-        """What there is before the first turn."""
+        """The tools before the first turn."""
         self._servers = servers
         self._is_denied = is_denied
 

@@ -1,6 +1,6 @@
 """The skills of the standard agent: the user's own, and those of a trusted project.
 
-Owns the places and their order: of one name the first counts. Reading one is in `swink_agent.skills`.
+If several skills have the same name, the first is used. Reading a skill is in `swink_agent.skills`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..trust.trust import Project
 
 
 def known_skills(project: Project | None, environ: Mapping[str, str] = os.environ) -> list[Skill]:
-    """All skills in their order. One that is not used has a `problem` that says why."""
+    """All skills in their order. If one is not used, its `problem` is the reason."""
     home = Path(environ.get("HOME") or Path.home())
     found = [*find_skills(config_folder(environ) / "skills", "user"), *find_skills(home / ".agents" / "skills", "user")]
     for item in () if project is None else project.chain:
@@ -32,7 +32,7 @@ def known_skills(project: Project | None, environ: Mapping[str, str] = os.enviro
             if path.endswith(f"/{FILE}")
         ]
         not_trusted = dict.fromkeys(
-            item.unused_prompts, "it is not trusted as it is now: look at it with swink config trust"
+            item.unused_prompts, "its current content is not trusted: look at it with swink config trust"
         )
         for path, why in {**not_trusted, **item.prompt_problems}.items():
             if not path.endswith(f"/{FILE}"):
@@ -48,7 +48,7 @@ def known_skills(project: Project | None, environ: Mapping[str, str] = os.enviro
 
 
 def usable_skills(project: Project | None) -> list[Skill]:
-    """Those that the agent may use."""
+    """The skills that the agent may use."""
     return usable(known_skills(project))
 
 

@@ -64,7 +64,7 @@ whole task, then report what you found, with paths and line numbers."""
 
 
 class AgentOptions(Value, frozen=True, kw_only=True):
-    """What the standard agent is made from. `ask` asks the user; without it there is no user to ask."""
+    """The parts of a standard agent. `ask` asks the user; without it, no questions are asked."""
 
     settings: Settings
     credentials: Credentials
@@ -77,31 +77,31 @@ class AgentOptions(Value, frozen=True, kw_only=True):
     """Whether a user follows every run and can stop it, as in the terminal UI."""
     on_local_state: Callable[[Any], None] | None = None
     stream_fn: StreamFn | None = None
-    """Instead of the model's own: for tests."""
+    """Replaces the model's own stream function, for tests."""
     model: ModelSpec | None = None
     redactor: Redactor | None = None
     trust: SessionTrust | None = None
     """Answers that the user gave before, if another agent continues the conversation."""
     policies: tuple[Policy, ...] = ()
-    """In addition to the standard ones, and asked after them. The agent of `task` has them too."""
+    """Policies that run after the standard ones. The agent of `task` has them too."""
     uses_servers: bool = False
     """Whether the MCP servers of the settings are started."""
     other_servers: tuple[ServerSettings, ...] = ()
-    """MCP servers that an editor gives. Of one name, that of the settings counts."""
+    """MCP servers from an editor. A server of the same name in the settings has priority."""
     servers: McpServers | None = None
-    """Those that run already, if another agent continues the conversation."""
+    """MCP servers that already run, if another agent continues the conversation."""
     uses_hooks: bool = True
     """Whether the hooks of the settings decide about calls. `StandardAgent.hooks` observes runs."""
 
 
 class StandardAgent(Struct, kw_only=True, eq=False):
-    """The agent and the resources behind it. Close it to end every process that its tools started."""
+    """The agent and its resources. Closing it ends every process that its tools started."""
 
     agent: Agent
     model_source: str
-    """Who chose the model, in words."""
+    """Where the choice of the model comes from, in words."""
     has_chosen_model: bool
-    """Whether the user named the model, and it is not the first that can be used."""
+    """Whether the user named the model. If not, it is the first that can be used."""
     redactor: Redactor
     approvals: Approvals
     approval_mode: ChosenMode
@@ -112,7 +112,7 @@ class StandardAgent(Struct, kw_only=True, eq=False):
     shell: BashTool | None
     """The built-in bash, if the agent has it."""
     warnings: tuple[str, ...]
-    """What the user should read before the run."""
+    """Warnings to show before the run."""
     servers: McpServers | None
     """The MCP servers, if the settings have any."""
     hooks: Hooks | None
@@ -123,7 +123,7 @@ class StandardAgent(Struct, kw_only=True, eq=False):
         return None if self.shell is None else self.shell.tasks
 
     def close(self) -> None:
-        """Ends what was started. Safe to call again, and from a signal handler."""
+        """Ends hooks, commands, MCP servers and the sandbox. Safe to call again, and from a signal handler."""
         if self.hooks is not None:
             self.hooks.close()
         if self.shell is not None:
@@ -134,7 +134,7 @@ class StandardAgent(Struct, kw_only=True, eq=False):
             self.sandbox.close()
 
     async def finish(self, seconds: float | None = None) -> None:
-        """Waits for hooks, as long as `seconds` say, and ends the MCP servers: in their event loop, before it ends."""
+        """Waits for hooks, at most `seconds`, and ends the MCP servers. Call it in their event loop."""
         if self.hooks is not None:
             await self.hooks.finish(seconds)
         if self.servers is not None:
@@ -201,7 +201,7 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
             system_prompt=inner,
             tools=looking,
             transform_context=compaction(model, settings, system=inner, tools=looking, reply=reply),
-            # Without a limit of cost: that of the caller counts the requests of its delegates.
+            # Without a cost limit: the caller's limit counts the requests of its delegates.
             policies=[
                 *extra_policies(settings.value("extra_policies"), root),
                 *_policies(root, added, settings, rules, is_attended=False, max_cost=None),
@@ -221,8 +221,8 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
         system_prompt=system,
         tools=tools if servers is None else servers.tools_beside(tools, rules.denies_tool),
         transform_context=compaction(model, settings, system=system, tools=tools, reply=reply),
-        # Policies of packages come first: what they rewrite is then compared and counted as it will be sent. Hooks
-        # come last: they take long, and are told only of calls that nothing else refuses.
+        # Policies of packages come first, so that the others compare and count a call as rewritten. Hooks come last:
+        # they are slow, and run only for calls that no other policy refuses.
         policies=[*watching, *limits, *_claim_check(model, settings, tools), *options.policies, *_hook_policies(hooks)],
         approve=approvals,
         approval_mode=ApprovalMode.WHERE_REQUIRED,
@@ -245,7 +245,7 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
 
 
 def redactor_for(settings: Settings, credentials: Credentials, *, key: bytes | None = None) -> Redactor:
-    """The redactor that the settings ask for. It knows the keys and the environment's secrets, except unmasked ones.
+    """The redactor for the settings. It knows the keys and the environment's secrets, except unmasked ones.
 
     With a stored `key`, placeholders are the same in every process that has it.
     """
@@ -278,7 +278,7 @@ def _system_prompt(root: Path, model: ModelSpec, options: AgentOptions, skills: 
 def _searches(
     stream_fn: StreamFn, model: ModelSpec, settings: Settings, tools: Sequence[AgentTool], warnings: list[str]
 ) -> bool:
-    """Whether the model searches the web by its provider. Warns if that is wanted and cannot be."""
+    """Whether the model searches the web through its provider. Warns if that is wanted but not possible."""
     if not settings.value("web_search"):
         return False
     searches: Callable[[ModelSpec, bool], bool] | None = getattr(stream_fn, "searches_web", None)
@@ -286,8 +286,8 @@ def _searches(
         return True
     beside = " next to tools" if searches is not None and searches(model, False) else ""
     warnings.append(
-        f"web_search is not used: {model} cannot search the web by its provider{beside}; anthropic, openai-responses "
-        "and gemini have models that can"
+        f"web_search is not used: {model} cannot search the web through its provider{beside}; anthropic, "
+        "openai-responses and gemini have models that can"
     )
     return False
 
@@ -333,7 +333,7 @@ def _tools(
             profile if opened is None else opened,
             checkpoints=checkpoints,
             also=added,
-            # Later, with the chosen back end and no other: the user may have mended it.
+            # Tried again later, with the chosen back end only: the user may have fixed it.
             open_sandbox=partial(open_sandbox, backend=choice) if opened is None else None,
         )
     except OSError as error:
@@ -344,7 +344,7 @@ def _tools(
 
 
 def _servers(options: AgentOptions, root: Path, redactor: Redactor, warnings: list[str]) -> McpServers | None:
-    """The MCP servers, if there are any. Warns of those that cannot be used."""
+    """The MCP servers, if there are any. Warns about unusable ones."""
     if not options.uses_servers:
         return None
     found, secrets = options.settings.servers()
@@ -417,7 +417,7 @@ def _approvals(
 
 
 async def _remember_hosts(hosts: list[str]) -> None:
-    """Lets commands reach these hosts from the next start on: they are added to the user's own settings."""
+    """Adds the hosts to the user's settings: from the next start on, commands may reach them."""
     await asyncio.to_thread(add_hosts, hosts, path=settings_file())
 
 
@@ -425,7 +425,7 @@ async def _remember_hosts(hosts: list[str]) -> None:
 
 
 def turn_limit(settings: Settings, *, is_attended: bool) -> int | None:
-    """The most replies in one run. With a user present there is no limit unless one was set."""
+    """The most replies in one run. If a user is present, there is no limit unless one was set."""
     limit = settings["max_turns"]
     return None if is_attended and limit.source == "default" else limit.value
 
@@ -458,7 +458,7 @@ def _claim_check(model: ModelSpec, settings: Settings, tools: Sequence[AgentTool
 
 
 def _refuse_unpriced(model: ModelSpec, source: str) -> None:
-    """Warns, before anything is asked, if a limit of cost cannot be kept with this model."""
+    """Raises `UsageProblem` if the model's price is unknown, so that a cost limit cannot be kept."""
     from swink_agent.adapters.prices import worst_case
 
     if worst_case(model, 1, 1)[0] is None:
@@ -469,10 +469,10 @@ def _refuse_unpriced(model: ModelSpec, source: str) -> None:
 
 
 def _most_output(model: ModelSpec, max_cost: float | None, max_tokens: int | None) -> int | None:
-    """The longest reply to ask for: what the user allows, what the model can write, and what a limit of cost leaves.
+    """The longest reply to ask for: the least of the user's limit, the model's limit and what `max_cost` can pay.
 
-    The worst case of each request is reserved first. One reply may use a quarter of the money, so that a small limit
-    does not stop the first request to a model with a very long maximum reply.
+    The cost limit reserves the worst case of each request. One reply may use a quarter of the money, so that a small
+    limit does not stop the first request to a model with a very long maximum reply.
     """
     if max_cost is None and max_tokens is None:
         return None

@@ -1,7 +1,7 @@
 """The standard system prompt: short instructions, then facts about the folder, the day and the machine.
 
-It is short on purpose: a local model reads about forty tokens a second. It is the same bytes for the same folder on the
-same day, so that a cached prefix stays valid.
+It is short on purpose: a local model reads about forty tokens a second. For the same folder on the same day it has the
+same bytes, so that a cached prefix stays valid.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def standard_prompt(
 
 
 def folder_listing(root: Path | str, limit: int = _MOST_ENTRIES) -> str:
-    """The contents of the folder in one line: folders with a slash, without what git ignores, `limit` at most."""
+    """The contents of the folder in one line, without ignored files. Folders have a slash; at most `limit` names."""
     from swink_agent.tools.files.listing import visible_entries
 
     entries, is_all = visible_entries(Path(root))
@@ -63,7 +63,7 @@ def folder_listing(root: Path | str, limit: int = _MOST_ENTRIES) -> str:
 
 
 def project_notes(files: Sequence[tuple[str, bytes]], longest: int = LONGEST_NOTES) -> str:
-    """The project's notes for agents, each behind its path if there are several, cut to a total length.
+    """The project's notes for agents, cut to a total length. If there are several, each follows its path.
 
     `files` are paths and contents, the outermost first. If not all fit, the innermost has priority.
     """
@@ -83,7 +83,7 @@ def _shown_path(folder: Path) -> str:
 
 
 def _shown(name: str) -> str:
-    """A name as the prompt can carry it: printable, without spaces that would make it look like two names."""
+    """A name for the prompt: printable, cut, and in quotes if it has a space."""
     text = "".join(character if character.isprintable() else "?" for character in name)
     text = text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 1] + "…"
     return f'"{text}"' if " " in text else text

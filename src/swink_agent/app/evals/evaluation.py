@@ -1,7 +1,7 @@
 """Agents for evaluations: the standard one in a case's folder, or a project's own, with a live model or a stand-in.
 
-Connects `swink_agent.evals`, whose runner wants a factory, with the rest of the application. Nothing here asks the
-user: the case's folder and the sandbox limit what the tools may do.
+Provides the factories that the runner of `swink_agent.evals` needs. The user is never asked: the case's folder and the
+sandbox limit the tools.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 _MOST_OTHERS, _MOST_WHOLE = 60, 12
 STAND_IN_MODEL = ModelSpec("scripted", "replies")
 _UNATTENDED = {"approve": "all", "undo": False, "sandbox": "auto"}
-"""Calls need no approval and changes no copy: they are confined to a folder that is deleted. A settings file cannot
-turn the sandbox off, since it was written for runs in which the user is asked."""
+"""Calls need no approval and changes no checkpoint: they are confined to a folder that is deleted. A settings file
+cannot turn the sandbox off, since it was written for runs in which the user is asked."""
 
 
 def results_folder() -> Path:
@@ -43,7 +43,7 @@ def results_folder() -> Path:
 
 
 def other_runs(store: EvalStore, run: EvalRun) -> list[EvalRun | RunInfo]:
-    """The other complete runs of the set in the same store: the newest whole, the others only with their figures."""
+    """The other complete runs of the set in the same store: the newest in full, the others only as figures."""
     from swink_agent.evals import EvalStore, EvalStoreError
 
     if run.path:
@@ -59,7 +59,7 @@ def other_runs(store: EvalStore, run: EvalRun) -> list[EvalRun | RunInfo]:
 
 
 class StandInModel:
-    """Replies instead of a model's: from a script, or from a recorded session."""
+    """Replaces a model's replies by those of a script or of a recorded session."""
 
     def __init__(self, script: Script | None = None, recordings: Path | None = None) -> None:
         self._script = script
@@ -84,7 +84,7 @@ class StandInModel:
 
         session_id = case.metadata.get(SESSION_FIELD)
         if not isinstance(session_id, str):
-            raise UsageProblem(f"the case {case.id!r} names no session: its metadata has no field {SESSION_FIELD!r}")
+            raise UsageProblem(f"the case {case.id!r} has no session: its metadata has no field {SESSION_FIELD!r}")
         try:
             loaded = JsonlSessionStore(recordings).load(session_id)
         except SessionError as error:
@@ -97,7 +97,7 @@ class StandInModel:
 
 
 def scripted_judge(script: Script) -> JudgeEvaluator:
-    """A judge that gives the script's answer, whatever the model. Raises `UsageProblem` if that is not a score."""
+    """A judge that always gives the script's answer. Raises `UsageProblem` if that is not a score."""
     from swink_agent.evals import JudgeEvaluator
     from swink_agent.evals.scoring.judge import gives_score
 
@@ -118,7 +118,7 @@ def scripted_judge_model(script: Script) -> StreamFn:
 
 
 def judge_of(model: str, credentials: Credentials) -> JudgeEvaluator:
-    """The evaluator that asks this model. Raises `NoModel` or `UsageProblem` if it cannot be asked."""
+    """The evaluator that asks this model. Raises `NoModel` or `UsageProblem` if the model cannot be used."""
     from swink_agent.evals import JudgeEvaluator
 
     spec = named_model(model, load_settings().aliases())
@@ -144,9 +144,9 @@ class StandardAgents:
         stream_fn: StreamFn | None = None,
         on_local_state: Callable[[Any], None] | None = None,
     ) -> None:
-        """`stream_fn` is used instead of the model's own, and the caller closes it.
+        """`stream_fn` replaces the model's own, and the caller closes it.
 
-        Raises `NoModel`, `UsageProblem` or `SettingsError` for what would go wrong in every case.
+        Raises `NoModel`, `UsageProblem` or `SettingsError` for problems that would affect every case.
         """
         self._flags = {**_UNATTENDED, **{name: value for name, value in flags.items() if value is not None}}
         self._credentials = credentials
@@ -166,7 +166,7 @@ class StandardAgents:
                 self._stream_fn = self._owned
             self.prepare = local_fetch(self.model, settings, on_local_state)
         self.warnings: dict[str, None] = {}
-        """What the user should read, each once."""
+        """Warnings for the user, each once."""
         self._open: set[_Attempt] = set()
 
     def __call__(self, case: EvalCase, folder: Path) -> Subject:
@@ -190,7 +190,7 @@ class StandardAgents:
         return attempt
 
     def close(self) -> None:
-        """Ends what is still open. Safe to call again, and from a signal handler."""
+        """Closes the open agents and the model. Safe to call again, and from a signal handler."""
         for attempt in list(self._open):
             attempt.close()
         close: Any = getattr(self._owned, "close", None)
@@ -199,7 +199,7 @@ class StandardAgents:
 
 
 class _Attempt:
-    """One agent working on one case. If the case expects a value of some schema, the last message asks for one."""
+    """One agent working on one case. If the case expects a value of a schema, the last message asks for it."""
 
     def __init__(self, made: StandardAgent, case: EvalCase, on_close: Callable[[_Attempt], None]) -> None:
         self._made = made
@@ -227,7 +227,7 @@ class _Attempt:
 
 
 class OwnAgents:
-    """A project's own factory. Replaces the model of its agents if another model or a stand-in is given."""
+    """A project's own factory. If a model or a stand-in is given, it replaces the model of the factory's agents."""
 
     def __init__(
         self, make_agent: MakeAgentFn, *, model: str | None = None, stand_in: StandInModel | None = None
@@ -246,7 +246,7 @@ class OwnAgents:
             if self._model is not None:
                 agent.model = self._model
             if self._stand_in is not None:
-                model = STAND_IN_MODEL if self._model is None else self._model  # reports name who answered
+                model = STAND_IN_MODEL if self._model is None else self._model  # shown in reports
                 played = agent.replaced(stream_fn=self._stand_in(case), model=model)
                 agent.system_prompt = _never_asked
                 return played if made is agent else _with_agent(made, played)
@@ -254,7 +254,7 @@ class OwnAgents:
 
 
 def _never_asked() -> str:
-    """The system prompt of an agent that a stand-in replaced: a factory that kept it must not ask its real model."""
+    """The system prompt of a replaced agent: a factory that kept that agent must not ask its real model."""
     raise RuntimeError("this agent has been replaced by one with a stand-in for its model: use the subject's `agent`")
 
 
@@ -287,7 +287,7 @@ def agent_named(text: str) -> tuple[str, str]:
 
 
 def evaluators_named(names: Sequence[str], folder: Path, judge: JudgeEvaluator | None = None) -> EvaluatorRegistry:
-    """The built-in evaluators and those that are named, as a factory is. Raises `UsageProblem`."""
+    """The built-in evaluators and the named ones, written like factories. Raises `UsageProblem`."""
     from swink_agent.evals import EvaluatorRegistry
 
     registry = EvaluatorRegistry.standard(judge)

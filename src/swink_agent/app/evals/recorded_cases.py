@@ -1,7 +1,6 @@
 """Recorded sessions in evaluations: makes a case from one, and plays its replies as the model of that case.
 
-Owns what a case keeps of a session: what the user said, which calls the agent made, and the known contents of files
-before and after. Sessions are read in `swink_agent.memory`, cases are described in `swink_agent.evals`.
+A case has the session's prompts, the agent's calls, and the known contents of files before and after.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def case_of(loaded: LoadedSession, case_id: str | None = None) -> EvalCase:
     said = [extract_text(message.content).strip() for message in loaded.messages if type(message) is UserMessage]
     asked = [text for text in said if text]
     if not asked:
-        raise UsageProblem(f"nothing was asked in session {loaded.id}, so there is no case in it")
+        raise UsageProblem(f"session {loaded.id} has no prompt, so no case can be made from it")
     replies = [message for message in loaded.messages if type(message) is AssistantMessage]
     calls = [call for reply in replies for call in reply.tool_calls]
     expected = [ExpectedCall(call.name, _relative(call.arguments, info.cwd)) for call in calls]
@@ -156,4 +155,4 @@ def _whole(message: AgentMessage, details: Mapping[str, Any]) -> str | None:
     if not isinstance(total, int) or details.get("first_line") != 1 or details.get("last_line") != total:
         return None
     text = extract_text(message.content) if type(message) is ToolResultMessage else ""
-    return text if len(text.splitlines()) == total else None  # a note would be one more line
+    return text if len(text.splitlines()) == total else None  # a note would add a line

@@ -1,7 +1,4 @@
-"""Writes cases into files, as YAML that people continue to edit.
-
-Owns the text of a case and how it is added to a set without changing the rest. Reading is in `swink_agent.evals`.
-"""
+"""Writes cases into files, as YAML that people continue to edit. The rest of a set stays unchanged."""
 
 from __future__ import annotations
 
@@ -48,7 +45,7 @@ def case_text(case: EvalCase, indent: int = 2) -> str:
 
 
 def add_case(case: EvalCase, path: Path) -> None:
-    """Adds the case to the end of a set, or creates the file. Raises `UsageProblem` and leaves the file as it was."""
+    """Adds the case to the end of a set, or creates the file. If it raises `UsageProblem`, the file is unchanged."""
     from swink_agent.evals import EvalSet, load_set
 
     if not path.exists():
@@ -58,7 +55,7 @@ def add_case(case: EvalCase, path: Path) -> None:
         return
     before = load_set(path)
     if any(held.id == case.id for held in before.cases):
-        raise UsageProblem(f"{path} has a case {case.id!r} already: give this one another id with --id")
+        raise UsageProblem(f"{path} already has a case {case.id!r}: give this one another id with --id")
     wanted = EvalSet(before.id, before.name, [*before.cases, case], before.description)
     if path.suffix.lower() == ".json":
         write_whole(path, _json(wanted), mode=0o644)

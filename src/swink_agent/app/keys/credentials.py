@@ -1,8 +1,8 @@
 """Keys, from the environment, the system's keyring, or a private file, in this order.
 
-Owns the file `keys.json` in the user's folder, readable by the user alone. It has the keys themselves or, for keys in
-the keyring, only a note: so listing keys unlocks nothing, and users without a keyring do not load it. No key shows in a
-repr, a log or an error.
+The file is `keys.json` in the user's folder, readable by the user alone. It has the keys themselves or, for keys in the
+keyring, only a note. So listing keys unlocks nothing, and without keys in a keyring that package is not loaded. No key
+appears in a repr, a log or an error.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Credentials:
         return self._stored(provider, known.account)
 
     def refusal(self, provider: str) -> str:
-        """How to say that the provider refused the request: with the source of its key, never with the key."""
+        """A message that the provider refused the request, with the source of its key but never the key."""
         try:
             key = self.find(provider)
         except ApplicationError:
@@ -116,7 +116,7 @@ class Credentials:
         return rows
 
     def secrets(self) -> dict[str, str]:
-        """Every key that is available without unlocking anything, by name: for a redactor."""
+        """Every key that is available without unlocking a store, by name. For a redactor."""
         found = {
             variable: value
             for provider in PROVIDERS
@@ -138,18 +138,18 @@ class Credentials:
         """Stores a key, in the keyring if one works, and returns where. Raises `CredentialsError`."""
         value = value.strip()
         if not value or any(character.isspace() or not character.isprintable() for character in value):
-            raise UsageProblem("that is not a key: it is empty, or has spaces or control characters in it")
+            raise UsageProblem("that is not a key: it is empty, or contains spaces or control characters")
         account = self._account(provider)
         entries = self._entries()
         keyring = None if store == "file" else self._open_keyring()
         if keyring is None and store == "keyring":
-            raise CredentialsError("there is no keyring that works here; --store file keeps the key in a private file")
+            raise CredentialsError("no keyring works here; --store file keeps the key in a private file")
         if keyring is not None:
             try:
                 keyring.set_password(SERVICE, account, value)
             except Exception:  # a back end may raise any error, with any text
                 raise CredentialsError(
-                    "the keyring did not take the key: it may be locked; --store file keeps it in a file"
+                    "the keyring did not store the key: it may be locked; --store file keeps it in a file"
                 ) from None
         entry = _Entry("keyring", shown=masked(value)) if keyring is not None else _Entry("file", value)
         self._write({**entries, account: entry})
@@ -164,12 +164,12 @@ class Credentials:
 
             hint = which_name(provider, dict.fromkeys([item.account for item in all_providers() if item.key_variables]))
             if len(provider) > _LONGEST_NAME:  # perhaps a key in the wrong place, so it is not repeated
-                raise UsageProblem(f"what stands there is not the name of a provider; {hint}")
+                raise UsageProblem(f"the given name is not the name of a provider; {hint}")
             raise UsageProblem(f"no provider is called {provider!r}; {hint}")
         self._account(provider)
 
     def remove(self, provider: str) -> bool:
-        """Forgets a key. Returns whether there was one. A key in the environment cannot be removed here."""
+        """Removes a stored key. Returns whether there was one. A key in the environment cannot be removed here."""
         account = self._account(provider)
         entries = self._entries()
         entry = entries.pop(account, None)
@@ -186,7 +186,7 @@ class Credentials:
     def _account(self, provider: str) -> str:
         known = provider_named(provider)
         if known is not None and not known.key_variables:
-            raise UsageProblem(f"{provider} has no key of this kind: it takes its credentials from its own variables")
+            raise UsageProblem(f"{provider} has no key to store: it takes its credentials from its own variables")
         if known is None and not provider.replace("-", "").replace("_", "").isalnum():
             raise UsageProblem(f"{provider!r} is not a provider's name")
         return known.account if known is not None else provider
@@ -209,7 +209,7 @@ class Credentials:
             value = keyring.get_password(SERVICE, account)
         except Exception:  # a back end may raise any error, with any text
             raise CredentialsError(
-                f"the keyring did not give the key of {provider}: it may be locked; unlock it, or keep the key in a "
+                f"the keyring did not return the key of {provider}: it may be locked; unlock it, or keep the key in a "
                 f"file with: swink keys set {account} --store file"
             ) from None
         if not value:
@@ -237,7 +237,7 @@ class Credentials:
             return json_decoder(dict[str, _Entry]).decode(data)
         except ValueError:  # the error's text could quote the file
             raise CredentialsError(
-                f"{self.path} is no longer a file of keys: remove it, and set the keys again"
+                f"{self.path} cannot be read as a file of keys: remove it, and set the keys again"
             ) from None
 
     def _write(self, entries: dict[str, _Entry]) -> None:
@@ -249,7 +249,7 @@ class Credentials:
 
 
 def _known(provider: str) -> Provider:
-    """What is known about a provider. One that is not installed has only a name, under which a key may be stored."""
+    """The description of a provider. If it is not installed, only its name is known: a key may be stored for it."""
 
     def never_asked(base_url: str | None) -> StreamFn:
         raise UsageProblem("this provider is not installed")

@@ -1,7 +1,7 @@
-"""The key with which placeholders for secrets are made. It is stored so that they stay the same across sessions.
+"""The key that makes placeholders for secrets. It is stored so that placeholders stay the same across sessions.
 
-Owns one small file in the user's data folder, readable by the user alone and hidden from the agent's tools. Without it
-a placeholder in a resumed conversation would be meaningless: see `core.secrets.placeholders`.
+The file is in the user's data folder, readable by the user alone and hidden from the agent's tools. Without it, a
+placeholder in a resumed conversation would be meaningless: see `core.secrets.placeholders`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 def masking_key(folder: Path | None = None) -> bytes | None:
     """The user's key, created if missing; `None` if it cannot be stored.
 
-    A file that others can read, or that is not a key, is replaced. What was masked with the old key can then no longer
-    be put back: that is refused, and nothing else is lost.
+    A file that others can read, or that is not a key, is replaced. Placeholders made with the old key are then refused,
+    because their secrets can no longer be filled in. Nothing else is lost.
     """
     path = (data_folder() if folder is None else folder) / KEY_FILE
     try:

@@ -1,11 +1,10 @@
-"""Answers to calls that wait: how a person writes them, and how the calls are named to a person.
+"""Answers to calls that wait: how a user writes them, and how the calls are shown.
 
     CALL=yes            approves the call
     CALL=no: reason     rejects it, and the model reads the reason
 
-An application defers calls, or runs them itself; the standard agent does neither. A session of such an application can
-be continued here. Owns the form of the answers and the words. What waits, and what an answer does, is in
-`swink_agent.core`.
+The standard agent neither defers calls nor runs them outside, but other applications do, and their sessions can be
+continued here. Waiting calls and the effect of an answer are in `swink_agent.core`.
 """
 
 from __future__ import annotations
@@ -45,12 +44,12 @@ def check_form(texts: Sequence[str]) -> None:
 
 
 def answers_for(texts: Sequence[str], pending: Sequence[PendingCall]) -> Answers:
-    """Returns what the texts say about the calls that wait. Raises `UsageProblem`, and then no answer counts."""
+    """Returns the answers in the texts, by call. If one is wrong, raises `UsageProblem`, and no answer counts."""
     check_form(texts)
     waiting = {call.call_id: call for call in pending}
     answers: Answers = {}
     for text in texts:
-        # An id may contain "=", so the calls that wait decide where it ends.
+        # An id may contain "=", so the ids of the waiting calls decide where it ends.
         readings = list(_readings(text))
         call_id, answer = next((reading for reading in readings if reading[0] in waiting), readings[0])
         call = waiting.get(call_id)
@@ -68,7 +67,7 @@ def answers_for(texts: Sequence[str], pending: Sequence[PendingCall]) -> Answers
 
 
 def _readings(text: str) -> Iterator[tuple[str, Approve | Reject]]:
-    """Yields the ids that the text can begin with, each with the answer that follows."""
+    """Yields the possible ids at the beginning of the text, each with the answer that follows."""
     position = text.find("=")
     while position >= 0:
         found = _ANSWER.fullmatch(text[position + 1 :].strip())
@@ -92,9 +91,9 @@ def _quoted(text: str) -> str:
 
 
 def check_approved(answers: Answers, pending: Sequence[PendingCall], made: StandardAgent) -> list[str]:
-    """Raises `UsageProblem` if a rule forbids a call that is approved. Returns what a person should know.
+    """Raises `UsageProblem` if a rule forbids a call that is approved. Returns warnings for the user.
 
-    The rules look at the disk.
+    The rules read the disk.
     """
     warnings: list[str] = []
     for call in pending:
@@ -109,9 +108,9 @@ def check_approved(answers: Answers, pending: Sequence[PendingCall], made: Stand
 
 
 def missing_tool(call: PendingCall, made: StandardAgent) -> str:
-    """The tool that the call would need and the agent does not have; empty if it has it.
+    """The tool that the call needs and the agent lacks; empty if the agent has it.
 
-    What an MCP server offers is known when it runs.
+    Tools of a configured MCP server are assumed to exist: the server may not be running yet.
     """
     needed = call.delegates[0] if call.delegates else call.name
     servers = () if made.servers is None else made.servers.settings
@@ -124,7 +123,7 @@ def missing_tool(call: PendingCall, made: StandardAgent) -> str:
 
 
 def named(call: PendingCall, redactor: Redactor) -> str:
-    """A call that waits, on one line: its id, what it would do, and what it waits for."""
+    """A waiting call on one line: its id, its tool and arguments, and what it waits for."""
     way = "".join([f"{safe_display(name, 60)} > " for name in call.delegates])
     what = safe_display(redactor.redact(summary_of(call.name, call.arguments)), _LONGEST)
     waits = "for its result from outside" if call.kind == "external" else "for an approval"
@@ -134,7 +133,7 @@ def named(call: PendingCall, redactor: Redactor) -> str:
 
 
 def how_to_answer(pending: Sequence[PendingCall], session_id: str, *, cwd: str | None = None) -> str:
-    """The command line that approves what can be approved here; empty if nothing can."""
+    """The command line that approves all calls that can be approved here; empty if there are none."""
     where = f" -C {shlex.quote(cwd)}" if cwd else ""
     given = [shlex.quote(f"{call.call_id}=yes") for call in pending if call.kind == "approval"]
     return f"swink -p{where} --resume {session_id} --answer {' --answer '.join(given)}" if given else ""

@@ -1,6 +1,6 @@
-"""Durable runs for the commands: which store or application is meant, and errors as a user reads them.
+"""Durable runs for the commands: finds the `Durable` of an address or of `module:name`, and translates errors.
 
-Owns how `module:name` and an address become a `Durable`. The runs themselves are in `swink_agent.durable`.
+The runs themselves are in `swink_agent.durable`.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ def durable_at(url: str | None) -> Durable:
 
 
 def existing_at(url: str | None) -> Durable:
-    """The same; a file that the address names must exist, so that a misspelt address does not make a new store."""
+    """The same, but a database file must already exist, so that a misspelt address does not create a new store."""
     from swink_agent.durable.urls import store_address
 
     durable = durable_at(url)
     if url is not None and (path := store_address(url).path) is not None and not path.exists():
-        raise UsageProblem(f"there is no store at {durable.url}: swink worker and swink submit make one")
+        raise UsageProblem(f"there is no store at {durable.url}: swink worker and swink submit create one")
     return durable
 
 
 def store_option(durable: Durable, app: str | None) -> str:
-    """What `swink runs` must be given to use this store, with a space before it; nothing for the usual store."""
+    """The option with which `swink runs` uses this store, after a space; empty for the usual store."""
     from swink_agent.durable import Durable
 
     try:
@@ -77,6 +77,6 @@ def durable_problems() -> Generator[None]:
 
 
 def unserved(stats: FleetStats) -> dict[str, int]:
-    """The agents with queued runs that no worker has, and how many runs."""
+    """The agents with queued runs that no worker serves, each with the number of runs."""
     served = {agent for one in stats.workers for agent in one.agents}
     return {agent: count for agent, count in sorted(stats.queued_agents.items()) if agent not in served}

@@ -1,8 +1,7 @@
 """Runs one prompt and returns its outcome with an exit code.
 
-Owns how a run ends: done, failed, stopped by a limit, timed out, interrupted, or waiting for answers about calls. The
-outcome is a view of the run's `RunRecord`. Where it is written is in `output`; signals and terminals belong to the
-command line.
+A run ends as done, failed, stopped by a limit, timed out, interrupted, or waiting for answers about calls. The outcome
+comes from the run's `RunRecord`. Writing it is in `output`; signals and terminals are handled by the command line.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ PromptFn: TypeAlias = Callable[[CancellationToken], "Prompt | None"]
 """
 
 Reason: TypeAlias = Literal["interrupted", "timeout", "output"]
-"""Why a run was stopped from outside: a user, the clock, or a reader of the output that left."""
+"""Why a run was stopped from outside: by a user, by the clock, or because the output was closed."""
 
 
 class RejectedCall(Value, frozen=True):
@@ -60,7 +59,7 @@ class Outcome(Value, frozen=True, kw_only=True):
 
     exit_code: ExitCode
     model: ModelSpec | None = None
-    """The model that was asked, or would have been, if it is known."""
+    """The model of the run, if it is known."""
     text: str = ""
     """The last reply, complete or not."""
     value: Any = None
@@ -84,7 +83,7 @@ class Outcome(Value, frozen=True, kw_only=True):
 
     @property
     def is_answer(self) -> bool:
-        """Whether the text is an answer, not just something said before one."""
+        """Whether the text is an answer, not just text before one."""
         was_cut = self.exit_code == ExitCode.LIMIT and self.stop_reason == StopReason.LENGTH
         return self.exit_code == ExitCode.DONE or was_cut
 
@@ -120,14 +119,14 @@ class HeadlessRun:
         self.agent.abort()
 
     def as_it_stands(self) -> Outcome:
-        """The outcome of a run that is abandoned now: interrupted, with what there is so far. From any thread."""
+        """The outcome if the run is abandoned now: interrupted, with the results so far. Call it from any thread."""
         return self._cut_short(self._reason or "interrupted")
 
     async def run(self, prompt: Prompt | PromptFn | None) -> Outcome:
-        """Runs to the end. Nothing that the model or the provider does raises.
+        """Runs to the end. Failures of the model or the provider are outcomes, not exceptions.
 
-        If the prompt must be waited for, the model is prepared meanwhile; the time limit and the reported time start
-        when the model is ready.
+        While the prompt is awaited, the model is prepared. The time limit and the reported time start when the model
+        is ready.
         """
         given = self._in_thread(prompt) if callable(prompt) else prompt
         reading = given if isinstance(given, asyncio.Future) else None
@@ -161,7 +160,7 @@ class HeadlessRun:
         both = {preparing} if reading is None else {preparing, reading}
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         if reading is not None and reading.done() and reading.exception() is not None:
-            self._waiting.cancel()  # a wrong prompt is reported without fetching a model first
+            self._waiting.cancel()  # a wrong prompt is reported at once, not after a model is fetched
             await asyncio.gather(preparing, return_exceptions=True)
             return await self._tried(reading)
         return await self._tried(preparing)
@@ -218,7 +217,7 @@ class HeadlessRun:
             except InvalidContinue:
                 problem = 'there is nothing to continue: the model has finished its answer; give a prompt: -p "…"'
             except NoMessages:
-                problem = 'there is nothing to continue: nothing has been said yet; give a prompt: -p "…"'
+                problem = 'there is nothing to continue: the session has no messages yet; give a prompt: -p "…"'
         return self._made(ExitCode.USAGE, error=problem, stop_reason=StopReason.ERROR)
 
     def _ended(self, result: AgentResult) -> Outcome:
@@ -229,7 +228,7 @@ class HeadlessRun:
         if result.pending:
             return self._made(ExitCode.WAITING, pending=result.pending)
         if result.stop_reason == StopReason.LENGTH:
-            return self._made(ExitCode.LIMIT, error="the reply was cut off at the model's limit of output")
+            return self._made(ExitCode.LIMIT, error="the reply was cut off at the model's output limit")
         return self._made(ExitCode.DONE)
 
     def _failed(self, error: AgentError) -> Outcome:
@@ -247,7 +246,7 @@ class HeadlessRun:
             case "timeout":
                 code, error = ExitCode.LIMIT, f"stopped after {self._timeout:g} seconds (--timeout)"
             case "output":
-                code, error = ExitCode.FAILED, "stopped: the reader of the output has left"
+                code, error = ExitCode.FAILED, "stopped: the output was closed"
         return self._made(code, error=error, stop_reason=StopReason.ABORTED)
 
     def _made(self, code: ExitCode, **fields: Any) -> Outcome:
@@ -260,7 +259,7 @@ class HeadlessRun:
             "stopped_by": None if fields.get("has_value") else record.stopped_by,
             "usage": record.total_usage,
             "cost": record.total_cost,
-            # The first turn of a run with answers has an earlier reply.
+            # The first turn of a run with answers belongs to an earlier reply.
             "turns": len(record.turns) if self._answers is None else max(len(record.turns) - 1, 0),
             "tool_calls": len([call for call in record.calls if call.outcome is not None]),
             "rejected": _rejected(record),
@@ -270,7 +269,7 @@ class HeadlessRun:
 
 
 def _stopped(stop: PolicyStop) -> str:
-    return f"{stop.policy} stopped it: {stop.reason}"
+    return f"{stop.policy} stopped the run: {stop.reason}"
 
 
 def _rejected(record: RunRecord) -> tuple[RejectedCall, ...]:
@@ -283,7 +282,7 @@ def _rejected(record: RunRecord) -> tuple[RejectedCall, ...]:
 
 
 def _asked(asked: Sequence[ToolCall], calls: Sequence[CallRecord]) -> Iterator[tuple[ToolCall, CallRecord]]:
-    """Pairs calls with what the model asked for, in call order. A run with answers has only some calls of a reply."""
+    """Pairs calls with the model's requests, in call order. A run with answers has only some calls of a reply."""
     remaining = iter(asked)
     for call in calls:
         for one in remaining:

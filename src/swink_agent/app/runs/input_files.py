@@ -1,7 +1,6 @@
 """Folders, files, pictures and documents that a user names on a command line or in a prompt.
 
-Finds and checks them, for every front end. A problem is a `UsageProblem` that names the file and the flag, if there was
-one.
+Finds and checks them, for every front end. A `UsageProblem` names the file and the flag, if there was one.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from ..errors import UsageProblem
 
 
 def encodable(text: str) -> str:
-    """The argument without characters that cannot be sent: it may not be UTF-8."""
+    """The argument with bytes that are not UTF-8 replaced, so that it can be sent and shown."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -33,7 +32,7 @@ def folder_of(given: str | None) -> Path:
         folder = Path(given).expanduser() if given else Path.cwd()
         is_folder = folder.is_dir()
     except OSError as error:
-        where = "the current folder is gone" if not given else f"{encodable(given)} cannot be looked at"
+        where = "the current folder is gone" if not given else f"{encodable(given)} cannot be accessed"
         raise UsageProblem(f"{where}: {error.strerror}") from error
     except (RuntimeError, ValueError) as error:
         raise UsageProblem(f"{encodable(given or '.')} is not a folder: {error} (--cwd)") from error
@@ -117,15 +116,15 @@ def _source(kind: str, data: bytes) -> Base64Source:
 def refuse_unsendable(
     model: ModelSpec, attached: Sequence[Image | Document], *, picture: str = "leave --image out", document: str
 ) -> None:
-    """Raises `UsageProblem` before anything is sent if the model is known not to accept what is attached.
+    """Raises `UsageProblem` if the model is known not to accept the attached files.
 
-    `picture` and `document` say what to do.
+    `picture` and `document` are the advice in the error.
     """
     if not attached:
         return
     sees = _sees(model)
     if sees is False and any(isinstance(block, Image) for block in attached):
-        raise UsageProblem(f"{model} sees no pictures: {picture}, or choose another model (`swink models`)")
+        raise UsageProblem(f"{model} does not accept pictures: {picture}, or choose another model (`swink models`)")
     if any(isinstance(block, Document) for block in attached) and not _takes_documents(model, sees):
         from swink_agent.adapters.registry import PROVIDERS, proxy
 
@@ -145,7 +144,7 @@ def _sees(model: ModelSpec) -> bool | None:
 
 
 def _takes_documents(model: ModelSpec, sees: bool | None) -> bool:
-    """Whether it may take documents. A provider without a description decides when it is asked."""
+    """Whether the model may accept documents. `True` for a provider without a description: it decides by itself."""
     from swink_agent.core.providers import description_of
 
     if model.provider in ("openai", "openai-responses") and sees is False:

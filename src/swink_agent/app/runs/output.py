@@ -1,7 +1,7 @@
-"""What stdout gets: the answer, one JSON object, or every event as a line.
+"""The formats of stdout: the answer, one JSON object, or every event as a line. Secrets are masked in all of them.
 
-Owns the three formats and masks secrets in them. The stream is the caller's: a `write` that raises `OSError` ends the
-run through `on_closed`, since nothing can be answered.
+The caller provides `write`. If it raises `OSError`, `stream-json` ends the run through `on_closed`, since nothing more
+can be written.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WriteFn: TypeAlias = Callable[[str], None]
 
 
 class Output:
-    """Where the events and the outcome of a run go. This base class writes nothing before the run is over."""
+    """Receives the events and the outcome of a run. This base class writes nothing before the run is over."""
 
     def __init__(self, write: WriteFn, redactor: Redactor) -> None:
         self._write = write
@@ -45,7 +45,7 @@ class Output:
 
 
 class OneOutcome:
-    """An output that accepts one outcome, the first, and no event after it, from any thread."""
+    """An output that accepts only the first outcome, and no event after it. For any thread."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
@@ -68,7 +68,7 @@ class OneOutcome:
 
 
 class TextOutput(Output):
-    """The answer, or nothing if there is none; with a schema, its value as JSON."""
+    """Writes the answer, or nothing if there is none; with a schema, its value as JSON."""
 
     def finish(self, outcome: Outcome) -> None:
         if outcome.has_value:
@@ -81,16 +81,16 @@ class TextOutput(Output):
 
 
 class JsonOutput(Output):
-    """One object at the end, however the run ended."""
+    """Writes one object at the end, however the run ended."""
 
     def finish(self, outcome: Outcome) -> None:
         self._put(_pretty(self._redactor.redact_value(summary(outcome))) + "\n")
 
 
 class StreamJsonOutput(Output):
-    """Each event when it happens, as the library encodes it: `decode_event` reads it back. At the end, the outcome.
+    """Writes each event when it happens, as the library encodes it: `decode_event` reads it back.
 
-    The last line is the object of `JsonOutput` with the type `result`.
+    The last line is the outcome: the object of `JsonOutput` with the type `result`.
     """
 
     def __init__(self, write: WriteFn, redactor: Redactor, on_closed: Callable[[], None]) -> None:

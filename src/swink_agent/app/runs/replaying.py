@@ -1,7 +1,7 @@
-"""A recorded session, gone through again by the standard agent of today: no model is asked, no tool runs.
+"""Replays a recorded session with the current standard agent: no model is asked, no tool runs.
 
-Owns the agent for that, and its one stand-in for a person, who answers as the recording says. What a replay is, and
-what counts as a difference, is in `swink_agent.memory`.
+Questions to the user are answered as in the recording. Replays and their differences are defined in
+`swink_agent.memory`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 async def replay_session(
     loaded: LoadedSession, settings: Settings, credentials: Credentials, folder: Path, project: Project | None = None
 ) -> ReplayReport:
-    """The report of the standard agent in a folder, with the settings of today."""
-    from swink_agent.memory import replay  # on use, as is the stage behind it
+    """The report of a replay with the standard agent in a folder, with the current settings."""
+    from swink_agent.memory import replay  # on use
 
     asked = _RecordedAnswers(loaded)
     with ExitStack() as open_agents:
@@ -78,7 +78,7 @@ class _RecordedAnswers:
         call_id = question.request.call_id
         found = self._find(call_id)
         if found is None:
-            return ApprovalAnswer(ApprovalChoice.NO, f"nothing is on record of {msgspec.json.encode(call_id).decode()}")
+            return ApprovalAnswer(ApprovalChoice.NO, f"there is no record of {msgspec.json.encode(call_id).decode()}")
         run, turn, index = found
         call, stored = run.record.turns[turn].calls[index], run.turns[turn]
         result, started = stored.results.get(index), stored.started.get(index)

@@ -1,7 +1,6 @@
 """The application's sessions: where they are, which one is meant, and the one that a run is recorded in.
 
-Owns the folder, the choice, and the messages when a session cannot be used. Sessions themselves are in
-`swink_agent.memory`.
+Sessions themselves are in `swink_agent.memory`.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ if TYPE_CHECKING:
     from swink_agent.memory.sessions.store import SessionStore
 
 _LISTED = "`swink sessions list --all` lists them"
-_MORE_OF_IT = "write more of the one that is meant"
+_MORE_OF_IT = "write more of the id"
 _NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]{0,127})\.jsonl")
 _AGE = re.compile(r"(\d{1,6})([hdw])")
 _UNITS = {"h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 _SHORTEST_ID = len("20260131-235959")
-"""Day and time, which users regard as one thing."""
+"""A date and a time, which are never shortened."""
 _LONGEST_NAME = 200
 
 
@@ -43,7 +42,7 @@ class SessionProblem(ApplicationError):
 
 
 class WantedSession(Value, frozen=True, kw_only=True):
-    """What the command line says about sessions: a new one, the newest of the folder, one by its id, or none."""
+    """The session that the command line asks for: a new one, the newest of the folder, one by its id, or none."""
 
     is_kept: bool = True
     newest: bool = False
@@ -82,7 +81,7 @@ def session_problems() -> Generator[None]:
 
 
 def newest_and_unknown(store: JsonlSessionStore, folder: Path) -> tuple[SessionInfo, list[SessionInfo]]:
-    """The last used session of the folder that is not empty, and those used since that do not name a folder.
+    """The last used session of the folder that is not empty, and later used sessions whose folder is unknown.
 
     Raises `UsageProblem`.
     """
@@ -94,12 +93,12 @@ def newest_and_unknown(store: JsonlSessionStore, folder: Path) -> tuple[SessionI
             return info, unknown
         if not info.cwd and (info.messages or info.damage):
             unknown.append(info)
-    also = f", and {len(unknown)} of no known folder, {unknown[0].id}" if unknown else ""
+    also = f", but {len(unknown)} of unknown folders, the newest {unknown[0].id}" if unknown else ""
     raise UsageProblem(f"there is no session of {folder} to continue{also}: {_LISTED}")
 
 
 def _newest_first(store: JsonlSessionStore) -> Iterator[SessionInfo]:
-    """The sessions, most recently used first. Of many, reads only a few more than are asked for."""
+    """The sessions, most recently used first. Reads them in growing batches, as the caller needs more."""
     seen, limit = 0, 20
     while True:
         infos = store.list(limit=limit)
@@ -110,8 +109,10 @@ def _newest_first(store: JsonlSessionStore) -> Iterator[SessionInfo]:
 
 
 def session_ids(folder: Path, wanted: Sequence[str] | None = None) -> list[str]:
-    """The ids in file names, newest first; or the full ids of the wanted ones, each given by its beginning. Raises
-    `UsageProblem` and `SessionProblem`, before anything is read."""
+    """The ids in file names, newest first; or the full ids of the wanted sessions, each given by its beginning.
+
+    Reads no session. Raises `UsageProblem` and `SessionProblem`.
+    """
     from swink_agent.memory.storage.files import is_file
 
     try:
@@ -126,7 +127,7 @@ def session_ids(folder: Path, wanted: Sequence[str] | None = None) -> list[str]:
 
 
 def illegible_ids(store: JsonlSessionStore, listed: Sequence[SessionInfo]) -> list[str]:
-    """The sessions whose files have content that cannot be read. No list has them."""
+    """The sessions whose files have content that cannot be read. Stores leave them out of lists."""
     from swink_agent.memory import SessionDamaged, SessionError
     from swink_agent.memory.sessions.opening import created_from
 
@@ -181,16 +182,14 @@ def age_of(text: str) -> int:
 
 
 def _doubts(info: SessionInfo, unknown: Sequence[SessionInfo]) -> str:
-    """What is wrong with the session to continue, or with the choice of it."""
+    """Warnings about the session to continue, or about the choice of it."""
     doubts: list[str] = []
     if problems := list(info.damage):
         more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
         doubts.append(f"session {info.id} was damaged: {problems[0]}{more}")
     if unknown:
         other = unknown[0].id
-        doubts.append(
-            f"session {other} was used later, and nothing says in which folder: --resume {other} continues it"
-        )
+        doubts.append(f"session {other} was used later, in an unknown folder: --resume {other} continues it")
     return "; ".join(doubts)
 
 
@@ -204,7 +203,7 @@ class RunSession:
     def __init__(self, settings: Settings, folder: Path, wanted: WantedSession) -> None:
         if wanted.goes_on and not settings.value("sessions"):
             raise UsageProblem(
-                "the setting sessions = false records nothing, and a continued session is recorded: leave "
+                "with the setting sessions = false nothing is recorded, but a continued session must be: leave "
                 "--continue or --resume out, or set sessions to true (`swink config` shows where it is set)"
             )
         self.is_kept = wanted.goes_on or (wanted.is_kept and settings.value("sessions"))
@@ -239,12 +238,12 @@ class RunSession:
 
     @property
     def coming_id(self) -> str | None:
-        """The id of the session, also before anything is recorded in it."""
+        """The id of the session, even while it is empty."""
         return self._id if self._session is None else self._session.id
 
     @property
     def id(self) -> str | None:
-        """The id of the session, once something is recorded in it."""
+        """The id of the session; `None` while it is empty."""
         session = self._session
         return session.id if self._id is None and session is not None and session.messages else self._id
 
@@ -265,7 +264,7 @@ class RunSession:
 
     @property
     def context(self) -> tuple[AgentMessage, ...] | None:
-        """What the model is sent instead of the history after a compaction; `None` for the whole history."""
+        """The messages that replace the history for the model after a compaction; `None` for the whole history."""
         return None if self._session is None else self._session.context
 
     @property
@@ -281,7 +280,7 @@ class RunSession:
                 self._session.rename(title)
 
     def flush(self) -> str | None:
-        """Writes everything to disk for a reader. Returns the id if something is recorded. Call it in a thread."""
+        """Writes everything to disk for a reader. Returns the id if there is a session. Call it in a thread."""
         if self._session is None:
             return None
         with session_problems():
@@ -290,7 +289,7 @@ class RunSession:
 
     @property
     def came_from(self) -> str:
-        """The folder of the session, if it is not this one."""
+        """The folder of the session, if it differs from this one; else empty."""
         from swink_agent.memory.sessions.info import folder_name
 
         cwd = "" if self._session is None else self._session.info.cwd
@@ -317,7 +316,7 @@ class RunSession:
             self._session.detach()
 
     def close(self) -> str:
-        """Closes the session. Returns a message about what could not be written, or `None`."""
+        """Closes the session. Returns a message if records could not be written, else an empty text."""
         session = self._session
         if session is None:
             return ""
@@ -325,7 +324,7 @@ class RunSession:
 
         is_blank = not session.log.fold.has_messages  # a session that was rewound to its beginning is not
         if session.messages:
-            self._id = session.id  # before it is closed: a thread that ends the program asks for it meanwhile
+            self._id = session.id  # before it is closed: a thread that ends the program may need it meanwhile
         self._session = None
         problem = ""
         try:
@@ -342,7 +341,7 @@ class RunSession:
         return problem
 
     def _is_on_disk(self, session_id: str) -> bool:
-        """Whether any of a session that could not be written completely exists. Assumed if it cannot be checked."""
+        """Whether part of an incompletely written session is on disk. `True` if that cannot be checked."""
         from swink_agent.memory import SessionDamaged, SessionError, SessionNotFound
 
         try:
@@ -353,7 +352,7 @@ class RunSession:
             return True
 
     def _make_folder(self) -> None:
-        """Created at once: a folder that does not exist cannot be hidden from commands."""
+        """Creates the folder now: a folder that does not exist cannot be hidden from commands."""
         from swink_agent.memory import SessionError
         from swink_agent.memory.storage.folder import make_folder
 
@@ -368,7 +367,7 @@ class RunSession:
 
 
 def import_atif(data: bytes, name: str, store: SessionStore, redactor: Redactor) -> tuple[str, tuple[str, ...]]:
-    """Records another agent's trajectory as a session; returns its id, and what was left out. Raises `UsageProblem`."""
+    """Records another agent's trajectory as a session. Returns its id and the parts left out. Raises `UsageProblem`."""
     from swink_agent.core.agent.agent import Agent
     from swink_agent.memory.export import TrajectoryError, read_atif
 
@@ -387,5 +386,5 @@ def import_atif(data: bytes, name: str, store: SessionStore, redactor: Redactor)
 
 
 async def _never_asked(*_: Any) -> AsyncIterator[AssistantMessageEvent]:
-    """Answers nothing: the agent exists only to be recorded."""
+    """Always fails: the agent exists only to be recorded."""
     yield StreamFailed("this agent cannot be asked")

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 _BAR = 20
 _WARMING_UP = 1.0
-"""Seconds of a fetch after which its speed is measured."""
+"""The seconds at the start of a fetch that do not count for its speed."""
 _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
 _SKEW = 5 * _MINUTE
-"""By how much the clocks of two machines may differ."""
+"""Milliseconds by which the clocks of two machines may differ."""
 
 
 def summary_of(name: str, arguments: dict[str, Any]) -> str:
-    """A call in a few words: its command, its path, what it looks for."""
+    """A call in a few words, such as its command, its path or its search pattern."""
     match name:
         case "bash":
             return str(arguments.get("command", ""))
@@ -43,7 +43,7 @@ def summary_of(name: str, arguments: dict[str, Any]) -> str:
 
 
 def shortening_of(report: CompactionReport) -> str:
-    """What happened to a conversation that was too long."""
+    """How a conversation that was too long was shortened, in words."""
     if report.dropped_count:
         return f"the conversation was shortened by {report.dropped_count} messages"
     return f"long messages were shortened: about {report.tokens_before:,} tokens became {report.tokens_after:,}"
@@ -85,7 +85,7 @@ def number_of(count: int, noun: str) -> str:
 
 
 def age(moment: int, now: int | None = None) -> str:
-    """How long ago it was, in a few characters."""
+    """The time since `moment`, in a few characters."""
     if not moment:
         return "-"
     passed = (time.time_ns() // 1_000_000 if now is None else now) - moment
@@ -113,7 +113,7 @@ class FetchProgress:
         """One line, with a bar if the total is known. `now` is in seconds of any clock."""
         self.is_new = self._first is None
         self._first = now if self._first is None else self._first
-        if now - self._first < _WARMING_UP:  # the part from an earlier fetch says nothing about the speed
+        if now - self._first < _WARMING_UP:  # bytes from an earlier fetch must not count for the speed
             self._start = (now, event.done)
         start, done_at_start = self._start
         head = f"fetching {event.model}"

@@ -25,11 +25,11 @@ class ChangedRun(NamedTuple):
 
     id: str
     before: Checkpoint
-    """What the folder was before it."""
+    """The state of the folder before it."""
     changed: int
-    """How many paths its calls changed, added up."""
+    """The sum of the paths that each call changed."""
     undoes: str
-    """The runs that it took back, if it is an undo, with spaces between."""
+    """If it is an undo, the ids of the runs that it undid, separated by spaces."""
     is_undone: bool
 
     @property
@@ -53,7 +53,7 @@ def why_unkept(store: CheckpointStore) -> str:
         store.prepare()
     except OSError as error:
         return (
-            f"{store.folder}, where checkpoints would be kept, cannot be made ({error.strerror or error}); set "
+            f"{store.folder}, the folder for checkpoints, cannot be created ({error.strerror or error}); set "
             "SWINK_DATA_DIR to another folder, or turn undo off: SWINK_UNDO=off"
         )
     return ""
@@ -69,20 +69,20 @@ def changed_runs(store: CheckpointStore, folder: str | os.PathLike[str]) -> list
         known = found.get(checkpoint.run_id)
         if known is not None:
             found[known.id] = known._replace(changed=known.changed + checkpoint.changed)
-        elif position:  # the one before may be too old, and deleted
+        elif position:  # the checkpoint before may be deleted because of its age
             before = next((each for each in taken[:position] if each.run_id == checkpoint.run_id), taken[position - 1])
             found[checkpoint.run_id] = ChangedRun(
                 checkpoint.run_id, before, checkpoint.changed, checkpoint.undoes, is_undone=False
             )
     undone: dict[str, bool] = {}
-    for run in reversed(found.values()):  # an undo that was itself taken back does not count
+    for run in reversed(found.values()):  # an undo that was itself undone does not count
         if not undone.get(run.id):
             undone.update(dict.fromkeys(run.undoes.split(), True))
     return [run._replace(is_undone=undone.get(run.id, False)) for run in reversed(found.values())]
 
 
 def choose_run(store: CheckpointStore, folder: Path, wanted: str | None) -> ChangedRun:
-    """The run that is meant: the last one in the folder that was not undone, or the one whose id begins like that.
+    """The run whose id begins with `wanted`; with `None`, the last one in the folder that was not undone.
 
     Raises `UsageProblem`, `CheckpointError`.
     """
@@ -100,14 +100,14 @@ def choose_run(store: CheckpointStore, folder: Path, wanted: str | None) -> Chan
 
 
 def elsewhere(store: CheckpointStore, run: ChangedRun) -> list[ChangedRun]:
-    """What the same run changed in other folders, and was not undone there."""
+    """The changes of the same run in other folders that were not undone there."""
     others = [other for root in store.roots() if root != run.root for other in changed_runs(store, root)]
     return [other for other in others if other.id == run.id and not other.is_undone]
 
 
 def _nothing(store: CheckpointStore, folder: Path, *, has_runs: bool) -> str:
     if has_runs:
-        return f"all that runs changed in {folder} was put back already, as far as it could be: see swink undo --list"
+        return f"all changes of runs in {folder} are already undone, as far as possible: see swink undo --list"
     for above in Path(os.path.realpath(folder)).parents:
         if changed_runs(store, above):
             return f"no run has changed anything from {folder}; one did from {above}: swink undo -C {above}"
@@ -117,11 +117,11 @@ def _nothing(store: CheckpointStore, folder: Path, *, has_runs: bool) -> str:
             return (
                 f"no run has changed anything in {folder}; the last one changed files in {root}: swink undo -C {where}"
             )
-    return f"there is nothing to put back: no run has changed anything in {folder}"
+    return f"there is nothing to undo: no run has changed anything in {folder}"
 
 
 def texts_of(store: CheckpointStore, root: str, item: PathRewind) -> tuple[str, str] | None:
-    """What a file has now and what it gets, as texts; `None` if one of them is not text, or neither is a file."""
+    """The current text of a file and the text that undo would restore; `None` unless both are text files or missing."""
     from swink_agent.tools.checkpoints.tree_entries import hash_of
     from swink_agent.tools.files.text import decode_text
 

@@ -1,1 +1,1 @@
-"""Settings: their names, their sources, and the file that the user keeps."""
+"""Settings: their names, their sources, and the user's file."""

@@ -1,6 +1,6 @@
-"""The table of settings: their names, types, and which of them a folder's own file may set.
+"""The table of settings: their names, types, and which of them a project's file may set.
 
-Owns the table and the lookup by name. Where values come from and how they are checked is in `settings`.
+Where values come from and how they are checked is in `settings`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .key_bindings import ACTIONS, KEYS, action_named
 
 STANDARD_TOOLS = ("bash", "read_file", "write_file", "edit_file", "list_dir", "search", "task", "todo")
 TOOLS_OF_BASH = ("bash_output", "bash_stop")
-"""For background commands: they are there where bash is."""
+"""Tools for background commands, available wherever bash is."""
 _ADDRESS = "base_url."
 _ALIAS = "aliases."
 _ALIAS_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -31,7 +31,7 @@ InProject: TypeAlias = Literal["free", "stricter", "never"]
 
 
 class Definition(Value, frozen=True, kw_only=True):
-    """One setting. `in_project` says whether a trusted folder's file may set it, or only tighten it."""
+    """One setting. `in_project`: whether a trusted project's file may set it, only tighten it, or neither."""
 
     name: str
     kind: Kind
@@ -59,7 +59,7 @@ def _address_of(provider: Provider) -> Definition:
     return Definition(
         name=f"{_ADDRESS}{provider.name}",
         kind="address",
-        help=f"the server to ask instead of {provider.name}'s own",
+        help=f"the server to use instead of {provider.name}'s own",
         variable=provider.url_variables[0],
         other_variables=provider.url_variables[1:],
         may_be_bare=provider.has_bare_address,
@@ -75,10 +75,10 @@ DEFINITIONS = (
     _setting(
         "temperature",
         "temperature",
-        "how much chance there is in replies, from 0 to 2; models that take none are not sent it",
+        "randomness of replies, from 0 to 2; not sent to models that do not accept it",
         in_project="free",
     ),
-    _setting("max_tokens", "count", "tokens of one reply at most", in_project="stricter"),
+    _setting("max_tokens", "count", "the most tokens in one reply", in_project="stricter"),
     _setting(
         "context_window",
         "count",
@@ -87,7 +87,7 @@ DEFINITIONS = (
     _choice(
         "compaction",
         "summary window",
-        "what becomes of a conversation that outgrows that: the model sums up its older part, or that is left out",
+        "what happens to a conversation that outgrows that: its older part is summarized by the model, or left out",
         "free",
     ),
     _setting("system", "text", "instructions instead of the standard ones", in_project="free"),
@@ -101,19 +101,19 @@ DEFINITIONS = (
     _setting(
         "web_search",
         "switch",
-        "whether the model may search the web by its provider's own search, which costs extra",
+        "whether the model may search the web through its provider, which costs extra",
         default=False,
         in_project="stricter",
     ),
     _setting("skills", "switch", "whether the model can read skills", default=True, in_project="stricter"),
-    _setting("web_private", "private", "private addresses that web_fetch may ask: 127.0.0.1:8080", default=()),
+    _setting("web_private", "private", "private addresses that web_fetch may reach: 127.0.0.1:8080", default=()),
     _setting("extra_policies", "names", "policies of installed packages, by name, that watch every run", default=()),
     _setting(
         "approve",
         "choice",
-        "which calls are asked about: auto asks for what leaves the sandbox, smart for what the command rules do not "
-        "know as harmless; without it, auto where a sandbox works, checkpoints are kept and you agreed for the folder, "
-        "else smart",
+        "which calls are asked about: auto asks about calls that leave the sandbox, smart about calls that the command "
+        "rules do not know as harmless; without it, auto where a sandbox works, checkpoints are kept and you agreed "
+        "for the folder, else smart",
         default="auto",
         choices=APPROVALS,
         in_project="stricter",
@@ -130,41 +130,41 @@ DEFINITIONS = (
         "allow_hosts", "hosts", "hosts that every command may reach unasked: pypi.org, *.example.org:8443", default=()
     ),
     _setting("undo", "switch", "whether checkpoints of the folder are kept, for swink undo", default=True),
-    _setting("otel", "switch", "whether runs are reported to the collector that OTEL_… variables name", default=False),
+    _setting("otel", "switch", "whether runs are reported to the collector in the OTEL_… variables", default=False),
     _setting("sessions", "switch", "whether runs are recorded, so that they can be resumed and searched", default=True),
     _setting("sessions_folder", "folder", "where sessions are kept, instead of the data folder"),
     _choice(
         "check_claims",
         "auto on off",
-        "whether an answer that claims what no tool did is sent back once; auto does it for small models",
+        "whether an answer that claims work that no tool did is sent back once; auto does so for small models",
         "free",
     ),
-    _setting("max_turns", "count", "replies in one run", default=50, in_project="stricter"),
-    _setting("max_cost", "amount", "US dollars for one run", in_project="stricter"),
-    _setting("timeout", "amount", "seconds for one run", in_project="stricter"),
-    _choice("output", "text json stream-json", "what stdout gets"),
-    _setting("masking", "switch", "whether secrets are masked in what the model and the outputs see", default=True),
+    _setting("max_turns", "count", "the most replies in one run", default=50, in_project="stricter"),
+    _setting("max_cost", "amount", "cost limit of one run in US dollars", in_project="stricter"),
+    _setting("timeout", "amount", "time limit of one run in seconds", in_project="stricter"),
+    _choice("output", "text json stream-json", "the format of stdout"),
+    _setting("masking", "switch", "whether secrets are masked for the model and in outputs", default=True),
     _setting("unmask", "names", "names of secrets, such as DB_PASSWORD, that are not masked", default=()),
     _choice(
         "theme",
         "auto dark light contrast plain",
         "the colours of the terminal UI; auto is dark, or plain where NO_COLOR is set",
     ),
-    _setting("motion", "switch", "whether anything moves in the terminal UI that need not", default=True),
+    _setting("motion", "switch", "whether the terminal UI has animations", default=True),
     _choice(
         "notify",
         "auto bell off",
-        "how the terminal UI calls you for a question and the end of a long run: auto rings, sets the title and, "
-        "where the terminal is not in focus, sends a desktop notification; bell only rings",
+        "how the terminal UI notifies you of a question and the end of a long run: auto rings, sets the title and, "
+        "if the terminal is not in focus, sends a desktop notification; bell only rings",
     ),
     _setting("notify_after", "amount", "seconds after which a run counts as long for that", default=20.0),
     _setting(
         "status_line",
         "command",
-        "a program of yours that prints the last row of the terminal UI: a list of words, or none",
+        "your program that prints the last row of the terminal UI: a list of words, or none",
         default=(),
     ),
-    _setting("vim", "switch", "whether the input line of the terminal UI has the keys of vim", default=False),
+    _setting("vim", "switch", "whether the input line of the terminal UI uses vim keys", default=False),
     Definition(
         name="durable.url",
         kind="text",
@@ -201,7 +201,7 @@ def definition_of(name: str, place: str = "") -> Definition:
             return _address_of(installed)
     for table, header in (("mcp", "[mcp.servers.NAME]"), ("hooks", "[hooks.NAME]")):
         if name == table or name.startswith(f"{table}."):
-            raise SettingsError(f"{place + ': ' if place else ''}{name} is set by hand: {header} in the file")
+            raise SettingsError(f"{place + ': ' if place else ''}{name} must be edited by hand: {header} in the file")
     from swink_agent.core.texts.likeness import which_name
 
     names = [definition.name for definition in all_definitions()] if name.startswith(_ADDRESS) else list(_BY_NAME)
@@ -226,7 +226,7 @@ def _alias(name: str, place: str) -> Definition:
     if not _ALIAS_NAME.fullmatch(alias):
         problem = "a short name for a model has letters, digits, '-', '_' and '.'"
     elif alias in {LOCAL, *[provider.name for provider in PROVIDERS]} or alias in declared_names():
-        problem = f"{alias} is the name of a provider: choose another for the model"
+        problem = f"{alias} is the name of a provider: choose another name"
     if problem:
         raise SettingsError(f"{place + ': ' if place else ''}{name} cannot be set: {problem}")
     return Definition(name=name, kind="alias", help="a short name for a model", variable="")
@@ -249,9 +249,9 @@ def _binding(name: str, place: str) -> Definition:
 
 
 def definition_in_file(name: str, place: str) -> Definition:
-    """The setting of that name when reading a file, which anybody may have written: no package is loaded for it.
+    """The setting of that name in a file. The file may come from anyone, so no package is loaded for it.
 
-    For an installed provider's address, only its type is known then. Raises `SettingsError`.
+    So for the address of an installed provider only the type is known. Raises `SettingsError`.
     """
     if name not in _BY_NAME and name.startswith(_ADDRESS) and name.removeprefix(_ADDRESS) in declared_names():
         return Definition(name=name, kind="address", help="", variable="", may_be_bare=True)

@@ -1,6 +1,6 @@
 """The tables `[hooks.NAME]` of the user's settings file: programs that `swink` runs at certain moments of a run.
 
-Owns what such a table may say. A project's file may not have one. Running them is in `agent.hooks`.
+Hooks in a project's file are not used. Running hooks is in `agent.hooks`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class HookSettings(Value, frozen=True, kw_only=True):
     command: tuple[str, ...]
     """The program and its arguments. There is no shell; `~/` is the home folder."""
     tools: tuple[str, ...] = ()
-    """The tools that it is for, with `*` for any characters; none means all."""
+    """Patterns of the tools that it runs for, where `*` matches any characters; none means all."""
     timeout: float = _SECONDS
     enabled: bool = True
 
@@ -45,7 +45,7 @@ class HookSettings(Value, frozen=True, kw_only=True):
 
     @property
     def argv(self) -> list[str]:
-        """The command line, with the home folder put in."""
+        """The command line, with `~/` expanded."""
         return [os.path.expanduser(word) if word.startswith("~/") else word for word in self.command]
 
     @property
@@ -61,7 +61,7 @@ def read_hooks(path: str, tables: object, line_of: Callable[[str], int]) -> dict
         return SettingsError(f"{path}, line {line_of(key)}: {key}{problem}")
 
     if not isinstance(tables, dict):
-        raise refuse("hooks", " is a table for each hook: [hooks.NAME]")
+        raise refuse("hooks", " must have a table for each hook: [hooks.NAME]")
     found: dict[str, HookSettings] = {}
     for name, table in cast("dict[str, Any]", tables).items():
         place = f"hooks.{name}"
@@ -72,14 +72,14 @@ def read_hooks(path: str, tables: object, line_of: Callable[[str], int]) -> dict
             if key not in values:
                 raise refuse(place, f" needs {key}: {_KINDS[key][1]}")
         if "tools" in values and values["event"] not in _OF_A_TOOL:
-            raise refuse(f"{place}.tools", f" does not go with {values['event']}")
+            raise refuse(f"{place}.tools", f" cannot be used with {values['event']}")
         found[name] = HookSettings(name=name, source=f"{path}:{line_of(place)}", **values)
     return found
 
 
 def notes_on_project(hooks: Mapping[str, HookSettings]) -> list[str]:
-    """What the user reads about hooks in a project's file. They are not used."""
-    why = "so that is not used; it belongs into your own settings"
+    """Messages for the user about hooks in a project's file. They are not used."""
+    why = "so it is not used; it belongs in your own settings"
     return [f"{hook.source}: a project may not set hooks.{hook.name}, {why}" for hook in hooks.values()]
 
 

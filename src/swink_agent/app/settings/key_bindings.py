@@ -1,8 +1,7 @@
 """The table `[keys]` of the user's settings: which key does what in the terminal UI.
 
-Owns the actions with their names and usual keys, how a key is written, which key may do what, and the lookup. A key
-that types a character cannot be bound, and the keys that answer questions and stop a run cannot be changed: no binding
-answers a question. The terminal UI performs the actions.
+A key that types a character cannot be bound, and the keys that answer questions and stop a run cannot be changed: no
+binding answers a question. The terminal UI performs the actions.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 KEYS = "keys."
-"""What the names of these settings begin with."""
+"""The beginning of the names of these settings."""
 Place: TypeAlias = Literal["anywhere", "writing"]
 
 
 class UiAction(NamedTuple):
-    """Something that a key does. With the place `writing`, only while the input line has the focus."""
+    """An action of a key. With the place `writing`, it works only while the input line has the focus."""
 
     name: str
     keys: tuple[str, ...]
@@ -36,16 +35,16 @@ ACTIONS = (
     UiAction("editor", ("ctrl+g",), "edit the draft in your own editor"),
     UiAction("clipboard", ("ctrl+v",), "attach the picture on the clipboard, or insert its text"),
     UiAction("delete_left", ("backspace", "ctrl+h", "shift+backspace"), "delete the character before the cursor"),
-    UiAction("delete_right", ("delete", "shift+delete", "ctrl+d"), "delete the character behind the cursor"),
+    UiAction("delete_right", ("delete", "shift+delete", "ctrl+d"), "delete the character after the cursor"),
     UiAction("delete_word_left", ("ctrl+w", "alt+backspace", "ctrl+backspace"), "delete the word before the cursor"),
-    UiAction("delete_word_right", ("alt+d", "ctrl+delete", "alt+delete"), "delete the word behind the cursor"),
+    UiAction("delete_word_right", ("alt+d", "ctrl+delete", "alt+delete"), "delete the word after the cursor"),
     UiAction("delete_line_start", ("ctrl+u",), "delete to the beginning of the line"),
     UiAction("delete_line_end", ("ctrl+k",), "delete to the end of the line"),
-    UiAction("bring_back", ("ctrl+y",), "insert what was deleted by word or line"),
-    UiAction("undo", ("ctrl+underscore",), "take the last change back"),
-    UiAction("redo", ("ctrl+shift+z", "alt+underscore"), "make it again"),
+    UiAction("bring_back", ("ctrl+y",), "insert the last deleted words or line"),
+    UiAction("undo", ("ctrl+underscore",), "undo the last change"),
+    UiAction("redo", ("ctrl+shift+z", "alt+underscore"), "redo it"),
     UiAction("word_left", ("ctrl+left", "alt+left", "alt+b"), "go a word back"),
-    UiAction("word_right", ("ctrl+right", "alt+right", "alt+f"), "go a word on"),
+    UiAction("word_right", ("ctrl+right", "alt+right", "alt+f"), "go a word forward"),
     UiAction("line_start", ("home", "ctrl+a"), "go to the beginning of the line"),
     UiAction("line_end", ("end", "ctrl+e"), "go to the end of the line"),
     UiAction("mode", ("shift+tab",), "ask about every call, auto, plan, and again", "anywhere"),
@@ -96,7 +95,7 @@ _TAKEN = {
 }
 _OF_QUESTIONS = frozenset({"enter", "tab", "backspace", "delete", "up", "down", "left", "right", "home", "end"})
 _WITH_ALT = frozenset("bdf")
-"""Letters that arrive with Alt. Others arrive as Escape and the letter, and Escape alone has a meaning."""
+"""Letters that arrive with Alt. Others arrive as Escape and the letter, and Escape has its own meaning."""
 
 
 def action_named(name: str) -> UiAction | None:
@@ -127,7 +126,7 @@ def shown_key(key: str) -> str:
 
 
 def conflict_in(given: Mapping[str, tuple[str, ...]]) -> tuple[str, str] | None:
-    """The first action in `given` that has a key of another action, and what is wrong; `None` if there is none."""
+    """The first action in `given` that has a key of another action, and the problem in words; else `None`."""
     owners: dict[str, str] = {}
     for action in ACTIONS:
         for key in given.get(action.name, action.keys):
@@ -139,7 +138,7 @@ def conflict_in(given: Mapping[str, tuple[str, ...]]) -> tuple[str, str] | None:
 
 
 class KeyMap:
-    """Which key does what: the user's keys where there are some, else the usual ones."""
+    """The action of each key: the user's bindings, else the usual ones."""
 
     def __init__(self, given: Mapping[str, tuple[str, ...]] | None = None) -> None:
         self.given = dict(given or {})
@@ -147,7 +146,7 @@ class KeyMap:
         self._own = {key: _BY_NAME[name] for name, keys in self.given.items() for key in keys}
 
     def keys_of(self, name: str) -> tuple[str, ...]:
-        """The keys of an action; none if the user has taken them away."""
+        """The keys of an action; none if the user removed them."""
         return self.given.get(name, _BY_NAME[name].keys)
 
     def shown(self, name: str, most: int = 1) -> str:
@@ -155,7 +154,7 @@ class KeyMap:
         return ", ".join([shown_key(key) for key in self.keys_of(name)[:most]])
 
     def usual(self, key: str, *, is_writing: bool) -> str | None:
-        """The usual key for what a key does now; `None` if it no longer does anything.
+        """The usual key of the action that is now bound to `key`; `None` if the key no longer does anything.
 
         If not `is_writing`, a question or a list has the focus, and only the actions for anywhere count.
         """

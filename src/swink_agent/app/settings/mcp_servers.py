@@ -1,7 +1,7 @@
 """The tables `[mcp.servers.NAME]` of a settings file: MCP servers whose tools the agent has.
 
-Owns what such a table may say, what of it a trusted project may say, and where secrets come from. Starting servers is
-in `agent.servers`.
+Checks the tables, also for keys that a trusted project may not set, and fills in secrets from the environment. Starting
+servers is in `agent.servers`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ServerSettings(Value, frozen=True, kw_only=True):
     url: str = ""
     headers: Mapping[str, str] = {}
     tools: tuple[str, ...] | None = None
-    """The true names of the tools to use; `None` for all."""
+    """The server's own names of the tools to use; `None` for all."""
     network: bool = False
     write: tuple[str, ...] = ()
     sandbox: str = "auto"
@@ -51,9 +51,9 @@ class ServerSettings(Value, frozen=True, kw_only=True):
     trust_annotations: bool = False
     enabled: bool = True
     keys: tuple[str, ...] = ()
-    """What the file says, by name."""
+    """The keys that the file sets."""
     problem: str = ""
-    """Why it is not used, although it is enabled."""
+    """Why the enabled server is not used."""
 
     @property
     def transport(self) -> str:
@@ -61,7 +61,7 @@ class ServerSettings(Value, frozen=True, kw_only=True):
 
     @property
     def target(self) -> str:
-        """The command line or the address, without a login and without what may be a key."""
+        """The command line, or the address without login and query, which may contain a key."""
         if self.command:
             return " ".join([self.command, *self.args])
         return re.sub(r"(://)[^\s/@]*@|\?.*", r"\1", self.url)
@@ -74,13 +74,13 @@ def read_servers(path: str, tables: object, line_of: Callable[[str], int]) -> di
         return SettingsError(f"{path}, line {line_of(key)}: {key}{problem}")
 
     if not isinstance(tables, dict):
-        raise refuse("mcp", " is a table: [mcp.servers.NAME]")
+        raise refuse("mcp", " must be a table: [mcp.servers.NAME]")
     for key in cast("dict[str, Any]", tables):
         if key != "servers":
-            raise refuse(f"mcp.{key}", " is not a setting; there is [mcp.servers.NAME]")
+            raise refuse(f"mcp.{key}", " is not a setting; only [mcp.servers.NAME] is")
     servers = cast("dict[str, Any]", tables).get("servers", {})
     if not isinstance(servers, dict):
-        raise refuse("mcp.servers", " is a table: [mcp.servers.NAME]")
+        raise refuse("mcp.servers", " must be a table: [mcp.servers.NAME]")
     found: dict[str, ServerSettings] = {}
     for name, table in cast("dict[str, Any]", servers).items():
         place = f"mcp.servers.{name}"
@@ -98,7 +98,7 @@ def read_servers(path: str, tables: object, line_of: Callable[[str], int]) -> di
             raise refuse(place, " needs either command or url")
         for key in _OF_A_PROCESS if "url" in values else ("headers",):
             if key in values:
-                raise refuse(f"{place}.{key}", f" does not go with {'url' if 'url' in values else 'command'}")
+                raise refuse(f"{place}.{key}", f" cannot be used with {'url' if 'url' in values else 'command'}")
         found[name] = ServerSettings(name=name, source=f"{path}:{line_of(place)}", keys=tuple(values), **values)
     return found
 
@@ -106,9 +106,10 @@ def read_servers(path: str, tables: object, line_of: Callable[[str], int]) -> di
 def joined_servers(
     user: Mapping[str, ServerSettings], projects: Iterable[tuple[str, Mapping[str, ServerSettings]]]
 ) -> dict[str, ServerSettings]:
-    """All servers by name: the user's, then those of trusted projects, the innermost last. The user's count.
+    """All servers by name: the user's, then those of trusted projects, the innermost last.
 
-    A project is the path of its file and its servers. What a project may not say makes its server unusable.
+    A user's server has priority over a project's. Each of `projects` is the path of a file and its servers. A server
+    of a project is unusable if it sets a key that projects may not set.
     """
     found: dict[str, ServerSettings] = {}
     for path, servers in projects:
@@ -118,9 +119,9 @@ def joined_servers(
 
 
 def expanded(server: ServerSettings, environ: Mapping[str, str]) -> tuple[ServerSettings, tuple[str, ...]]:
-    """The server with each `${NAME}` of `env` and `headers` put in, and those values, which are secret.
+    """The server with each `${NAME}` in `env` and `headers` filled in, and these values, which are secret.
 
-    Its `problem` says which variables are not set.
+    Its `problem` names the variables that are not set.
     """
     used: dict[str, str] = {}
     missing: dict[str, None] = {}
@@ -154,9 +155,9 @@ def _of_a_project(server: ServerSettings, folder: Path) -> ServerSettings:
     texts += [*server.env.values(), *server.headers.values()]
     problem = ""
     if others:
-        problem = f"a project may not set {' and '.join(others)}: that belongs into your own settings"
+        problem = f"a project may not set {' and '.join(others)}: that belongs in your own settings"
     elif any(_BEGIN in value for value in texts):
-        problem = "a project may not take values from the environment (${…}): that belongs into your own settings"
+        problem = "a project may not take values from the environment (${…}): that belongs in your own settings"
     cwd = str(folder) if server.cwd is None else os.path.realpath(folder / server.cwd)
     real = os.path.realpath(folder)
     if not problem and server.cwd is not None and cwd != real and not cwd.startswith(real.rstrip(os.sep) + os.sep):
@@ -192,7 +193,7 @@ _KINDS: Kinds = {
     "cwd": (_is_text, "a folder"),
     "url": (_is_address, "an http:// or https:// address"),
     "headers": (_is_table_of_texts, "a table of texts, with ${NAME} for a variable"),
-    "tools": (are_texts, "a list of the server's own names of tools"),
+    "tools": (are_texts, "a list of tools, by the server's own names"),
     "network": SWITCH,
     "write": (are_texts, "a list of folders"),
     "sandbox": (lambda value: value in _BACK_ENDS, f"one of {', '.join(_BACK_ENDS)}"),

@@ -1,7 +1,4 @@
-"""Where the application keeps its files, and how it replaces them atomically.
-
-Owns the folder of settings and keys, and the folder of data. The cache of models belongs to `local`.
-"""
+"""Where the application keeps its files, and how it replaces them atomically. The cache of models is in `local`."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ def config_folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def data_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """The user's folder for what runs leave behind, such as checkpoints: `SWINK_DATA_DIR`, else the usual place."""
+    """The user's folder for data of runs, such as checkpoints: `SWINK_DATA_DIR`, else the platform's usual place."""
     return _folder("user_data_dir", DATA_VARIABLE, environ)
 
 
@@ -50,7 +47,7 @@ def beneath_home(given: str, where: str) -> Path:
 
 
 def write_whole(path: Path, content: str | bytes, *, mode: int = 0o600) -> None:
-    """Replaces the file in one step, so that a reader or a crash sees the old content or the new, never half.
+    """Replaces the file in one step: a reader sees the old content or the new, never half, also after a crash.
 
     Follows a link, so that a file kept elsewhere stays there. An existing file keeps its mode unless the given mode is
     stricter. Missing folders are created for the user alone. A pipe or a device is written to directly. Raises
@@ -71,7 +68,7 @@ def write_whole(path: Path, content: str | bytes, *, mode: int = 0o600) -> None:
 
 
 def read_record(path: Path, kind: type[T], what: str) -> T:
-    """What the program keeps in this JSON file; nothing if there is none. Raises `SettingsError`, naming `what`."""
+    """The content of a JSON file; empty if it does not exist. Raises `SettingsError`, whose text contains `what`."""
     try:
         return json_decoder(kind).decode(path.read_bytes())
     except FileNotFoundError:
@@ -81,7 +78,7 @@ def read_record(path: Path, kind: type[T], what: str) -> T:
 
 
 def write_record(path: Path, record: Mapping[str, object]) -> None:
-    """Replaces what is kept there. Raises `SettingsError`."""
+    """Replaces the content of the file. Raises `SettingsError`."""
     try:
         write_whole(path, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
     except (OSError, UnicodeEncodeError) as error:

@@ -1,8 +1,8 @@
 """Settings: where each value comes from, and how the user's file is changed.
 
-Defaults, the user's file, the project's file if the folder is trusted, the environment, flags: the last one that sets a
-value wins, and every value knows its source. Owns the checks and that order. The table is in `definitions`, trust in
-`trust`, editing TOML in `toml_file`. Keys are not settings: they are in `keys.credentials`.
+The order is: defaults, the user's file, the project's file if the folder is trusted, the environment, flags. The last
+source that sets a value wins, and every value has its source. The table is in `definitions`, trust in `trust`, editing
+TOML in `toml_file`. Keys are not settings: they are in `keys.credentials`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .toml_file import LARGEST as LARGEST_FILE
 from .toml_file import TomlFile
 
 _FLAGS = {"allow_hosts": "--allow-host"}
-"""Options that are not spelled as their settings."""
+"""Options with another name than their settings."""
 
 
 class SourcedValue(Value, frozen=True):
@@ -45,7 +45,7 @@ class SourcedValue(Value, frozen=True):
     value: Any
     source: str
     problem: str = ""
-    """Why the value cannot be used, if that affects only what it is for."""
+    """Why the value cannot be used. It does not disable the whole program."""
     project: str = ""
     """The file of a trusted folder that sets it, if one does."""
     is_flag: bool = False
@@ -114,11 +114,11 @@ class Settings:
         return {action: item for action, item in found.items() if item.source != "default"}
 
     def key_map(self) -> KeyMap:
-        """Which key does what in the terminal UI."""
+        """The actions of the keys in the terminal UI."""
         return KeyMap({action: item.value for action, item in self.bindings().items()})
 
     def servers(self) -> tuple[list[ServerSettings], list[str]]:
-        """The MCP servers, with what they take from the environment put in, and those values: they are secret."""
+        """The MCP servers with values from the environment filled in, and these values, which are secret."""
         found = [expanded(server, self._environ) for server in self._servers.values()]
         return [server for server, _ in found], [secret for _, secrets in found for secret in secrets]
 
@@ -142,8 +142,8 @@ def load_settings(
     """Combines all sources. `flags` are by setting name; `None` means not given. Raises `SettingsError`.
 
     `project` is the file of a trusted folder, or of several nested ones, the outermost first. For settings that protect
-    the user, the strictest value wins, for all others the innermost. `kept` are rules that the user allows in this
-    folder.
+    the user, the strictest value wins, for all others the innermost. `kept` are the rules that the user has allowed in
+    this folder.
     """
     values = {item.name: SourcedValue(item.default, "default") for item in DEFINITIONS}
     notes: list[str] = []
@@ -199,7 +199,7 @@ def _joined(definition: Definition, before: SourcedValue, given: SourcedValue) -
 
 
 def read_file(path: Path) -> SettingsFile | None:
-    """The contents of the file, or `None` if there is none. Raises `SettingsError` naming the file and the line."""
+    """The contents of the file, or `None` if it does not exist. Raises `SettingsError` with the file and the line."""
     try:
         with path.open("rb") as file:
             data = file.read(LARGEST_FILE + 1)
@@ -223,7 +223,7 @@ def parse_file(path: str, data: bytes) -> SettingsFile:
     found = file.lines()
     if "aliases" in file.values:
         place = f"{path}, line {found.get('aliases', 1)}"
-        raise SettingsError(f'{place}: aliases is a table of short names for models: aliases.fast = "provider:model"')
+        raise SettingsError(f'{place}: aliases must be a table of short names: aliases.fast = "provider:model"')
     lines = {name: found.get(name, 1) for name in file.values}
     values: dict[str, Any] = {}
     problems: dict[str, str] = {}
@@ -288,11 +288,11 @@ def unset_value(name: str, *, path: Path) -> bool:
 
 
 def _edit(path: Path, change: Callable[[TomlFile], str]) -> None:
-    read_file(path)  # a file with a mistake must be mended by hand first
+    read_file(path)  # a file with a mistake must be fixed by hand first
     try:
         text = path.read_bytes().decode() if path.exists() else ""  # as bytes: Windows line ends stay
         changed = change(TomlFile(text)).encode()
-        parse_file(str(path), changed)  # content that could not be read again, such as too long a file, is not written
+        parse_file(str(path), changed)  # never writes a file that could not be read again, such as one too large
         write_whole(path, changed, mode=0o644)
     except OSError as error:
         raise SettingsError(f"{path} cannot be written: {error.strerror or error}") from error
@@ -308,15 +308,13 @@ def _add_project(values: dict[str, SourcedValue], project: SettingsFile, notes: 
         place = project.source(name)
         definition = definition_in_file(name, place)
         if definition.in_project == "never":
-            notes.append(
-                f"{place}: a project may not set {name}, so that is not used; it belongs into your own settings"
-            )
+            notes.append(f"{place}: a project may not set {name}, so it is not used; it belongs in your own settings")
             continue
         if definition.in_project == "stricter":
             stricter = _stricter(name, values[name].value, value)
             if stricter != value and definition.kind != "rules":
                 above = values[name].project
-                whose = f"in {above}, so that holds" if above else "in your own settings, so yours holds"
+                whose = f"in {above}, which is used" if above else "in your own settings, which are used"
                 notes.append(f"{place}: {name} is looser there than {whose}")
             if stricter == values[name].value:
                 continue
@@ -325,7 +323,7 @@ def _add_project(values: dict[str, SourcedValue], project: SettingsFile, notes: 
 
 
 def only_stricter(file: SettingsFile) -> SettingsFile:
-    """The file with only those values that tighten."""
+    """The file with only the settings that a project may tighten."""
     kept = {
         name: value
         for name, value in file.values.items()
@@ -379,12 +377,12 @@ def parse_value(definition: Definition, text: str, place: str) -> Any:
 
 
 def check(definition: Definition, value: object, place: str) -> Any:
-    """The value, if the setting can have it. Raises `SettingsError` that says what it can be."""
+    """The value, if it is valid. Raises `SettingsError`, which describes the valid values."""
     fits, wanted = _fit(definition, value)
     if not fits:
         is_its_name = place.lstrip("-").replace("-", "_") == definition.name
         where = place if is_its_name else f"{place}: {definition.name}"
-        raise SettingsError(f"{where} cannot be {_shown(value)}: it is {wanted}")
+        raise SettingsError(f"{where} cannot be {_shown(value)}: it must be {wanted}")
     try:
         return _used(definition, value)
     except ValueError as error:
@@ -403,13 +401,13 @@ def _fit(definition: Definition, value: object) -> tuple[bool, str]:
         case "text" if definition.name in ("system", "append_system"):
             return isinstance(value, str), "a text"
         case "text":
-            return is_text, "a text that is not empty"
+            return is_text, "a non-empty text"
         case "choice":
             return value in choices, f"one of {', '.join(choices)}"
         case "count":
             return isinstance(number, int) and number >= 1, "a whole number, 1 or more"
         case "amount":
-            return 0 < number < 1e300, "a number above 0"  # TOML has larger whole numbers, which no float holds
+            return 0 < number < 1e300, "a number above 0"  # TOML allows larger whole numbers, which do not fit a float
         case "temperature":
             return 0 <= number <= 2, "a number from 0 to 2"
         case "switch":
@@ -437,7 +435,7 @@ def _fit(definition: Definition, value: object) -> tuple[bool, str]:
 
 
 def _used(definition: Definition, value: Any) -> Any:
-    """The value in the form that is used. Raises `ValueError` for a value of the right form that cannot be used."""
+    """The value as the program uses it. Raises `ValueError` for a value of the right form that is not valid."""
     match definition.kind:
         case "amount" | "temperature":
             return float(value)
@@ -469,7 +467,7 @@ def _used(definition: Definition, value: Any) -> Any:
 
 
 def _tools_in(rules: Iterable[str]) -> Sequence[str]:
-    """The tools that rules may name: the built-in ones and, if others are named, those of installed packages."""
+    """The tools that rules may name: the built-in ones and, if a rule names another, those of installed packages."""
     named = {rule.partition(":")[0].strip() for rule in rules if not rule.lstrip().startswith("mcp__")}
     if named <= set(STANDARD_TOOLS):
         return STANDARD_TOOLS
@@ -479,7 +477,7 @@ def _tools_in(rules: Iterable[str]) -> Sequence[str]:
 
 
 def _is_address(definition: Definition, text: str) -> bool:
-    """Whether it can be the address of a server. Ollama's own variable may leave out the scheme."""
+    """Whether the text is a valid address of a server. Ollama's variable may leave out the scheme."""
     from swink_agent.adapters.addresses import address_problem  # on use: most settings have none
 
     is_bare = definition.may_be_bare and "://" not in text

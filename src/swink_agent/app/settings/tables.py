@@ -1,7 +1,4 @@
-"""Tables of a settings file that describe one thing each: an MCP server, a hook.
-
-Owns how the values of such a table are checked, by a table of what each may be.
-"""
+"""Checks the tables of a settings file that each describe one MCP server or one hook."""
 
 from __future__ import annotations
 
@@ -11,22 +8,22 @@ from typing import Any, TypeAlias, cast
 from ..errors import SettingsError
 
 Kind: TypeAlias = tuple[Callable[[Any], bool], str]
-"""A check of a value, and what the value may be, in words."""
+"""A check of a value, and the allowed values in words."""
 Kinds: TypeAlias = Mapping[str, Kind]
 SWITCH: Kind = (lambda value: isinstance(value, bool)), "true or false"
 RefuseFn: TypeAlias = Callable[[str, str], SettingsError]
-"""Makes the error for a key, with the file and the line, from what follows the key's name."""
+"""Makes the error for a key, with the file and the line. The second argument follows the key in the message."""
 
 
 def checked_table(
     table: object, place: str, refuse: RefuseFn, *, kinds: Kinds, noun: str, needs: str
 ) -> dict[str, Any]:
-    """The values of the table at a place, with tuples for lists. Raises what `refuse` makes.
+    """The values of the table at `place`, with tuples for lists. Raises the errors that `refuse` makes.
 
     No error repeats a value: it may be a key.
     """
     if not isinstance(table, dict):
-        raise refuse(place, f" is a table with {needs}")
+        raise refuse(place, f" must be a table with {needs}")
     values: dict[str, Any] = {}
     for key, value in cast("dict[str, Any]", table).items():
         if key not in kinds:

@@ -1,9 +1,9 @@
 """Changes one value in a TOML file without touching the rest.
 
-Owns where a key is in the text, so that errors name a line and an edit touches only the lines of one assignment. The
-standard library reads. tomlkit writes one assignment, is loaded only for that and never sees the whole file: there it
-would put new keys below the comment of the next table, change their line ends, and merge an array of tables into one
-value. Every edit is checked by reading the result; an edit that is not safe is refused.
+Finds where a key is in the text, so that errors name a line and an edit touches only the lines of one assignment. The
+standard library reads the file. tomlkit only writes single assignments: given the whole file, it would put new keys
+below the comment of the next table, change their line ends, and merge an array of tables into one value. Every edit is
+checked by reading the result; an edit that is not safe is refused.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any, cast
 from swink_agent.core.values.value import Value
 
 LARGEST = 64 * 1024
-"""Characters in a settings file."""
+"""The most characters in a settings file."""
 MOST_LEVELS = 16
-"""Nesting of tables and lists, and parts of a dotted key."""
+"""The deepest nesting of tables and lists, and the most parts of a dotted key."""
 
-# Matches left to right, as the reader does. A text in which this finds a string that the reader does not is not TOML.
+# Matches left to right, like the reader. If the two disagree about a string, the text is not valid TOML.
 _TOKEN = re.compile(
     r'"""(?>(?:[^"\\]|\\.|"(?!""))*)(?:"{3,5}|(?P<unended>\Z|\\\Z))'
     r"|'''(?>(?:[^']|'(?!''))*)(?:'{3,5}|(?P<unended_literal>\Z))"
@@ -34,7 +34,7 @@ _BY_HAND = "the file is written in a way that cannot be edited safely from here:
 
 
 class Statement(Value, frozen=True):
-    """One assignment, or the header of a table: its lines (from, up to), its table, the dotted keys that it sets."""
+    """One assignment or table header: its first line and the line after it, its table, and the dotted keys it sets."""
 
     start: int
     end: int
@@ -48,7 +48,7 @@ class TomlFile:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._is_open = _open_lines(text)  # first: it refuses what would take the reader too long
+        self._is_open = _open_lines(text)  # first: it refuses texts that would take the reader too long
         self._document = _loads(text)
         self.values = flatten(self._document)
         """Values by dotted key."""
@@ -64,11 +64,11 @@ class TomlFile:
         return found
 
     def table(self, name: str) -> Any:
-        """What the file has under a name, as it is; `None` if it has nothing there."""
+        """The value of a top-level name, unchanged; `None` if the file does not have it."""
         return self._document.get(name)
 
     def line_near(self, key: str) -> int:
-        """The line of a key or of the table of that name; else that of the first key in it, else 1."""
+        """The line of the key, or of the table of that name, or of the first key in that table; else 1."""
         inside = f"{key}."
         for statement in self._statements():
             if key in statement.keys or (statement.is_header and statement.table.removesuffix("[]") == key):
@@ -108,13 +108,13 @@ class TomlFile:
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise ValueError("the text holds characters that no file can carry") from error
+            raise ValueError("the text contains characters that cannot be encoded as UTF-8") from error
         read = _read([text])
         if read is None or flatten(read) != wanted:
             raise ValueError(_BY_HAND)
         return text
 
-    # -- where things stand ------------------------------------------------------------------------------------
+    # -- statements --------------------------------------------------------------------------------------------
 
     def _statements(self) -> Iterator[Statement]:
         """Every assignment and header, in order."""
@@ -138,14 +138,14 @@ class TomlFile:
         for statement in self._statements():
             if key in statement.keys:
                 if len(statement.keys) > 1:
-                    raise ValueError(f"{key} stands with others on line {statement.start + 1}: edit it by hand")
+                    raise ValueError(f"{key} shares line {statement.start + 1} with other keys: edit it by hand")
                 return statement
         return None
 
     # -- edits -------------------------------------------------------------------------------------------------
 
     def _with_other_value(self, found: Statement, key: str, value: object) -> list[str]:
-        """The lines with the new value. The key's spelling, its indent and the comment behind it stay."""
+        """The lines with the new value. The key's spelling, its indent and the comment after it stay."""
         import tomlkit
         from tomlkit.exceptions import TOMLKitError
 
@@ -161,7 +161,7 @@ class TomlFile:
         return [*self._lines[: found.start], assignment.as_string(), *self._lines[found.end :]]
 
     def _with_new_line(self, key: str, value: object) -> list[str]:
-        """The lines with one more assignment behind the others of its table, which is created if missing."""
+        """The lines with one more assignment, after the others of its table, which is created if missing."""
         lines, newline = list(self._lines), self._newline
         if lines and not lines[-1].endswith("\n"):
             lines[-1] += newline
@@ -181,7 +181,7 @@ class TomlFile:
         return [*lines[:at], (indent[0] if indent else "") + written + newline, *lines[at:]]
 
     def _end_of_opening_comment(self) -> int:
-        """The place behind the comment that opens the file, unless the comment belongs to what follows it directly."""
+        """The line after the file's opening comment, or 0 if no empty line separates the comment from the next line."""
         at = 0
         while at < len(self._lines) and self._lines[at].startswith("#"):
             at += 1
@@ -189,7 +189,7 @@ class TomlFile:
 
 
 def flatten(document: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Values by dotted key, with tables flattened. An empty table gives nothing."""
+    """Values by dotted key, with tables flattened. An empty table is left out."""
     flat: dict[str, Any] = {}
     for key, value in document.items():
         if isinstance(value, dict):
@@ -221,7 +221,7 @@ def _loads(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except RecursionError as error:
-        raise ValueError("it goes too deep") from error
+        raise ValueError("it is nested too deeply") from error
 
 
 def _read(lines: list[str]) -> dict[str, Any] | None:
@@ -271,5 +271,5 @@ def _open_lines(text: str) -> list[bool]:
             case _:
                 parts = 0
         if depth > MOST_LEVELS or parts >= MOST_LEVELS:
-            raise ValueError(f"line {len(open_) + 1} goes more than {MOST_LEVELS} levels deep")
+            raise ValueError(f"line {len(open_) + 1} is nested more than {MOST_LEVELS} levels deep")
     return [*open_, False]

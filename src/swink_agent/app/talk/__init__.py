@@ -1,1 +1,1 @@
-"""The conversation behind the terminal UI and the browser. It uses neither, and does not draw."""
+"""The conversation that the terminal UI and the browser show. It depends on neither, and does not draw."""

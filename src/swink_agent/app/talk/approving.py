@@ -1,7 +1,6 @@
 """Which calls the user is asked about: the modes, the order of Shift+Tab, and the question for a folder.
 
-Owns the words, the order and the changes. `app.agent.approval_modes` chooses the first mode, and `plan` restricts an
-agent that plans.
+`app.agent.approval_modes` chooses the first mode, and `plan` restricts an agent that plans.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ if TYPE_CHECKING:
 _NAMES: dict[str, str] = {"auto": "auto", "smart": "smart", "ask": "on", "all": "off", "none": "none"}
 """The names of the modes in `#approve`."""
 _MEANINGS: dict[str, str] = {
-    "auto": "commands in the sandbox and edits in this folder run unasked, and you are asked for what leaves it",
+    "auto": "commands in the sandbox and edits in this folder run unasked, and you are asked about all others",
     "smart": "calls that the rules know as harmless run, and you are asked about others",
     "on": "you are asked about every call that needs approval",
-    "off": "you are asked nothing; deny rules and the sandbox still apply",
+    "off": "you are not asked; deny rules and the sandbox still apply",
     "none": "nothing that needs approval runs",
 }
 _MAY_WORK = "May commands and edits in this folder run unasked?"
 _WORK_CHOICES = (
-    ("yes", "in the sandbox, and /rewind takes them back; kept for this folder"),
-    ("no", "you are asked, and not about this folder again"),
+    ("yes", "in the sandbox, and /rewind undoes them; stored for this folder"),
+    ("no", "you are asked about them; stored for this folder"),
 )
 
 _Place: TypeAlias = Literal["ask", "auto", "plan"]
@@ -51,7 +50,7 @@ class Modes:
     def approve(self) -> str:
         """`auto`, `smart`, `on` or `off`; `none` if the settings forbid every call that needs approval.
 
-        Without a setting, whether it is `auto` is known when the conversation is open: until then it is `smart`.
+        Without a setting it is `smart` until the conversation is open, which may change it to `auto`.
         """
         if self._talk.opened is not None:
             return _NAMES[self._talk.opened.made.approvals.mode]
@@ -63,14 +62,14 @@ class Modes:
         """The current mode of approvals, and what it means."""
         hindrance = "" if self._talk.opened is None else self._talk.opened.made.approval_mode.obstacle
         if self.approve == "auto" and hindrance:
-            return f"approvals are auto, and you are asked about commands all the same, because {hindrance}"
+            return f"approvals are auto, but you are still asked about commands, because {hindrance}"
         return f"approvals are {self.approve}: {_MEANINGS[self.approve]}"
 
     def offer_work(self, keys: Sequence[str] = ()) -> None:
         """Asks whether calls in this folder may run unasked, unless that was answered or is not possible.
 
-        The question waits in the transcript, and until it is answered the user is asked about calls. With `keys`, they
-        answer it, or a click does.
+        The question stays in the transcript; until it is answered, the user is asked about calls. If `keys` are given,
+        they or a click answer the question.
         """
         if self._talk.opened is None or not self._talk.opened.made.approval_mode.is_undecided:
             return
@@ -87,7 +86,7 @@ class Modes:
             self._talk.later(self._talk.submit(f"/work {_WORK_CHOICES[number][0]}"))
 
     async def answer_work(self, is_yes: bool) -> None:
-        """Keeps the answer in the user's own configuration, and changes the mode if none was chosen."""
+        """Stores the answer in the user's own configuration, and changes the mode if none was chosen."""
         folders = WorkedFolders()
         await asyncio.to_thread(folders.keep, self._talk.opening.folder, is_yes)
         self._said_of_work = True
@@ -95,14 +94,14 @@ class Modes:
         is_default = self._talk.opening.settings["approve"].source == "default"
         if chosen is not None and is_default and self.approve in ("auto", "smart"):
             self.set_approve("auto" if is_yes and not chosen.obstacle else "smart")
-        where = f"kept for {self._talk.folder}" if is_yes else f"kept for {self._talk.folder}, where you are asked"
+        where = f"stored for {self._talk.folder}" if is_yes else f"stored for {self._talk.folder}, where you are asked"
         self._talk.notice(f"{where}; {self.meaning}")
 
     async def said_of_work(self) -> str:
-        """What the user said about the folder."""
+        """The user's answer for the folder, in words."""
         answer = await asyncio.to_thread(WorkedFolders().answer, self._talk.opening.folder)
-        said = "nothing" if answer is None else "yes" if answer else "no"
-        return f"you have said {said} about working unasked in {self._talk.folder}; {self.meaning}"
+        said = "not yet allowed" if answer is None else "allowed" if answer else "not allowed"
+        return f"you have {said} commands and edits to run unasked in {self._talk.folder}; {self.meaning}"
 
     def set_approve(self, mode: ApprovalsMode) -> None:
         """Sets which calls need the user's approval."""
@@ -111,12 +110,12 @@ class Modes:
         self._talk.front.changed()
 
     def cycle(self) -> None:
-        """Goes on to the next of ask, auto and plan; where `auto` is not possible, to `smart`, and says why."""
+        """Switches to the next of ask, auto and plan. If `auto` is not possible, uses `smart` and shows the reason."""
         if not self._gate.is_open:
             self._talk.later(self._cycle_once_open())
             return
         if self._talk.opened is None or (self.plan.mode == "Plan" and self._talk.is_running):
-            self.change_plan()  # says why not
+            self.change_plan()  # shows why it cannot change
             return
         approvals, chosen = self._talk.opened.made.approvals, self._talk.opened.made.approval_mode
         is_plan = self.plan.mode == "Plan"
@@ -167,7 +166,7 @@ class Modes:
 
 
 def _next_place(mode: ApprovalsMode, *, is_plan: bool, is_running: bool) -> _Place:
-    """Where Shift+Tab leads: ask, auto, plan, and again. `smart` counts as `auto`. A run cannot become a plan."""
+    """The mode after Shift+Tab: ask, auto, plan, and again. `smart` counts as `auto`. No plan mode during a run."""
     if is_plan:
         return "ask"
     if mode == "ask":

@@ -1,8 +1,8 @@
 """The conversation of a user with one agent after another, in one session after another.
 
-`Conversation` connects a front end with the agent. It handles what the user sends, runs one thing at a time, and holds
-the queue and the state that the front end shows. What happens goes to a `View`, which shows it, and questions to a
-`Front`, which asks them. `commands` implements the commands, and `approving` has the modes. This module does not draw.
+`Conversation` connects a front end with the agent. It handles the user's input, runs one thing at a time, and holds
+the queue and the state that the front end shows. A `View` shows events, and a `Front` asks questions. `commands`
+implements the commands, and `approving` has the modes. This module does not draw.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
 _AT_ONCE = frozenset({"/quit", "/q", "#help"})
 """Commands that work before the agent is ready."""
 _KEY_LINE = "nothing was sent: a line that begins with #key never goes to a model; give the command alone"
-_MASKED = "what looks like a secret was masked before the prompt was stored or sent; #key stores a key"
+_MASKED = "text that looks like a secret was masked before the prompt was stored or sent; #key stores a key"
 _CLOSING = 3.0
 """Seconds that a run has to end when the conversation closes."""
 
 
 class _KeyLine(UsageProblem):
-    """A text with a key in it, which is not even given back."""
+    """A text that contains a key. It is not even put back into the input."""
 
 
 class Conversation:
@@ -92,14 +92,14 @@ class Conversation:
         self.branch = ""
         """The Git branch of the folder, as it was when the last run ended."""
         self.todo: tuple[TodoItem, ...] = ()
-        """The list of things to do that the model keeps, masked."""
+        """The model's to-do list, masked."""
         self.around: GivenToAgent = {
             "ask": front.ask,
             "is_attended": True,
             "on_local_state": self._local.hear,
             "stream_fn": options.stream_fn,
         }
-        """What every agent of the conversation is made with."""
+        """The arguments for every agent of the conversation."""
 
     # -- shown state -------------------------------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ class Conversation:
 
     @property
     def progress(self) -> str:
-        """What a local model is doing before it answers: download, load, or read the prompt."""
+        """The progress of a local model before it answers: download, load, or read the prompt."""
         return self._local.text if self.is_running else ""
 
     @property
@@ -232,7 +232,7 @@ class Conversation:
     def adopt(self, opened: OpenAgent, *, is_same_session: bool = False, is_first: bool = False) -> None:
         """Continues with this agent; if its session is another one, shows that session's history.
 
-        The first one is shown above what the user asked for meanwhile, such as `#help`.
+        With `is_first`, the history is put above what is already shown, such as `#help`.
         """
         if self._subscription is not None:
             self._subscription.unsubscribe()
@@ -272,7 +272,7 @@ class Conversation:
         self.todo = masked_items(todo_items(messages), self.redact)
 
     async def switch(self, wanted: WantedSession, *, model: ModelSpec | None = None) -> None:
-        """Continues in another session, with no trusted calls. Raises `ApplicationError`, and changes nothing then."""
+        """Continues in another session, without trusted calls. Raises `ApplicationError`; nothing is changed then."""
         before, left = self.opened, len(self.tasks)
         servers = None if before is None else before.made.servers
         with self.holding():
@@ -292,7 +292,7 @@ class Conversation:
         self.ask_waiting()
 
     def ask_waiting(self, given: Sequence[str] = ()) -> None:
-        """Asks about the calls of the session that wait, and goes on with the answers. `given` are answers already."""
+        """Asks about the waiting calls of the session, and continues with the answers. `given` are earlier answers."""
         if self.opened is not None and self.opened.agent.pending and not self.is_running:
             self.begin(self._answer_waiting(self.opened, given))
 
@@ -337,14 +337,14 @@ class Conversation:
             self.adopt(opened, is_same_session=True)
 
     async def let_go(self) -> None:
-        """Closes the session between runs, so that other programs can use it. The agent stays; see `take_up`."""
+        """Closes the session between runs, so that other programs can use it. `take_up` opens it again."""
         if self.opened is not None and not self.is_running:
             with self.holding():
                 if problem := await asyncio.to_thread(self.opened.let_go):
                     self.notice(problem, "warning")
 
     async def take_up(self) -> None:
-        """Opens the session again, with what was added to it meanwhile. Raises `ApplicationError`."""
+        """Opens the session again, with the messages added to it meanwhile. Raises `ApplicationError`."""
         opened = self.opened
         if opened is None or opened.holds_session:
             return
@@ -356,13 +356,13 @@ class Conversation:
                 self.front.changed()
 
     def holding(self) -> AbstractContextManager[None]:
-        """Returns a context manager that delays what the user sends, so that no run begins in it."""
+        """Returns a context manager that delays the user's input, so that no run begins inside it."""
         return self._gate.shut()
 
     # -- sending -----------------------------------------------------------------------------------------------
 
     async def submit(self, text: str, images: Sequence[str] = ()) -> None:
-        """Handles what the user sent. Starts a prompt in the background; awaits a `/`, `#` or `!` command.
+        """Handles the user's input. Starts a prompt in the background; awaits a `/`, `#` or `!` command.
 
         During a run, a prompt steers the run.
         """
@@ -383,7 +383,7 @@ class Conversation:
         await self._send(text, images, "steer")
 
     async def follow_up(self, text: str, images: Sequence[str] = ()) -> None:
-        """Queues a prompt for when the run would stop; without a run, sends it at once."""
+        """Queues a prompt for the end of the run; without a run, sends it at once."""
         await self._send(text, images, "follow_up")
 
     def queue_follow_up(self, text: str, images: Sequence[str] = (), *, may_be_command: bool = True) -> None:
@@ -413,11 +413,11 @@ class Conversation:
         self.start(message, images)
 
     async def composed(self, text: str, images: Sequence[str] = ()) -> UserMessage:
-        """Returns the message that a text and the files at these paths make, masked. Raises `ApplicationError`."""
+        """Returns the masked message with a text and the files at these paths. Raises `ApplicationError`."""
         if (command_in(text.strip()) or ("",))[0] == "#key":  # also from an editor, or after a space
             raise _KeyLine(_KEY_LINE)
         if self.opened is None:
-            raise NoModel("there is no model to ask yet: #key adds a key, /model chooses a model")
+            raise NoModel("there is no model to use yet: #key adds a key, /model chooses a model")
         message, was_masked = await user_message(
             text,
             (*self._first_images, *images),
@@ -431,7 +431,7 @@ class Conversation:
         return message
 
     def enqueue(self, kind: QueuedKind, message: UserMessage, images: Sequence[str] = ()) -> None:
-        """Gives the run that is active another message."""
+        """Queues a message for the active run."""
         assert self.opened is not None
         self._queue.add(self.opened.agent, Queued(kind, extract_text(message.content), message, tuple(images)))
         self.front.changed()
@@ -587,9 +587,9 @@ class Conversation:
         try:
             await asyncio.to_thread(rules.add, self.opening.folder, rule)
         except SettingsError as error:
-            self.notice(f"the rule holds for this session but could not be kept: {error}", "warning")
+            self.notice(f"the rule applies to this session but could not be stored: {error}", "warning")
             return
-        self.notice(f"kept for this project: {rule}; swink config allowed lists and removes such rules")
+        self.notice(f"stored for this project: {rule}; swink config allowed lists and removes such rules")
 
     # -- closing -----------------------------------------------------------------------------------------------
 

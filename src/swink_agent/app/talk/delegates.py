@@ -1,6 +1,6 @@
-"""What a delegate has done and used so far, for every front end that shows it under the call that runs it.
+"""The calls and the usage of a delegate so far, collected from its events.
 
-Owns how the events of a delegate become its calls and its telling. Drawing is the front end's.
+Every front end shows them under the call that runs the delegate.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ class DelegateProgress:
         return " \u00b7 ".join(parts)
 
     def newest(self) -> DelegateCall | None:
-        """The call that is running, the innermost and newest; one that waits for the user goes first."""
+        """The innermost and newest call that runs; a call that waits for the user has priority."""
         running = [call for call, _ in self.every() if call.is_open]
         asking = [call for call in running if call.status == "asking"]
         return (asking or running or [None])[-1]
 
     def every(self) -> Iterator[tuple[DelegateCall, int]]:
-        """All calls in their order, each with the number of delegates that it is inside of."""
+        """All calls in their order, each with its depth in nested delegates."""
         return _every(self.calls, 0)
 
 

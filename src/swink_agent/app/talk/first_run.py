@@ -1,7 +1,4 @@
-"""The notices that open a conversation, and reports that come from other threads.
-
-Owns the opening notices, the progress line of a local model, and the handler that shows logged warnings.
-"""
+"""The notices that open a conversation, the progress line of a local model, and the handler for logged warnings."""
 
 from __future__ import annotations
 
@@ -70,14 +67,14 @@ def first_words(opened: OpenAgent, *, is_first: bool = True) -> list[tuple[str, 
     if session.warning:
         words.append((session.warning, "warning"))
     if place := session.came_from:
-        words.append((f"the session was begun in {place}, stays listed there, and continues in this folder", "info"))
+        words.append((f"the session began in {place} and stays listed there; it continues in this folder", "info"))
     if is_first and project is not None and (unused := project.what_is_unused):
         words.append((f"{unused}; #trust shows it and asks", "info"))
     return words
 
 
 def _caller_of_this_loop() -> Callable[..., None]:
-    """Returns what calls a function in the running event loop, in the context of now. Any thread may use it."""
+    """Returns a function that calls others in the running event loop, in the current context, from any thread."""
     return partial(call_in, asyncio.get_running_loop(), contextvars.copy_context().run)
 
 
@@ -127,7 +124,7 @@ class LocalProgress:
 
 
 class LibraryWarnings(logging.Handler):
-    """Calls `tell` in the event loop for every warning that the library logs, in whichever thread it is logged."""
+    """Calls `tell` in the event loop for every warning that the library logs in any thread."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)

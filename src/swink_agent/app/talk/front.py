@@ -1,7 +1,7 @@
 """Defines what a conversation needs from its front end: questions, lists, text input, and showing what happens.
 
-Owns the two protocols that every front end implements: the full screen, the one that prints lines, and the one that
-serves browsers. `Front` is asked, and `View` is told. A front end may have one reader or many. Does not draw.
+Every front end implements two protocols: the full screen, the one that prints lines, and the one that serves browsers.
+`Front` asks the user, and `View` shows the conversation. A front end may have one reader or many.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from swink_agent.core.types import AgentMessage, ToolOutcome
 
 NoticeKind: TypeAlias = Literal["info", "warning", "error", "welcome"]
-"""What a message of the program is about."""
+"""The kind of a message from the program."""
 
 
 class PickItem(NamedTuple):
@@ -66,7 +66,7 @@ class Front(Protocol):
         ...
 
     async def confirm(self, title: str, choices: Sequence[tuple[str, str]], default: str) -> str | None:
-        """Returns the key of the choice that the user takes, from pairs of key and text; `None` for none of them."""
+        """Returns the key of the user's choice, from pairs of key and text; `None` for none of them."""
 
     async def pick(self, title: str, items: Sequence[PickItem], preview: PreviewFn | None = None) -> str | None:
         """Returns the key of the item that the user picks from a searchable list; `None` for none of them."""
@@ -94,7 +94,7 @@ class Front(Protocol):
 
 
 class ShownCommand(Protocol):
-    """A shell command of the user's own, as a view shows it."""
+    """A shell command that the user runs, as a view shows it."""
 
     def begin(self) -> None:
         """Shows that the command runs now."""
@@ -118,12 +118,12 @@ class View(Protocol):
     """Shows a conversation as it happens. The conversation calls it in the event loop's thread, in order."""
 
     def adopt(self, redactor: Redactor, label: Callable[[], str]) -> None:
-        """Shows what another agent does from now on, masked by this redactor. `label` is that of new replies."""
+        """From now on shows another agent, masked by this redactor. `label` returns the label of new replies."""
 
     def show(
         self, messages: Sequence[AgentMessage], words: Sequence[tuple[str, NoticeKind]] = (), *, is_first: bool = False
     ) -> None:
-        """Replaces everything with this history and these notices; with `is_first`, puts them above what is there."""
+        """Replaces everything with this history and these notices; with `is_first`, puts them above the content."""
 
     def show_prompt(self, text: str, images: Sequence[str], position: int) -> None:
         """Adds a prompt of the user, masked, that has this position in the history."""
@@ -135,7 +135,7 @@ class View(Protocol):
         """
 
     def hear(self, event: MessageUpdate | DelegateEvent) -> None:
-        """Adds a piece of a reply, or of what a delegate streams. Pieces are frequent."""
+        """Adds a piece of a reply, or of a delegate's stream. Pieces are frequent."""
 
     def on_event(self, event: AgentEvent, record: RunRecord) -> None:
         """Shows any other event, after the run's `record` was fed it."""
@@ -150,10 +150,10 @@ class View(Protocol):
         """Adds the parts of a help text."""
 
     def offer(self, title: str, rows: Sequence[tuple[str, str, str]], choose: Callable[[int], None]) -> None:
-        """Adds choices, each with key, label and detail; `choose` takes the number of the one that the user takes."""
+        """Adds choices, each with key, label and detail; `choose` is called with the number of the chosen one."""
 
     def show_command(self, command: str) -> ShownCommand:
-        """Adds a shell command of the user's own, masked."""
+        """Adds a shell command that the user runs, masked."""
         ...
 
     def clear(self) -> None:

@@ -1,4 +1,4 @@
-"""What a conversation starts with, and the text that is printed on the normal screen after it.
+"""The options of a conversation, and the text that is printed on the normal screen after it.
 
 The caller opens folder, settings and session before the screen starts, so that errors appear on the normal screen.
 """
@@ -15,7 +15,7 @@ from swink_agent.rendering.escaping import safe_text
 
 
 class TalkOptions(Value, frozen=True, kw_only=True):
-    """What a conversation starts with: folder and settings, session, and first prompt."""
+    """The options of a conversation: folder and settings, session, and first prompt."""
 
     opening: Opening
     session: RunSession | None = None
@@ -25,7 +25,7 @@ class TalkOptions(Value, frozen=True, kw_only=True):
     images: tuple[str, ...] = ()
     """Paths of pictures for the first prompt, whether it is `prompt` or typed by the user."""
     answers: tuple[str, ...] = ()
-    """Answers to calls of the session that wait, as `--answer` takes them. They are checked."""
+    """Answers to waiting calls of the session, in the form of `--answer`. Their form is already checked."""
     stream_fn: StreamFn | None = None
     """Replaces the model's own stream function, for tests."""
 
@@ -46,7 +46,7 @@ class Farewell(Value, frozen=True):
     answer: str = ""
     resume: str = ""
     problem: str = ""
-    """A message about what could not be written to the session; empty if everything was."""
+    """A message if records could not be written to the session; else empty."""
 
     @property
     def text(self) -> str:
@@ -55,7 +55,7 @@ class Farewell(Value, frozen=True):
         if self.problem:
             parts.append(f"warning: {safe_text(self.problem)}")
         if self.resume:
-            parts.append(f"To go on with this: {safe_text(self.resume)}")
+            parts.append(f"To continue this session: {safe_text(self.resume)}")
         return "\n\n".join(parts)
 
 

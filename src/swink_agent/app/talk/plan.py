@@ -1,7 +1,6 @@
 """Plan mode: the agent reads and plans, but changes nothing until the user agrees.
 
-Owns the choice of tools, the note to the model, and the prompt that sends the plan. The agent loses the tools that
-need approval; the others cannot change anything.
+The agent loses the tools that need approval; the others cannot change anything. The model gets a note about the mode.
 """
 
 from __future__ import annotations

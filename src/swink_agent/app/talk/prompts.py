@@ -1,7 +1,4 @@
-"""Turns what a user writes and attaches into a message: masked, with its pictures and documents.
-
-Owns which documents a text mentions, and which files are refused. Does not send anything.
-"""
+"""Turns the user's text and attached files into a message: masked, with its pictures and documents."""
 
 from __future__ import annotations
 

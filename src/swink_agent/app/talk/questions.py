@@ -1,7 +1,7 @@
 """An approval question as data, and the answer that a choice means, for every front end.
 
-Owns which choices a question has, the parts of a change that can be accepted one by one, and what each choice answers.
-A terminal lays it out in rows, a browser as a page. `approvals` decides what is asked.
+Defines the choices of a question, the parts of a change that can be accepted one by one, and the answer for each
+choice. A terminal lays it out in rows, a browser as a page. `approvals` decides which calls are asked about.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from swink_agent.tools.files.hunks import ChangeHunks
 
 
 class OfferedChoice(NamedTuple):
-    """An answer that a person can give: what it means, in our words, and what it would trust, in the model's."""
+    """An answer that the user can give: its meaning, our label, and what it would trust, in the model's words."""
 
     means: str
     """An `ApprovalChoice`; or "because", "hunks", "keep" or "later"."""
@@ -39,7 +39,7 @@ class AskedQuestion:
 
     @property
     def choices(self) -> list[OfferedChoice]:
-        """The answers that are offered, in the order of the table of answers."""
+        """The offered answers, in the order of the table of answers."""
         foreign = trusted_by(self.question)
         extras = [*(["hunks"] if self.hunks is not None else []), *(["keep"] if self.rule else [])]
         offered: list[AnswerKey] = offered_answers(self.question, *extras)
@@ -50,9 +50,9 @@ class AskedQuestion:
         ]
 
     def answer(self, choice: str, reason: str = "", hunks: Collection[int] | None = None) -> ApprovalAnswer | Defer:
-        """Returns the answer that a choice means, with the words of the person, or with the accepted parts by number.
+        """Returns the answer for a choice, with the user's reason or with the accepted parts by number.
 
-        Raises `ValueError` for a choice that is not offered, or parts that there are not.
+        Raises `ValueError` for a choice that is not offered, or for parts that do not exist.
         """
         offered = [each.means for each in self.choices]
         if choice not in offered:
@@ -65,7 +65,7 @@ class AskedQuestion:
 
 
 def trusted_by(question: ApprovalQuestion) -> dict[str, str]:
-    """What an answer would trust besides this call, in the model's words, by what the answer means."""
+    """What each answer would trust in addition to this call, in the model's words, by the answer's meaning."""
     return {
         ApprovalChoice.SESSION_PREFIX: question.prefix or "",
         ApprovalChoice.ALWAYS: ", ".join(to_remember(question.access or {})),
@@ -74,7 +74,7 @@ def trusted_by(question: ApprovalQuestion) -> dict[str, str]:
 
 
 def answer_for(question: ApprovalQuestion, means: str, reason: str = "") -> ApprovalAnswer | Defer:
-    """Returns the answer that has this meaning. A rule that "keep" stores for the project is for the caller to keep."""
+    """Returns the answer that has this meaning. For "keep", the caller stores the rule for the project."""
     match means:
         case "later":
             return Defer()
@@ -94,7 +94,7 @@ def offered_hunks(question: ApprovalQuestion) -> ChangeHunks | None:
 
 
 def hunk_answer(hunks: ChangeHunks | None, accepted: Collection[int]) -> ApprovalAnswer:
-    """Returns a yes to the accepted parts of a change, with arguments that make only those; a no if there are none.
+    """Returns a yes with arguments that make only the accepted parts of a change; a no if none is accepted.
 
     Raises `ValueError` for a part that does not exist.
     """

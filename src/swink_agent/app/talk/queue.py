@@ -1,7 +1,7 @@
 """Messages that the user sends during a run: steering and follow-ups.
 
-Owns the list that the front end shows. The agent has the same messages in its own queues. When it adds one to the
-conversation, an event reports it, and the message leaves this list.
+The front end shows this list. The agent has the same messages in its own queues. When it adds one to the conversation,
+an event reports it, and the message leaves this list.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ class MessageQueue:
         return taken
 
     def entered(self, messages: Sequence[AgentMessage]) -> list[Queued]:
-        """Removes and returns those of these messages that were waiting; they are in the conversation now."""
+        """Removes and returns the waiting messages among `messages`, which are in the conversation now."""
         ids = {id(message) for message in messages}
         entered = [queued for queued in self._waiting if id(queued.message) in ids]
         self._waiting = [queued for queued in self._waiting if id(queued.message) not in ids]
         return entered
 
     def move(self, agent: Agent) -> None:
-        """Gives all waiting messages, and no others, to the agent, which may have replaced another."""
+        """Fills the queues of the agent, which may be a new one, with exactly the waiting messages."""
         agent.clear_queues()
         for queued in self._waiting:
             _send(agent, queued)

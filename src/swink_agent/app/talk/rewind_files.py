@@ -1,7 +1,7 @@
 """Finds the files that runs changed since a message, and restores them.
 
-The session records in which run each message was added, and checkpoints say what each run changed, with its commands
-too. What something else changed afterwards, and what no copy is kept of, is left alone.
+The session records in which run each message was added, and checkpoints record the changes of each run, also those of
+its commands. Files that something else changed afterwards, and files without a copy, are left alone.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def runs_since(store: JsonlSessionStore, session_id: str, position: int) -> list
     found: dict[str, RewoundRun] = {}
     for run in entered[position:]:
         if run is not None and run.run_id not in found:
-            # If the run began before this message, undo only what came after the message.
+            # If the run began before this message, undo only its changes after the message.
             found[run.run_id] = RewoundRun(run.run_id, run.at * 1_000_000 if run.run_id in before else 0)
     return list(reversed(found.values()))
 
@@ -87,7 +87,7 @@ def _entered(store: JsonlSessionStore, session_id: str) -> list[MessageRun | Non
 def plan_files(
     settings: Settings, roots: Iterable[Path], runs: Sequence[RewoundRun]
 ) -> list[tuple[str, list[PathRewind]]]:
-    """Returns what taking back these runs means, for each folder with checkpoints of them. Call it in a thread."""
+    """Returns the plan to undo these runs, for each folder with checkpoints of them. Call it in a thread."""
     from swink_agent.app.runs.undo import open_checkpoints
 
     if not runs or not settings.value("undo"):
@@ -106,7 +106,7 @@ def plan_files(
 
 
 def _start(newest_first: Sequence[Checkpoint], since: Mapping[str, int]) -> Checkpoint | None:
-    """The checkpoint to go back to: the first of these runs, or the last one before the moment in the run."""
+    """The checkpoint to go back to: the oldest of these runs, or that run's last one before its `since`."""
     own = [checkpoint for checkpoint in newest_first if checkpoint.run_id in since]
     if not own:
         return None
@@ -116,7 +116,7 @@ def _start(newest_first: Sequence[Checkpoint], since: Mapping[str, int]) -> Chec
 
 
 def shown_changes(plans: Sequence[tuple[str, Sequence[PathRewind]]]) -> str:
-    """Returns the lines that taking back changes, as a diff, for what can be taken back. Call it in a thread."""
+    """Returns a diff of the changes that the plans would make to text files. Call it in a thread."""
     from swink_agent.app.runs.undo import open_checkpoints, texts_of
     from swink_agent.core.texts.diffs import diff_lines
 
@@ -134,11 +134,11 @@ def shown_changes(plans: Sequence[tuple[str, Sequence[PathRewind]]]) -> str:
 
 
 def put_files_back(plans: Sequence[tuple[str, Sequence[PathRewind]]], runs: Sequence[RewoundRun]) -> RestoredFiles:
-    """Carries out the plans, which take back these runs. Call it in a thread."""
+    """Carries out the plans, which undo these runs. Call it in a thread."""
     from swink_agent.app.runs.undo import open_checkpoints
 
     store = open_checkpoints()
-    undoes = " ".join([run.run_id for run in runs if not run.since])  # of the others, a part is taken back
+    undoes = " ".join([run.run_id for run in runs if not run.since])  # the others are undone only in part
     done: list[str] = []
     left: list[tuple[str, str]] = []
     for root, plan in plans:

@@ -100,7 +100,7 @@ class Runner:
 
 
 class AgentRun:
-    """One run with prompts, with answers to calls that wait, or with what is queued. The time limit calls `stop`."""
+    """One run with prompts, with answers to calls that wait, or with queued messages. The time limit calls `stop`."""
 
     def __init__(
         self,

@@ -210,7 +210,7 @@ class _HeadAndTail:
 
 
 def _shell(folder: str) -> str | None:
-    """Returns the user's own shell if it is known to take `-c` and is outside the folder; `None` for the system's."""
+    """Returns the user's shell if it is known to take `-c` and is outside the folder; `None` for the system's."""
     place, name = os.path.split(os.environ.get("SHELL", ""))
     known = name in ("bash", "zsh", "sh", "dash", "ksh", "fish")
     return find_program(name, folders=[place], outside=[folder]) if known else None

@@ -1,4 +1,4 @@
-"""Background tasks of a conversation, and the gate that delays what the user sends.
+"""Background tasks of a conversation, and the gate that delays prompts and commands of the user.
 
 Without the gate, a prompt that is sent while one agent replaces another would go to the old agent, whose session is
 being closed, and the user could not stop it.
@@ -24,7 +24,7 @@ class SendGate:
         return not self._holders
 
     def open(self) -> None:
-        """Ends one wait: for the agent, which is ready or could not be created, or that of a `shut` block."""
+        """Ends one wait: the first one, when the agent is ready or could not be created, or that of a `shut` block."""
         self._holders = max(self._holders - 1, 0)
         if self.is_open:
             self._open.set()

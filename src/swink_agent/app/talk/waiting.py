@@ -1,7 +1,6 @@
-"""Asks about the calls of a session that wait for an answer, and says which of them cannot be answered here.
+"""Asks about the calls of a session that wait for an answer, and reports those that cannot be answered here.
 
-Owns the questions, one after the other, and the words. `Conversation` then goes on with the answers. What waits is in
-`swink_agent.core`, the form of an answer on the command line in `app.runs.answers`.
+`Conversation` then continues with the answers. Answers on the command line are in `app.runs.answers`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _LATER = "#answer asks about it"
 
 
 class WaitingCalls:
-    """The calls of an agent that wait. Make it in a thread: rules look at the disk."""
+    """The calls of an agent that wait. Create it in a thread: rules read the disk."""
 
     def __init__(self, opened: OpenAgent) -> None:
         pending = opened.agent.pending
@@ -32,14 +31,14 @@ class WaitingCalls:
         """The calls that a user can approve here."""
 
     def named(self, pending: Sequence[PendingCall]) -> str:
-        """Names the calls that still wait, each with what answers it."""
+        """Lists the calls that still wait, each with the way to answer it."""
         redactor = self._opened.redactor
         rows = [f"{named(call, redactor)}; {self._obstacles.get(call.call_id) or _LATER}" for call in pending]
         count = "a call waits" if len(rows) == 1 else f"{len(rows)} calls wait"
-        return "\n".join([f"{count} for an answer; a prompt goes on without it, and rejects what waits:", *rows])
+        return "\n".join([f"{count} for an answer; a new prompt rejects all calls that wait:", *rows])
 
     async def ask_in_turn(self, calls: Sequence[PendingCall], waiting: CancellationToken) -> Answers:
-        """Returns the user's answers; a call without one waits on. Raises `Aborted` if `waiting` is cancelled."""
+        """Returns the user's answers; a call without one keeps waiting. Raises `Aborted` if `waiting` is cancelled."""
         answers: Answers = {}
         for call in calls:
             answer = await _unless_stopped(self._opened.made.approvals.ask_later(call), waiting)
@@ -49,9 +48,9 @@ class WaitingCalls:
 
 
 def given_up(count: int) -> str:
-    """Says what a prompt does to the calls that wait."""
+    """The notice that a prompt rejects the calls that wait."""
     calls = "the call that waited is" if count == 1 else f"the {count} calls that waited are"
-    return f"{calls} rejected, because the conversation goes on without an answer"
+    return f"{calls} rejected, because the conversation continues without an answer"
 
 
 async def _unless_stopped(question: Awaitable[Approval | Defer], waiting: CancellationToken) -> Approval | Defer:

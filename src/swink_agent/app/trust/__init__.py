@@ -1,1 +1,1 @@
-"""What a folder and installed packages may say, and whether the user trusts them."""
+"""The user's trust in folders and installed packages, and what these may set."""

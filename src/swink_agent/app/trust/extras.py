@@ -1,9 +1,8 @@
 """Code of installed packages: tools and policies that the user's settings turn on by name.
 
-Owns the entry-point groups `swink_agent.tools` and `swink_agent.policies`, the errors about one that cannot be used,
-and that nothing is imported from a folder that the agent works in. Installing a package loads nothing: only
-`extra_tools` and `extra_policies` do, and a folder's own file may not set these. If a named one is missing, the run
-stops: a missing policy must not go unnoticed.
+They are entry points of the groups `swink_agent.tools` and `swink_agent.policies`. An installed package is loaded only
+if `extra_tools` or `extra_policies` names it, and a project's file may not set these. If a named tool or policy is
+missing, the run stops: a missing policy must not go unnoticed.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Extra(Value, frozen=True):
 
 
 def installed_extras(kind: ExtraKind) -> list[Extra]:
-    """The installed ones, by name. Nothing is loaded."""
+    """The installed tools or policies, by name. Nothing is loaded."""
     own = [Extra("tool", WEB_FETCH, "swink-agent")] if kind == "tool" else []
     return own + [Extra(kind, point.name, _package(point)) for point in _points(kind)]
 
@@ -50,13 +49,13 @@ def extra_tools(
 ) -> list[AgentTool]:
     """The tools of these names for a folder, except denied ones. Raises `UsageProblem`, and `MissingExtra`.
 
-    An entry point is an `AgentTool`, or a callable that takes the folder and returns one. It has the tool's name.
-    `web_fetch` is the library's own, and is given the `private` addresses.
+    An entry point is an `AgentTool`, or a callable that takes the folder and returns one. Its name must be the tool's.
+    `web_fetch` is the library's own tool, which may reach the `private` addresses.
     """
     tools: list[AgentTool] = []
     for name in names:
         if name in (*STANDARD_TOOLS, *TOOLS_OF_BASH):
-            raise UsageProblem(f"extra_tools names {name}, which is a built-in tool: the setting tools has those")
+            raise UsageProblem(f"extra_tools names {name}, which is a built-in tool: use the setting tools instead")
         if name in denied:
             continue
         if name == WEB_FETCH:
@@ -70,7 +69,7 @@ def extra_tools(
             raise _unusable("tool", point, f"it is not a tool but {found!r}")
         if found.name != name:
             raise _unusable(
-                "tool", point, f"its tool is called {found.name!r}: an entry point is called as its tool is"
+                "tool", point, f"its tool is called {found.name!r}: an entry point must have the name of its tool"
             )
         tools.append(found)
     return tools
@@ -138,7 +137,7 @@ def _loaded(kind: ExtraKind, point: EntryPoint) -> Any:
 
 def _made(kind: ExtraKind, point: EntryPoint, make: Any, folder: Path) -> Any:
     if not callable(make):
-        raise _unusable(kind, point, f"{make!r} is nothing that can be called with a folder")
+        raise _unusable(kind, point, f"{make!r} cannot be called with a folder")
     try:
         return make(folder)
     except Exception as error:  # likewise
@@ -160,4 +159,4 @@ def _named(kind: ExtraKind, point: EntryPoint) -> str:
 
 
 def _remedy(kind: ExtraKind) -> str:
-    return f"mend the package, or take it out of the setting {_SETTINGS[kind]}"
+    return f"fix the package, or remove it from the setting {_SETTINGS[kind]}"

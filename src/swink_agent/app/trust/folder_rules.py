@@ -1,9 +1,9 @@
-"""What the user decided for folders, in the user's own configuration: allowed calls, and where calls run unasked.
+"""The user's decisions for folders, in the user's own configuration: allowed calls, and where calls run unasked.
 
-Owns two files beside the settings, to which nothing in a project can add. `allowed.json` has the rules of a folder: the
-root of the repository, or the folder itself outside one. `folders.json` has a yes or a no for each folder that was
-asked about: a yes holds for the folders beneath it too, up to those of another repository. The grammar of rules is in
-`approvals.call_rules`.
+They are in two files next to the settings, to which a project cannot add. `allowed.json` has the rules of each folder:
+the root of the repository, or the folder itself outside one. `folders.json` has a yes or a no for each folder that was
+asked about. An answer also applies to the folders beneath it, except those of another repository. The grammar of rules
+is in `approvals.call_rules`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class FolderRules:
         return read_record(self.path, dict[str, list[str]], "allowed calls")
 
     def rules(self, folder: Path) -> tuple[str, ...]:
-        """What is allowed in this folder's project."""
+        """The allowed calls in this folder's project."""
         return tuple(self.folders().get(project_root(folder), ()))
 
     def setting(self, folder: Path) -> SourcedValue:
@@ -38,7 +38,7 @@ class FolderRules:
         return SourcedValue(self.rules(folder), f"{self.path} for this folder")
 
     def add(self, folder: Path, rule: str) -> None:
-        """Allows it there from now on. Raises `SettingsError` if it cannot be stored."""
+        """Adds a rule to the folder's project. Raises `SettingsError` if it cannot be stored."""
         folders = self.folders()
         root = project_root(folder)
         write_record(self.path, {**folders, root: list(dict.fromkeys([*folders.get(root, ()), rule]))})
@@ -64,18 +64,18 @@ class WorkedFolders:
         return read_record(self.path, dict[str, bool], "folders to work in")
 
     def answer(self, folder: Path) -> bool | None:
-        """What the user said about the folder or the nearest one above it in its repository; `None` if nothing."""
+        """The answer for the folder, or for the nearest one above it in its repository; `None` if there is none."""
         answers = self.folders()
         real = Path(os.path.realpath(folder))
         for place in (real, *real.parents) if answers else ():
             if str(place) in answers:
                 return answers[str(place)]
             if os.path.lexists(place / ".git"):
-                break  # what is above belongs to another project
+                break  # folders above belong to another project
         return None
 
     def keep(self, folder: Path, answer: bool | None) -> bool:
-        """Stores the answer, or forgets it with `None`. Returns whether it differs. Raises `SettingsError`."""
+        """Stores the answer; `None` removes it. Returns whether that is a change. Raises `SettingsError`."""
         answers = self.folders()
         real = os.path.realpath(folder)
         if answers.get(real) is answer:

@@ -24,7 +24,7 @@ def import_nothing_from(folders: Iterable[Path]) -> None:
 
 
 def import_nothing_from_here() -> None:
-    """The same for the working folder: what a run here would not load is not listed either."""
+    """The same for the current folder, so that lists do not show packages that a run here would not load."""
     with suppress(FileNotFoundError):  # the folder was deleted
         import_nothing_from([Path.cwd()])
 
@@ -35,9 +35,9 @@ def why_not_loaded(point: EntryPoint, error: Exception, remedy: str) -> str:
     if not place or not isinstance(error, ModuleNotFoundError) or error.name != point.module.partition(".")[0]:
         return f"{repr(error)[:300]}: {remedy}"
     return (
-        f"it is installed with -e, as it lies in {place}, and nothing is imported from the folder that the agent works "
-        "in or that swink is started in, as a model may have written it: start swink in another folder, and work in "
-        "another, or install the package without -e"
+        f"it is installed with -e from {place}, and nothing is imported from the folder that the agent works in or "
+        "that swink is started in, as a model may have written it: start swink in another folder, and work in another, "
+        "or install the package without -e"
     )
 
 

@@ -1,7 +1,8 @@
 """Reads a project's notes, settings, skills and commands, with the same protection as the model's file tools.
 
-Opens beneath the folder, so that no link leads out of it. Only regular files, none that the kernel generates, none with
-credentials; never waits, and reads no more than a limit. Whether a file may be used is decided in `trust`.
+Opens files beneath the folder, so that no link leads out of it. Reads only regular files, up to a limit, and never
+waits. Refuses files that the kernel generates and files with credentials. Whether a file may be used is decided in
+`trust`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _MOST = 256
 
 
 class ProjectFile(Value, frozen=True):
-    """A file as read once: its bytes, `None` if it does not exist, or why it is not used."""
+    """A file, read once: its bytes, `None` if it does not exist, or the reason why it is not used."""
 
     hidden_fields = frozenset({"data"})
 
@@ -42,19 +43,19 @@ class ProjectFile(Value, frozen=True):
 
     @property
     def digest(self) -> str:
-        """A digest of the content. One that cannot be read equals nothing that was ever recorded."""
+        """A digest of the content. For an unreadable file it differs from every recorded digest."""
         if self.problem:
             return "unreadable"
         return "none" if self.data is None else f"sha256:{hashlib.sha256(self.data).hexdigest()}"
 
 
 def read_project_file(folder: Path, name: str, most: int) -> ProjectFile:
-    """The file of that name, relative to the folder. Never raises: if it cannot be read, the result says why."""
+    """The file of that name, relative to the folder. Never raises: `problem` is the reason if it cannot be read."""
     return read_project_files(folder, [name], most)[name]
 
 
 def read_project_files(folder: Path, names: Iterable[str], most: int) -> dict[str, ProjectFile]:
-    """The files of these names, each as `read_project_file` has it; the folder is looked at once."""
+    """The same for several files. The folder is examined once."""
     from swink_agent.sandbox.profile import SandboxProfile  # on use: `swink --help` needs none of it
     from swink_agent.tools.workspace.wall import Workspace
 
@@ -113,19 +114,19 @@ def _refused(path: Path, error: Exception) -> ProjectFile:
     if code in _MISSING:  # deleted meanwhile, or a broken link
         return ProjectFile()
     if code == errno.EXDEV:
-        return ProjectFile(problem=f"{path} is or lies behind a link that leads out of the folder")
+        return ProjectFile(problem=f"{path} leads out of the folder through a link")
     if isinstance(cause, OSError):
         return ProjectFile(problem=f"{path} cannot be read: {cause.strerror or cause}")
     return ProjectFile(problem=f"{path} is not read: {error}")
 
 
 def found_prompt_files(folder: Path) -> dict[str, ProjectFile]:
-    """The files by their paths in the project. Those that cannot be read say why."""
+    """The skills and commands of a project by path. Unreadable ones have a `problem`."""
     paths = [f"{place}/{name}/{FILE}" for place in _SKILL_FOLDERS for name in _names(folder / place)]
     paths += [f"{COMMAND_FOLDER}/{name}" for name in _names(folder / COMMAND_FOLDER) if name.endswith(".md")]
     found = {path: file for path, file in read_project_files(folder, paths, MOST_FILE).items() if file.is_there}
     for path in found:
-        if any(character.isspace() for character in path):  # words of the record end at spaces
+        if any(character.isspace() for character in path):  # spaces separate the words of the trust record
             found[path] = ProjectFile(problem=f"{folder / path} has a space in its name")
     return found
 

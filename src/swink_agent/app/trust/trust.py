@@ -1,13 +1,13 @@
-"""Which folders the user trusts, and what their files may therefore set.
+"""Which folders the user trusts, and which of their files may therefore be used.
 
 A folder may contain `.swink/config.toml`, `AGENTS.md`, skills and commands. They come with a clone, so none is used
-until the user says so with `swink config trust`. Trust applies to a place and to the contents of its files: after a
-change of either, the user must trust it again, and until then that file is ignored. A copy of what was trusted is kept,
-so that the change can be shown.
+until the user trusts the folder with `swink config trust`. Trust applies to a path and to the contents of its files:
+after a change of either, the user must trust it again, and until then that file is ignored. Copies of trusted files are
+kept, so that a change can be shown.
 
-Owns that record, and which folders count: all from here up to the root of the repository, and from trusted ones further
-up only what protects the user. So neither a folder nor a repository created in one can override those above it. Reading
-is in `project_files`, what a project may set at all in `settings.settings`.
+All folders from here up to the root of the repository count. Of trusted folders further up, only the settings that
+protect the user count. So neither a folder nor a repository created in one can override those above it. Reading is in
+`project_files`; the settings that a project may set are defined in `settings.definitions`.
 """
 
 from __future__ import annotations
@@ -38,31 +38,31 @@ class Project(Value, frozen=True):
 
     folder: str
     is_trusted: bool
-    """Its settings, or their absence, are what the user saw."""
+    """Whether its settings, or their absence, are as the user saw them."""
     settings: SettingsFile | None = None
     """Only if trusted."""
     has_settings: bool = False
     was_changed: bool = False
-    """It was trusted once, and its settings have changed since."""
+    """Whether it was trusted once, and its settings have changed since."""
     has_notes: bool = False
     notes: bytes | None = None
-    """The notes: exactly the bytes that were trusted, or nothing."""
+    """The notes, with exactly the bytes that were trusted; else `None`."""
     notes_were_changed: bool = False
-    """The folder is trusted, but its notes are not those that the user saw."""
+    """Whether the folder is trusted, but its notes have changed since."""
     prompts: dict[str, bytes] = {}
-    """The trusted skills and commands by their paths: exactly the bytes that were trusted."""
+    """The trusted skills and commands by path, with exactly the bytes that were trusted."""
     unused_prompts: tuple[str, ...] = ()
-    """The paths of those that are not trusted, or have changed since."""
+    """The paths of skills and commands that are not trusted, or have changed since."""
     prompt_problems: dict[str, str] = {}
-    """Why others cannot be used at all, by their paths."""
+    """Why other skills and commands can never be used, by path."""
     problems: tuple[str, ...] = ()
-    """Why existing files cannot be used at all."""
+    """Why the existing settings or notes can never be used."""
     above: Project | None = None
     """The next folder further up in the repository that has files."""
 
     @property
     def chain(self) -> tuple[Project, ...]:
-        """This one and those above it, in that order."""
+        """This project and those above it, in that order."""
         return (self,) if self.above is None else (self, *self.above.chain)
 
     @property
@@ -78,7 +78,7 @@ class Project(Value, frozen=True):
 
     @property
     def can_be_trusted(self) -> bool:
-        """Whether something in this folder would be used if the user trusted it as it is now."""
+        """Whether some file in this folder would be used only if the user trusted it as it is now."""
         return not self.is_trusted or self.notes_were_changed or bool(self.unused_prompts)
 
     @property
@@ -89,7 +89,7 @@ class Project(Value, frozen=True):
     def _unused(self) -> str:
         if not (self.has_settings or self.has_notes or self.unused_prompts):
             return ""
-        said = [f"{problem}, so that is not used" for problem in self.problems]
+        said = [f"{problem}, so it is not used" for problem in self.problems]
         if not self.is_trusted:
             files = [str(PROJECT_FILE)] * self.has_settings + [NOTES_FILE] * self.has_notes
             files += [f"{len(self.unused_prompts)} skills and commands"] * bool(self.unused_prompts)
@@ -100,12 +100,12 @@ class Project(Value, frozen=True):
             said.append(f"{Path(self.folder, NOTES_FILE)} has changed since you trusted it and is not used")
         if self.is_trusted and self.unused_prompts:
             paths = ", ".join([str(Path(self.folder, path)) for path in self.unused_prompts])
-            said.append(f"not trusted as they are now, and not used: {paths}")
+            said.append(f"not used, because their current content is not trusted: {paths}")
         return "; ".join(said)
 
 
 class FolderToTrust(Value, frozen=True):
-    """The contents of a folder that may be trusted: the bytes of its settings and notes, or `None`."""
+    """The files of a folder that may be trusted: the bytes of its settings and notes, or `None`."""
 
     hidden_fields = frozenset({"settings", "notes", "prompts"})
 
@@ -119,16 +119,16 @@ class FolderToTrust(Value, frozen=True):
 
 
 class OfferedPart(NamedTuple):
-    """A part of what is shown before a folder is trusted: words of ours, and the text of a file that they are about."""
+    """A part of the offer that is shown before a folder is trusted: our words, and the text of a file."""
 
     words: str
     text: str | None = None
     is_uncounted: bool = False
-    """Whether the words say what would not count, and why."""
+    """Whether the words are about content that would not be used, and why."""
 
 
 def offered_parts(offer: FolderToTrust) -> Iterator[OfferedPart]:
-    """Everything that trusting the folder would put to use, in full: each line of it may have an effect."""
+    """All content that would be used if the folder were trusted, in full: each line may have an effect."""
     from ..agent.system_prompt import LONGEST_NOTES
 
     folder = Path(offer.folder)
@@ -140,7 +140,7 @@ def offered_parts(offer: FolderToTrust) -> Iterator[OfferedPart]:
     if offer.notes is not None:
         yield OfferedPart(f"{folder / NOTES_FILE}, which the model would read:", as_text(offer.notes[:LONGEST_NOTES]))
         if len(offer.notes) > LONGEST_NOTES:
-            yield OfferedPart(f"The other {len(offer.notes) - LONGEST_NOTES:,} bytes of it are not told.")
+            yield OfferedPart(f"The model would not read the other {len(offer.notes) - LONGEST_NOTES:,} bytes.")
     if offer.problem:
         yield OfferedPart(offer.problem, is_uncounted=True)
     for path, data in offer.prompts.items():
@@ -152,7 +152,7 @@ def as_text(data: bytes) -> str:
 
 
 class ChangedFile(Value, frozen=True):
-    """A file that changed since it was trusted. Empty text if it did not exist then, or does not now."""
+    """A file that changed since it was trusted. `old` or `new` is empty if the file did not or does not exist."""
 
     hidden_fields = frozenset({"old", "new"})
 
@@ -164,7 +164,7 @@ class ChangedFile(Value, frozen=True):
 class TrustStore:
     """The user's record of trusted folders: real paths, each with the digests of its settings and its notes.
 
-    Beside it, `trusted` has copies of what was trusted, named by their digests. They are only shown, never used.
+    The folder `trusted` next to it has copies of trusted files, named by digest. They are only shown, never used.
     """
 
     def __init__(self, path: Path | None = None, *, environ: Mapping[str, str] = os.environ) -> None:
@@ -180,11 +180,11 @@ class TrustStore:
         return self.accept(self.offer(folder))
 
     def offer(self, folder: Path) -> FolderToTrust:
-        """What trusting the folder would include, to be shown first. Raises `SettingsError` if it cannot be trusted."""
+        """The files that would be trusted, to be shown first. Raises `SettingsError` if that is not possible."""
         real = _real(folder)
         try:
             str(real).encode()
-        except UnicodeEncodeError as error:  # the record could not tell it from others
+        except UnicodeEncodeError as error:  # the record cannot represent it
             raise SettingsError(f"{real} cannot be trusted: its name is not UTF-8 text") from error
         settings, notes = _settings_of(real), _notes_of(real)
         if settings.problem:
@@ -195,7 +195,7 @@ class TrustStore:
         return FolderToTrust(str(real), settings.data, notes.data, notes.problem, skills)
 
     def accept(self, offer: FolderToTrust) -> Project:
-        """Trusts what was offered. What has changed since is not trusted."""
+        """Trusts the offered contents. Files that have changed since are not trusted."""
         files = [ProjectFile(offer.settings), ProjectFile(offer.notes)]
         record = [file.digest for file in files]
         record += [f"{path}={ProjectFile(data).digest}" for path, data in offer.prompts.items()]
@@ -204,7 +204,7 @@ class TrustStore:
         return find_project(Path(offer.folder), self) or Project(offer.folder, True)
 
     def changes(self, offer: FolderToTrust) -> tuple[ChangedFile, ...]:
-        """What changed in the folder since it was trusted, as far as there are copies."""
+        """The files that changed since the folder was trusted, as far as copies of them exist."""
         settings, notes, known = _words(self.folders().get(offer.folder))
         found: list[ChangedFile] = []
         for path, data in offer.prompts.items():
@@ -229,7 +229,7 @@ class TrustStore:
         return data if ProjectFile(data).digest == digest else None
 
     def _keep(self, files: Iterable[ProjectFile]) -> None:
-        """Stores these copies and removes unused ones. Without copies, changes are just not shown."""
+        """Stores these copies and removes unused ones. Errors are ignored: without a copy, a change is not shown."""
         wanted = {digest.rpartition(":")[2] for record in self.folders().values() for digest in record.split()}
         try:
             for file in files:
@@ -254,7 +254,7 @@ class TrustStore:
 def find_project(folder: Path, store: TrustStore) -> Project | None:
     """The nearest folder from here up that has files, up to the root of the repository if this is one.
 
-    Those further up are `above` it. From outside the repository, only what was trusted once and is strict is used. The
+    Projects further up are its `above`. From outside the repository, only trusted settings that tighten are used. The
     bytes that are used are exactly those that were compared with the record.
     """
     real, records = _real(folder), store.folders()
@@ -299,7 +299,7 @@ def _project(place: Path, record: str | None, above: Project | None) -> Project 
 
 
 def _guard(project: Project | None, above: Project | None) -> Project | None:
-    """The part of a folder outside the repository that applies: it has nothing for the model, and chooses no model."""
+    """The part of a folder outside the repository that applies: settings that tighten, and nothing for the model."""
     if project is None or not (project.settings or project.was_changed):
         return above
     settings = None if project.settings is None else only_stricter(project.settings)

@@ -1,4 +1,4 @@
-"""`swink acp`: the agent for editors, over stdin and stdout."""
+"""`swink acp`: serves the agent to editors over stdin and stdout."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from ..screen.screen import Screen
 @click.command(
     epilog="""\b
 Examples:
-  swink acp                       what an editor's settings name as the command of the agent
+  swink acp                       the agent command for an editor's settings
   swink acp -m anthropic          with this model""",
 )
 def acp(**flags: str | None) -> int:
     """Serve the agent to an editor over stdin and stdout.
 
-    It speaks the Agent Client Protocol, and is started by the editor. Sessions are those of `swink sessions`.
+    The editor starts it, and they use the Agent Client Protocol. `swink sessions` lists its sessions too.
     """
     protocol = require("acp", extra="acp")
     from swink_agent.acp.editor_agent import EditorAgent
     from swink_agent.acp.transport import LONGEST_LINE, LineTransport
 
     reporter = Reporter(Screen(sys.stderr), Redactor())
-    reporter.hear_log("")  # of all packages: the protocol's own writes tracebacks else
+    reporter.hear_log("")  # of all packages: otherwise the protocol's package writes tracebacks
     agent = EditorAgent({name: value for name, value in flags.items() if value is not None}, reporter.warn)
 
     async def serve() -> None:

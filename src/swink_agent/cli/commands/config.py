@@ -45,10 +45,10 @@ Examples:
 )
 @click.pass_context
 def config(ctx: click.Context) -> None:
-    """Show and change settings; trust a folder's own.
+    """Show and change settings; trust a folder's own settings.
 
-    Defaults, your file, a trusted folder's .swink/config.toml, SWINK_ variables and flags follow each other: the last
-    one that says something wins.
+    Values come from the defaults, your file, a trusted folder's .swink/config.toml, SWINK_ variables and flags. The
+    last of these that sets a value wins.
     """
     if ctx.invoked_subcommand is None:
         ctx.invoke(show)
@@ -80,7 +80,7 @@ def _masked(value: Any) -> Any:
 
 
 def _plain(name: str, value: Any) -> str:
-    """The value as `set` would take it."""
+    """The value in the form that `set` accepts."""
     if isinstance(value, tuple):
         kind = definition_of(name).kind
         if kind == "command":
@@ -91,7 +91,7 @@ def _plain(name: str, value: Any) -> str:
 
 
 @config.command("show")
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def show(as_json: bool = False) -> None:
     """Show every setting, its value and its source. Values that cannot be used are reported on stderr."""
     settings, project = _load()
@@ -128,11 +128,11 @@ def show(as_json: bool = False) -> None:
 @config.command("get")
 @click.argument("name", shell_complete=offered("settings"))
 def get(name: str) -> None:
-    """Print one value, with secrets in it masked."""
+    """Print one value, with secrets masked."""
     definition_of(name)
     settings = _load()[0]
     if (alias := alias_of(name)) is not None and alias not in settings.aliases():
-        raise UsageProblem(f"no alias is called {alias}; swink config set {name} PROVIDER:MODEL makes one")
+        raise UsageProblem(f"no alias is called {alias}; swink config set {name} PROVIDER:MODEL creates one")
     item = (_with_mode(settings) if name == "approve" else settings)[name]
     if item.problem:
         raise UsageProblem(item.problem)
@@ -140,7 +140,7 @@ def get(name: str) -> None:
     shown = _masked(plain)
     write_answer(f"{shown}\n")
     if shown != plain:
-        click.echo(f"note: a secret in it is masked; the whole value is where it was set: {item.source}", err=True)
+        click.echo(f"note: a secret in the value is masked; the full value is set in {item.source}", err=True)
 
 
 @config.command("set", context_settings={"ignore_unknown_options": True})
@@ -155,13 +155,13 @@ def set_(name: str, value: str) -> None:
     click.echo(f"{name} = {_shown(name, stored)} in {path}", err=True)
     used = _load()[0][name]
     if used.value != stored:
-        click.echo(f"note: here it is {_shown(name, used.value)}, by {used.source}", err=True)
+        click.echo(f"note: the value in use here is {_shown(name, used.value)}, from {used.source}", err=True)
 
 
 @config.command("unset")
 @click.argument("name", shell_complete=offered("settings"))
 def unset(name: str) -> None:
-    """Take one value out of your own settings file."""
+    """Remove one value from your own settings file."""
     path = settings_file()
     if not unset_value(name, path=path):
         raise UsageProblem(f"{name} is not set in {path}")
@@ -176,14 +176,14 @@ def path_() -> None:
 
 @config.command("trust")
 @click.argument("given", metavar="[FOLDER]", default=".", shell_complete=offered("folders"))
-@click.option("--remove", is_flag=True, help="Take trust away again.")
+@click.option("--remove", is_flag=True, help="Remove the trust.")
 @click.option("--list", "list_all", is_flag=True, help="List the trusted folders.")
-@click.option("-y", "--yes", is_flag=True, help="Show, and do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Show the files, and do not ask.")
 def trust(given: str, remove: bool, list_all: bool, yes: bool) -> None:
-    """Trust a folder: its .swink/config.toml and its AGENTS.md are used from now on.
+    """Trust a folder: its .swink/config.toml, AGENTS.md, skills and commands are used from now on.
 
-    Both are shown first, with the lines that would not count, and you are asked. When the settings file changes, it has
-    to be trusted again. A folder's settings can be stricter than your own, never looser.
+    They are shown first, with the lines that would not be used, and you are asked. A file that changes must be trusted
+    again. A folder's settings can be stricter than your own, never looser.
     """
     store = TrustStore()
     folder = Path(given).expanduser()
@@ -205,15 +205,15 @@ def trust(given: str, remove: bool, list_all: bool, yes: bool) -> None:
 
 @config.command("allowed")
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False), default=".")
-@click.option("--remove", metavar="RULE", help="Take this rule away.")
-@click.option("--remove-all", is_flag=True, help="Take all rules of the folder away.")
+@click.option("--remove", metavar="RULE", help="Remove this rule.")
+@click.option("--remove-all", is_flag=True, help="Remove all rules of the project.")
 def allowed(folder: Path, remove: str | None, remove_all: bool) -> None:
-    """List the calls that you allowed for a project from a question; take them away again."""
+    """List or remove the calls that you allowed for a project when you were asked."""
     rules = FolderRules()
     root = safe_display(project_root(folder))
     if remove is not None or remove_all:
         if not rules.remove(folder, None if remove_all else remove):
-            raise UsageProblem(f"no such rule is kept for {root}: swink config allowed lists them")
+            raise UsageProblem(f"no such rule is stored for {root}: swink config allowed lists them")
         click.echo(f"It is no longer allowed in {root}.", err=True)
         return
     for rule in rules.rules(folder):
@@ -222,13 +222,14 @@ def allowed(folder: Path, remove: str | None, remove_all: bool) -> None:
 
 @config.command("work")
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False), default=".")
-@click.option("--no", "is_no", is_flag=True, help="Say no: you are asked there, and not about the folder again.")
-@click.option("--remove", is_flag=True, help="Forget what you said.")
+@click.option("--no", "is_no", is_flag=True, help="Answer no: you are asked about calls in the folder.")
+@click.option("--remove", is_flag=True, help="Remove your answer.")
 @click.option("--list", "list_all", is_flag=True, help="List the folders, each with yes or no.")
 def work(folder: Path, is_no: bool, remove: bool, list_all: bool) -> None:
     """Let commands and edits in a folder run unasked, in the sandbox and with checkpoints.
 
-    It holds for the folders beneath too, but not for other repositories in them. The terminal UI asks the same once.
+    This also applies to the folders beneath, but not to other repositories in them. The terminal UI asks the same
+    question once.
     """
     folders = WorkedFolders()
     if list_all:
@@ -240,9 +241,9 @@ def work(folder: Path, is_no: bool, remove: bool, list_all: bool) -> None:
     has_changed = folders.keep(folder, None if remove else not is_no)
     if remove:
         if not has_changed:
-            raise UsageProblem(f"you have said nothing about {shown}")
-        click.echo(f"What you said about {shown} is forgotten.", err=True)
+            raise UsageProblem(f"there is no answer for {shown}")
+        click.echo(f"The answer for {shown} is removed.", err=True)
     elif is_no:
-        click.echo(f"In {shown} you are asked.", err=True)
+        click.echo(f"In {shown} you are asked about calls.", err=True)
     else:
         click.echo(f"In {shown} commands and edits run unasked, in the sandbox and with checkpoints.", err=True)

@@ -1,4 +1,4 @@
-"""`swink doctor`: what works on this machine, and how to repair what does not."""
+"""`swink doctor`: shows what works on this machine, and how to fix the rest."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Examples:
   swink doctor
   swink doctor --json | jq '.[] | select(.state == "problem")'"""
 )
-@click.option("--json", "as_json", is_flag=True, help="As a list of findings.")
+@click.option("--json", "as_json", is_flag=True, help="Print a list of findings.")
 def doctor(as_json: bool) -> int:
-    """Show what works on this machine, and what to do about the rest.
+    """Check what works on this machine, and how to fix the rest.
 
-    The exit code is 1 if there is a problem: something that keeps the agent from working here.
+    The exit code is 1 if a problem prevents the agent from working here.
     """
     import_nothing_from_here()
     findings = Redactor().redact_value(examine())  # a finding may quote an address, or an error that quotes one
@@ -40,7 +40,7 @@ def doctor(as_json: bool) -> int:
 
 
 def _show(finding: Finding, width: int | None, *, colours: bool) -> None:
-    """A finding as rows that all begin with our mark, so that quoted text cannot look like another finding."""
+    """Prints a finding. Every row begins with our mark, so that quoted text cannot look like another finding."""
     mark, colour = _MARKS[finding.state]
     indent = " " * (13 if width is None or width >= 50 else 2)
     rows = laid_out(safe_text(finding.text), f"{mark} {finding.area:<12} ", f"{indent}┆ ", width)

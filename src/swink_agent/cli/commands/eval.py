@@ -1,6 +1,6 @@
 """`swink eval`: runs sets of cases, shows and compares results, and checks them against a gate.
 
-Owns the commands and their words. What they do is in `swink_agent.evals` and `app`; running is in `eval_run`.
+Running is in `eval_run`, the rest in `swink_agent.evals` and `app`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 
 
 class CannotRun(ApplicationError):
-    """The command could not run. (Exit code 1 means that it ran and the answer is no.)"""
+    """The command could not run. Exit code 1 means that it ran, and a case or a check failed."""
 
     exit_code = ExitCode.NO_MODEL
 
@@ -65,7 +65,7 @@ def _opened(store: str | None) -> EvalStore:
 
 
 def _as_recorded(store: EvalStore, result: str) -> EvalRun:
-    """Loads a result and checks that it was not changed after it was recorded. Otherwise it is not shown or used."""
+    """Loads a result. Raises `EvalStoreError` if it was changed after it was recorded."""
     from swink_agent.evals import AuditTrail, EvalStoreError
 
     run = store.load(result)
@@ -73,17 +73,17 @@ def _as_recorded(store: EvalStore, result: str) -> EvalRun:
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise EvalStoreError(
-            f"is damaged: {problems[0]}{more}; all of it: swink eval verify. Run the cases again, or take a copy as "
-            "it was recorded",
+            f"is damaged: {problems[0]}{more}; swink eval verify shows all problems. Run the cases again, or use an "
+            "undamaged copy",
             path=run.path,
         )
     return run
 
 
-_judge = takes("--judge PROVIDER:MODEL", "Who judges by rubrics.", "models")
-_judge_script = takes("--judge-script FILE", "What the judge says, instead of a model.", "files")
+_judge = takes("--judge PROVIDER:MODEL", "The model that judges by rubrics.", "models")
+_judge_script = takes("--judge-script FILE", "A script with the judge's answer, instead of a model.", "files")
 _verdict = picks(
-    "--verdict", "all any majority mean", "How many of the repeats have to pass. Default: as the set says, else all."
+    "--verdict", "all any majority mean", "How many of the repeats must pass. Default: the set's choice, else all."
 )
 
 
@@ -98,7 +98,7 @@ def _side_by_side(store: EvalStore, results: tuple[str, ...]) -> EvalRun | EvalG
         except EvalStoreError:
             grid = None
         if grid is not None and any(one.id.startswith(result) and one.grid != grid.id for one in store.list()):
-            grid = None  # then several results begin so, and the error lists them
+            grid = None  # the beginning is ambiguous, and the error lists the results
         runs += [_as_recorded(store, result)] if grid is None else [_as_recorded(store, run.path) for run in grid.runs]
     return runs[0] if len(runs) == 1 else EvalGrid(runs[0].grid or runs[0].id, tuple(runs))
 
@@ -118,7 +118,7 @@ RESULT is a file or the beginning of an id. Exit codes: 0 passed, 1 failed,
 2 wrong usage, 3 could not run, 130 interrupted.""",
 )
 def eval_group() -> None:
-    """Run cases on an agent, score, compare, gate a release."""
+    """Run cases on an agent; score, compare and gate the results."""
 
 
 # -- running -------------------------------------------------------------------------------------------------
@@ -129,43 +129,43 @@ def eval_group() -> None:
 @click.argument("path", metavar="SET", shell_complete=offered("files"))
 @takes(
     "--agent [NAME=]MODULE:FUNCTION",
-    "Your own factory: (case, folder) to an agent. Several run side by side.",
+    "Your own factory, which makes an agent from (case, folder). Several run side by side.",
     multiple=True,
 )
 @takes("--evaluator MODULE:FUNCTION", "An additional evaluator of your own. Repeatable.", multiple=True)
 @takes(
     "-m --model PROVIDER:MODEL",
-    "Which model; several run side by side. Default: settings, first key, else local.",
+    "The model; several run side by side. Default: the settings, else the first key, else local.",
     "models",
     multiple=True,
 )
 @_judge
 @_judge_script
-@takes("--script FILE", "Replies instead of a model's, case by case.", "files")
+@takes("--script FILE", "A script with replies for each case, instead of a model.", "files")
 @takes("--replay FOLDER", "Recorded sessions instead of a model.", "folders")
-@takes("--parallel N", "So many at once. Default: 4.", type=click.IntRange(min=1), default=4)
-@takes("--repeat K", "Each case so often. Default: 1.", type=click.IntRange(min=1), default=1)
+@takes("--parallel N", "The most attempts at once. Default: 4.", type=click.IntRange(min=1), default=4)
+@takes("--repeat K", "The number of attempts at each case. Default: 1.", type=click.IntRange(min=1), default=1)
 @_verdict
 @takes(
     "--retries N",
-    "How often an attempt is made again that the provider failed. Default: 2.",
+    "How often an attempt is repeated after an error of the provider. Default: 2.",
     type=click.IntRange(min=0),
     default=2,
 )
 @_store
 @click.option("--resume", is_flag=True, help="Continue the newest run of this set that was interrupted.")
-@takes("--only WORD", "Only cases with this in id or name; nothing is kept.", multiple=True)
+@takes("--only WORD", "Only cases with this in their id or name; the result is not stored.", multiple=True)
 @takes("--tag TAG", "Only cases with this tag. Repeatable.", multiple=True)
 @takes("--not-tag TAG", "No cases with this tag. Repeatable.", multiple=True)
-@takes("--timeout SECONDS", "For each attempt.", type=click.FloatRange(min=0, min_open=True), default=1800.0)
+@takes("--timeout SECONDS", "Limit of each attempt.", type=click.FloatRange(min=0, min_open=True), default=1800.0)
 @click.option("--format", "format_name", type=click.Choice(FORMATS), default="console", help="Of the report on stdout.")
-@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 def run_command(**options: Any) -> int:
-    """Run a set of cases, and keep the result.
+    """Run a set of cases, and store the result.
 
-    Each case has its own folder, and the standard agent works in it with its built-in tools, confined to the folder. No
-    one is asked anything. The report goes to stdout, the progress to stderr. Ctrl+C ends it cleanly, and --resume
-    continues. The exit code is 1 if a case failed.
+    Each case has its own folder, and the standard agent works in it with its built-in tools, confined to the folder.
+    You are not asked about calls. The report goes to stdout, the progress to stderr. Ctrl+C ends it cleanly, and
+    --resume continues. The exit code is 1 if a case failed.
     """
     from .eval_run import run_set
 
@@ -178,7 +178,7 @@ def run_command(**options: Any) -> int:
 
 @eval_group.command("score", short_help="Score a result again, without running it.")
 @click.argument("result", metavar="RESULT", shell_complete=offered("results"))
-@takes("--set set_path SET", "What is expected now.", "files")
+@takes("--set set_path SET", "A set with the current expectations.", "files")
 @takes("--evaluator MODULE:FUNCTION", "An additional evaluator of your own. Repeatable.", multiple=True)
 @_judge
 @_judge_script
@@ -186,10 +186,10 @@ def run_command(**options: Any) -> int:
 @_store
 @click.option("--format", "format_name", type=click.Choice(FORMATS), default="console", help="Of the report on stdout.")
 def score_command(result: str, store: str | None, **options: Any) -> int:
-    """Score what was done in a result once more, and keep that as a new result that names the old one.
+    """Score a result again, and store that as a new result that names the old one.
 
-    Nothing is run, and only the judge's model is asked. What cannot be scored again keeps its score: files, whose
-    folders are deleted, and rubrics, if no judge is given. The exit code is 1 if a case fails.
+    Nothing is run, and only the judge's model is asked. Files, whose folders are deleted, keep their scores, and so do
+    rubrics if no judge is given. The exit code is 1 if a case fails.
     """
     from .eval_run import score_result
 
@@ -230,7 +230,7 @@ def list_results(set_id: str | None, store: str | None, as_json: bool) -> None:
 @eval_group.command("report", short_help="Show a result, in five formats.")
 @click.argument("results", metavar="RESULT...", nargs=-1, required=True, shell_complete=offered("results"))
 @click.option("--format", "format_name", type=click.Choice(FORMATS), help="Default: by the ending of FILE, or console.")
-@takes("-o --output FILE", "Write it here.", "files")
+@takes("-o --output FILE", "The file to write. Default: stdout.", "files")
 @_store
 def report_command(results: tuple[str, ...], format_name: str | None, output: str | None, store: str | None) -> None:
     """Show a result: for a terminal, a pull request (markdown), a program (json), a build server (junit), or as one
@@ -255,7 +255,7 @@ def report_command(results: tuple[str, ...], format_name: str | None, output: st
     write_whole(Path(output), text.encode("utf-8", "replace"), mode=0o644)
 
 
-@eval_group.command("compare", short_help="Say what got better or worse, and whether that is noise.")
+@eval_group.command("compare", short_help="Show which cases got better or worse, and whether that is noise.")
 @click.argument("before", metavar="BEFORE", shell_complete=offered("results"))
 @click.argument("after", metavar="AFTER", shell_complete=offered("results"))
 @_judge
@@ -265,9 +265,9 @@ def report_command(results: tuple[str, ...], format_name: str | None, output: st
 def compare_command(
     before: str, after: str, store: str | None, as_json: bool, judge: str | None, judge_script: str | None
 ) -> None:
-    """Say which cases got better or worse, and whether the difference is more than noise.
+    """Show which cases got better or worse, and whether the difference is more than noise.
 
-    With --judge, a model also says which of the two answers to each case is better, asked in both orders."""
+    With --judge, a model also decides which of the two answers to each case is better, asked in both orders."""
     from swink_agent.evals import compare
     from swink_agent.evals.reports.words import difference_words
 
@@ -328,20 +328,20 @@ def _seconds(ctx: click.Context, option: click.Parameter, value: str | None) -> 
 
 @eval_group.command("gate", short_help="Pass or fail a result.")
 @click.argument("result", metavar="RESULT", shell_complete=offered("results"))
-@takes("--min-pass-rate PART", "So many cases pass, from 0 to 1.", type=click.FloatRange(0, 1))
+@takes("--min-pass-rate PART", "The least share of cases that pass, from 0 to 1.", type=click.FloatRange(0, 1))
 @takes(
     "--min-pass-rate-low PART",
-    "So many cases pass with 95 % confidence: the lower end of the interval.",
+    "The least share of cases that pass with 95 % confidence: the lower end of the interval.",
     type=click.FloatRange(0, 1),
 )
 @takes(
     "--max-not-measured N",
-    "So many cases may lack a verdict because the provider failed. Default: 0.",
+    "The most cases without a verdict because the provider failed. Default: 0.",
     type=click.IntRange(min=0),
     default=0,
 )
-@takes("--max-cost USD", "It cost at most so much.", type=click.FloatRange(min=0))
-@takes("--max-duration max_seconds TIME", "It took at most so long: 90, 90s, 5m, 1h.", callback=_seconds)
+@takes("--max-cost USD", "Cost limit in US dollars.", type=click.FloatRange(min=0))
+@takes("--max-duration max_seconds TIME", "Time limit: 90, 90s, 5m, 1h.", callback=_seconds)
 @takes(
     "--no-regression baseline RESULT",
     "No case that passed there fails here, and scores are not lower by more than noise.",
@@ -378,11 +378,11 @@ def gate_command(ctx: click.Context, result: str, baseline: str | None, store: s
     return int(ExitCode.FAILED)
 
 
-@eval_group.command("verify", short_help="Check that a result is what was recorded.")
+@eval_group.command("verify", short_help="Check that a result is unchanged since it was recorded.")
 @click.argument("result", metavar="RESULT", shell_complete=offered("results"))
 @_store
 def verify_command(result: str, store: str | None) -> int:
-    """Check that a result is what was recorded, by the hashes over its turns. Exit code 1 if it is not."""
+    """Check, by the hashes over its turns, that a result is unchanged since it was recorded. Exit code 1 if not."""
     from swink_agent.evals import AuditTrail
 
     with _problems():
@@ -393,25 +393,23 @@ def verify_command(result: str, store: str | None) -> int:
     if problems:
         return int(ExitCode.FAILED)
     attempts = sum(len(one.attempts) for one in run.results)
-    click.echo(
-        f"It is as it was recorded: {attempts} {'attempt' if attempts == 1 else 'attempts'}, every turn of them."
-    )
+    click.echo(f"It is unchanged: {attempts} {'attempt' if attempts == 1 else 'attempts'}, every turn.")
     return int(ExitCode.DONE)
 
 
 # -- writing sets --------------------------------------------------------------------------------------------
 
 
-@eval_group.command("add", short_help="Make a case of a recorded session.")
+@eval_group.command("add", short_help="Make a case from a recorded session.")
 @click.argument("session", metavar="SESSION", shell_complete=offered("sessions"))
-@takes("--to path FILE", "Add it to this set, or begin one.", "files")
-@takes("--id case_id ID", "The id of the case. Default: made of what was asked.")
+@takes("--to path FILE", "Add the case to this set, or create the set.", "files")
+@takes("--id case_id ID", "The id of the case. Default: made from the session's title.")
 @takes("--recording FOLDER", "Keep a copy of the session here, for swink eval run --replay FOLDER.", "folders")
 def add_command(session: str, path: str | None, case_id: str | None, recording: str | None) -> None:
-    """Make a case from a recorded session: the same messages, the calls that were made, the files that are known.
+    """Make a case from a recorded session: with its messages, its calls, and its files as far as they are known.
 
-    Without --to it is printed. Look at it before you rely on it: it expects what the agent did, not what it should have
-    done.
+    Without --to the case is printed. Look at it before you rely on it: it expects what the agent did, not what it
+    should have done.
     """
     from swink_agent.app.evals.recorded_cases import case_of
     from swink_agent.app.evals.written_cases import add_case, case_text

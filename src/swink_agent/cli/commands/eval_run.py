@@ -1,7 +1,7 @@
-"""`swink eval run`: a set, an agent for each case, a result that is kept.
+"""`swink eval run`: runs a set with an agent for each case, and stores the result.
 
-Checks everything that can be wrong before a case is run, and keeps what was done whatever happens. How a case is run is
-in `swink_agent.evals`, the agents are made in `app.evals.evaluation`.
+Finds mistakes before a case is run, and stores finished work whatever happens. Running a case is in
+`swink_agent.evals`, making the agents in `app.evals.evaluation`.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _FLAGS = ("model", "thinking", "temperature", "max_tokens", "tools", "sandbox", 
 
 
 def run_set(options: dict[str, Any]) -> int:
-    """Runs a set; returns the exit code. Raises `ApplicationError` and `EvalError` for what is wrong before the run."""
+    """Runs a set; returns the exit code. Raises `ApplicationError` and `EvalError` for problems before the run."""
     return _Run(options).run()
 
 
 def score_result(store: EvalStore, run: EvalRun, options: dict[str, Any]) -> int:
-    """Scores a result again, keeps the new result and reports it. Raises as `run_set` does."""
+    """Scores a result again, stores the new result and reports it. Raises the same errors as `run_set`."""
     from swink_agent.evals import load_set, report, rescore
 
     eval_set = None if options["set_path"] is None else load_set(options["set_path"])
@@ -73,7 +73,7 @@ def preferred(before: EvalRun, after: EvalRun, judge: str | None, judge_script: 
         script = load_script(judge_script)
         if not names_winner(script.judge or ""):
             raise UsageProblem(
-                f"{judge_script}: a judge of two answers names a winner: judge: {{winner: tie, reasoning: Fine.}}; "
+                f"{judge_script}: a judge of two answers must name a winner: judge: {{winner: tie, reasoning: Fine.}}; "
                 "the winner is first, second or tie"
             )
         asked = PairwiseJudge(evaluation.STAND_IN_MODEL, evaluation.scripted_judge_model(script))
@@ -111,7 +111,7 @@ class _Run:
         self._set = _chosen(load_set(options["path"]), options)
         self._is_kept = not options["only"]
         if options["resume"] and not self._is_kept:
-            raise UsageProblem("--only tries a part and keeps nothing, so there is nothing to resume: leave one out")
+            raise UsageProblem("with --only no result is stored, so there is nothing to resume: leave one out")
         self._cancel = CancellationToken()
         self._screen = Screen(sys.stderr)
         self._stands_in = self._stand_in()
@@ -123,7 +123,7 @@ class _Run:
             self._close()
             raise
         self._redactor = redactor_for(load_settings(), Credentials())
-        """A redactor for the project's own agents that have none, so that no key of theirs is kept in a result."""
+        """A redactor for the project's own agents without one, so that no result contains their keys."""
         self._store = Path(options["store"]) if options["store"] else evaluation.results_folder()
 
     def run(self) -> int:
@@ -163,7 +163,7 @@ class _Run:
         return await run(self._set, progress, self._options["resume"], cancel=self._cancel)
 
     def _finish(self, run: EvalRun | EvalGrid) -> int:
-        """Reports how it went: the report to stdout, where it is kept to stderr."""
+        """Writes the report to stdout, and its place in the store to stderr."""
         from swink_agent.evals import EvalGrid, EvalStore, report
 
         warnings = dict.fromkeys(word for agents in self._agents.values() for word in getattr(agents, "warnings", ()))
@@ -184,12 +184,12 @@ class _Run:
             if self._is_kept:
                 words = [word for word in sys.argv[1:] if word != "--resume"]
                 again = shlex.join(["swink", *words, "--resume"])
-                self._screen.say("note: ", f"to go on with this: {again}", "dim")
+                self._screen.say("note: ", f"to continue later: {again}", "dim")
             return int(ExitCode.INTERRUPTED)
         is_good = all(one.is_complete and one.summary.total and one.summary.passed == one.summary.total for one in runs)
         return int(ExitCode.DONE if is_good else ExitCode.FAILED)
 
-    # -- what is needed for it ---------------------------------------------------------------------------------
+    # -- parts of the run --------------------------------------------------------------------------------------
 
     def _factories(self) -> dict[str, StandardAgents | OwnAgents]:
         """The agents by variant: each agent with each named model."""
@@ -216,7 +216,7 @@ class _Run:
             return StandardAgents(flags, Credentials(), stand_in=stand_in, on_local_state=state)
         ours = [flag for flag in _FLAGS if flag != "model" and self._options[flag] is not None]
         if ours:
-            raise UsageProblem(f"--{ours[0].replace('_', '-')} is for the standard agent, and --agent names another")
+            raise UsageProblem(f"--{ours[0].replace('_', '-')} is for the standard agent only: leave it or --agent out")
         return OwnAgents(evaluation.factory_named(name, Path.cwd()), model=model, stand_in=stand_in)
 
     def _stand_in(self) -> StandInModel | None:
@@ -232,8 +232,7 @@ class _Run:
         )
 
     def _judge(self) -> JudgeEvaluator | None:
-        """The judge for rubrics: the one named on the command line, else the script's, else the one in the settings,
-        else the agent's own model.
+        """The judge for rubrics: from the command line, else the script, else the settings, else the agent's model.
 
         Raises `UsageProblem` if there is a rubric and no judge.
         """
@@ -251,7 +250,7 @@ class _Run:
         if self._stands_in is None and isinstance(first, StandardAgents) and len(self._agents) == 1:
             return evaluation.judge_of(str(first.model), Credentials())
         where = "" if self._options["script"] is None else ", or judge: in the script"
-        told = f"the case {case.id!r} has a rubric and there is no judge: --judge MODEL, --judge-script FILE{where}"
+        told = f"the case {case.id!r} has a rubric, but there is no judge: --judge MODEL, --judge-script FILE{where}"
         raise UsageProblem(told)
 
     def _close(self) -> None:
@@ -277,7 +276,7 @@ def _chosen(eval_set: EvalSet, options: dict[str, Any]) -> EvalSet:
 
 
 def _local_state(screen: Screen, *, is_quiet: bool) -> Callable[[Any], None]:
-    """Reports that a local model is fetched or loaded, which may take minutes, and nothing after that."""
+    """Reports only the fetching and loading of a local model, which may take minutes."""
     reporter = Reporter(screen, Redactor(), "quiet" if is_quiet else "normal")
 
     def hear(event: Any) -> None:

@@ -20,16 +20,17 @@ _LONGEST_KEY = 16 * 1024
     invoke_without_command=True,
     epilog="""\b
 Examples:
-  swink keys set anthropic            asks for the key, and shows nothing
+  swink keys set anthropic            asks for the key, without showing it
   pass show openai | swink keys set openai
   swink keys list
   swink keys remove openai""",
 )
 @click.pass_context
 def keys(ctx: click.Context) -> None:
-    """Keep the keys of providers: set, list, remove.
+    """Set, list and remove the keys of providers.
 
-    A key in the environment comes first, then the system's keyring, then a file that only you can read.
+    A key in the environment has priority. Keys are stored in the system's keyring, else in a file that only you can
+    read.
     """
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_keys)
@@ -37,10 +38,10 @@ def keys(ctx: click.Context) -> None:
 
 @keys.command("set", context_settings={"allow_extra_args": True})
 @click.argument("provider", shell_complete=offered("providers"))
-@picks("--store", "keyring file", "Where to keep it. Default: keyring if there is one.")
+@picks("--store", "keyring file", "Where to store it. Default: the keyring, if one works.")
 @click.pass_context
 def set_key(ctx: click.Context, provider: str, store: str | None) -> None:
-    """Keep a key: typed without echo, or read from stdin. Never an argument, which others could see."""
+    """Store a key, typed without echo or read from stdin. It cannot be an argument, which others could see."""
     credentials = Credentials()
     credentials.check_name(provider)
     if ctx.args:  # most likely the key itself, so it is not repeated
@@ -54,7 +55,7 @@ def set_key(ctx: click.Context, provider: str, store: str | None) -> None:
     click.echo(f"The key of {provider} is in {where}.", err=True)
     variable = credentials.in_environment(provider)
     if variable:
-        click.echo(f"{variable} is set as well, and comes first.", err=True)
+        click.echo(f"{variable} is set as well, and has priority.", err=True)
 
 
 def _read_key(provider: str) -> str:
@@ -66,7 +67,7 @@ def _read_key(provider: str) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:  # the error's text would quote the key
-        raise UsageProblem("stdin has no key: it is not text") from None
+        raise UsageProblem("stdin does not contain a key: it is not text") from None
 
 
 @keys.command("list")
@@ -74,7 +75,7 @@ def list_keys() -> None:
     """List the keys that would be used, masked, and where each comes from."""
     rows = Credentials().listing()
     if not rows:
-        click.echo("No key is set. Keep one with: swink keys set anthropic", err=True)
+        click.echo("No key is set. Store one with: swink keys set anthropic", err=True)
         return
     click.echo(table(rows))
 
@@ -82,15 +83,15 @@ def list_keys() -> None:
 @keys.command("remove")
 @click.argument("provider", shell_complete=offered("providers"))
 def remove_key(provider: str) -> None:
-    """Forget a key that was kept here."""
+    """Remove a stored key."""
     credentials = Credentials()
     if not credentials.remove(provider):
         credentials.check_name(provider)
-        raise UsageProblem(f"no key of {provider} is kept here; swink keys list shows those that are")
-    click.echo(f"The key of {provider} is gone.", err=True)
+        raise UsageProblem(f"no key of {provider} is stored; swink keys list shows the keys")
+    click.echo(f"The key of {provider} is removed.", err=True)
     variable = credentials.in_environment(provider)
     if variable:
-        click.echo(f"{variable} still holds one, in the environment.", err=True)
+        click.echo(f"{variable} still holds one in the environment.", err=True)
 
 
 also_called(keys, remove_key, "rm")

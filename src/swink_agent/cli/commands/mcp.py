@@ -1,4 +1,4 @@
-"""`swink mcp`: shows and tries the MCP servers of the settings, and serves the agent's own tools."""
+"""`swink mcp`: lists and tests the MCP servers of the settings, and serves the agent's own tools."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ from ..screen.screen import Screen, say_json, table
     invoke_without_command=True,
     epilog="""\b
 Examples:
-  swink mcp list                      what the settings name; nothing is started
-  swink mcp test time                 start one, list its tools, end it
-  swink mcp serve --approve all       be a server, over stdin and stdout""",
+  swink mcp list                      the servers in the settings; starts none
+  swink mcp test time                 starts one, lists its tools, ends it
+  swink mcp serve --approve all       serves the agent's tools over stdin and stdout""",
 )
 @click.pass_context
 def mcp(ctx: click.Context) -> None:
     """List and test MCP servers; serve the agent's tools as one.
 
-    A server is a table [mcp.servers.NAME] of the settings: command and args, or url and headers.
+    A server is a table [mcp.servers.NAME] in the settings, with command and args, or url and headers.
     """
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_servers)
 
 
 _CLOSING = 3.0
-"""Seconds in which hooks can end after the last call."""
+"""Seconds that hooks have to end after the last call."""
 
 
 @options_of_prompt("cwd")
 @mcp.command("list")
-@click.option("--json", "as_json", is_flag=True, help="As a list of objects.")
+@click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")
 def list_servers(as_json: bool = False, cwd: str | None = None) -> None:
     """List the servers. Starts nothing."""
     opening = Opening(OpeningOptions(cwd=cwd))
@@ -71,7 +71,7 @@ def list_servers(as_json: bool = False, cwd: str | None = None) -> None:
         say_json(rows)
         return
     if not rows:
-        click.echo("There is no MCP server: [mcp.servers.NAME] in the settings names one.", err=True)
+        click.echo("There is no MCP server: [mcp.servers.NAME] in the settings adds one.", err=True)
         return
     cells = [
         [item.name, item.transport, redact(item.target), item.problem or ("" if item.enabled else "disabled")]
@@ -83,7 +83,7 @@ def list_servers(as_json: bool = False, cwd: str | None = None) -> None:
 @options_of_prompt("cwd")
 @mcp.command("test")
 @click.argument("name", shell_complete=offered("mcp_servers"))
-@click.option("--json", "as_json", is_flag=True, help="As one object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one object.")
 def test_server(name: str, as_json: bool, cwd: str | None) -> int:
     """Start one server, list its tools and end it. Exit code 1 if it fails."""
     opening = Opening(OpeningOptions(cwd=cwd))
@@ -119,15 +119,13 @@ async def _tried(chosen: ServerSettings, opening: Opening) -> tuple[list[dict[st
 
 @options_of_prompt("allow", "deny", "tools", "cwd")
 @mcp.command("serve")
-@picks(
-    "--approve", "none ask smart all", "Which calls may run. Nobody is asked: what would need a question is refused."
-)
+@picks("--approve", "none ask smart all", "Which calls may run. Calls that would need a question are refused.")
 def serve(
     approve: str | None, allow: tuple[str, ...], deny: tuple[str, ...], tools: str | None, cwd: str | None
 ) -> int:
     """Offer the agent's tools, and the agent itself, to an MCP client over stdin and stdout.
 
-    Runs until stdin ends. Nobody is asked about a call: what the rules do not allow is refused.
+    Runs until stdin ends. You are never asked about a call: calls that the rules do not allow are refused.
     """
     flags: dict[str, Any] = {"approve": approve, "allow": list(allow) or None, "deny": list(deny) or None}
     options = OpeningOptions(flags={**flags, "tools": tools}, cwd=cwd, uses_servers=False)
@@ -161,7 +159,7 @@ async def _serve(opening: Opening) -> int:
         await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
         await made.finish(_CLOSING)
     if not serving.done():
-        # A thread waits for the next line of stdin, and nothing but that line would end it.
+        # A thread waits for the next line of stdin, and only that line would end it.
         os._exit(int(ExitCode.INTERRUPTED))
     stopping.cancel()
     serving.result()

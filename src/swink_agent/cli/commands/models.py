@@ -1,4 +1,4 @@
-"""`swink models`: the models that can be asked, with prices and context windows; and the models on this machine."""
+"""`swink models`: lists the models with prices and context windows, and manages the models on this machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     invoke_without_command=True,
     epilog="""\b
 Examples:
-  swink models                       every model whose provider has a key, and the local ones
+  swink models                       models of providers with a key, and local ones
   swink models list --all sonnet
   swink models list --json | jq -r '.[].model'
   swink models pull qwen2.5-coder-1.5b
@@ -47,12 +47,12 @@ def models(ctx: click.Context) -> None:
 
 @models.command("list")
 @click.argument("words", nargs=-1)
-@click.option("-a", "--all", "everything", is_flag=True, help="Also models whose provider has no key here.")
-@click.option("--json", "as_json", is_flag=True, help="As a list of objects.")
+@click.option("-a", "--all", "everything", is_flag=True, help="Also list models of providers without a key.")
+@click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")
 def list_models(words: tuple[str, ...] = (), everything: bool = False, as_json: bool = False) -> None:
     """List models: window and longest reply in tokens, dollars for a million tokens in and out.
 
-    WORDS are parts of names; only models that have all of them are listed.
+    Only models whose names contain all WORDS are listed.
     """
     from swink_agent.adapters.catalog import ModelCatalog
 
@@ -113,7 +113,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 def _row(
     model: str, name: str, *, info: ModelInfo | None = None, available: bool = True, note: str = ""
 ) -> dict[str, Any]:
-    """What is known of a model, as an object of `--json`."""
+    """A model as an object of `--json`."""
     return {
         "model": model,
         "name": name,
@@ -142,7 +142,7 @@ def _remote_rows() -> list[dict[str, Any]]:
 
 
 def _alias_rows() -> list[dict[str, Any]]:
-    """The aliases in the settings, with what is known about their models."""
+    """The aliases in the settings, with the facts about their models."""
     from swink_agent.adapters.catalog import ModelCatalog
 
     settings = load_settings()
@@ -185,11 +185,11 @@ def _store() -> ModelStore:
 
 @models.command("pull")
 @click.argument("name", required=False, shell_complete=offered("local_models"))
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@click.option("-q", "--quiet", is_flag=True, help="Do not show progress.")
 def pull(name: str | None, quiet: bool) -> None:
-    """Fetch a model of this machine, or continue a fetch that was interrupted. Default: the standard one.
+    """Fetch a local model, or continue an interrupted fetch. Default: the standard model.
 
-    Then the model reads what every run begins with, which is kept next to it: the first answer comes sooner.
+    Then the model reads the beginning of every run and its state is stored, so that the first answer comes sooner.
     """
     from swink_agent.local.events import LocalModelError
     from swink_agent.local.weights.presets import DEFAULT_MODEL
@@ -205,7 +205,7 @@ def pull(name: str | None, quiet: bool) -> None:
     except LocalModelError as error:
         raise NoModel(str(error)) from error
     except Aborted:
-        click.echo("stopped; what was fetched is kept, and the next pull continues", err=True)
+        click.echo("stopped; the fetched part is kept, and the next pull continues", err=True)
         raise click.Abort from None
     finally:
         screen.clear()
@@ -213,7 +213,7 @@ def pull(name: str | None, quiet: bool) -> None:
 
 
 def _prepare(name: str, reporter: Reporter, cancel: CancellationToken) -> None:
-    """Lets the model read what every run begins with. A failure here does not make the fetch a failure."""
+    """Lets the model read the beginning of every run. If that fails, the fetch still succeeds."""
     if not has_local_extra():
         return
     try:
@@ -225,7 +225,7 @@ def _prepare(name: str, reporter: Reporter, cancel: CancellationToken) -> None:
 @models.command("rm")
 @click.argument("name", shell_complete=offered("local_models"))
 def remove(name: str) -> None:
-    """Delete a model of this machine."""
+    """Delete a local model."""
     from swink_agent.local.events import LocalModelError
 
     try:
@@ -233,7 +233,7 @@ def remove(name: str) -> None:
     except LocalModelError as error:
         raise UsageProblem(str(error)) from error
     if not freed:
-        raise UsageProblem(f"{name} is not on this machine: swink models list local tells which are")
+        raise UsageProblem(f"{name} is not on this machine: swink models list local shows which are")
     click.echo(f"{size_of(freed)} freed.", err=True)
 
 

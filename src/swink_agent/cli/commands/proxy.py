@@ -1,4 +1,4 @@
-"""`swink proxy`: asks models on behalf of machines that have no keys."""
+"""`swink proxy`: serves models to machines that have no keys."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOKEN_VARIABLE = "SWINK_PROXY_TOKEN"
 @click.command(
     epilog="""\b
 Examples:
-  swink proxy                                   makes a token and prints it
+  swink proxy                                   creates a token and prints it
   SWINK_PROXY_TOKEN=… swink proxy --port 8787
 \b
 On the other machine:
@@ -37,15 +37,15 @@ On the other machine:
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
 @click.option(
-    "--port", default=8787, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."
+    "--port", default=8787, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 chooses a free one."
 )
-@click.option("--streams", default=8, show_default=True, type=click.IntRange(1, 1000), help="At most so many at once.")
-@click.option("--insecure", is_flag=True, help="Listen beyond this machine although nothing is encrypted.")
+@click.option("--streams", default=8, show_default=True, type=click.IntRange(1, 1000), help="Most requests at once.")
+@click.option("--insecure", is_flag=True, help="Let other machines connect although nothing is encrypted.")
 def proxy(host: str, port: int, streams: int, insecure: bool) -> int:
     """Serve models to machines that have no keys.
 
-    The keys stay here; a client needs the token, taken from SWINK_PROXY_TOKEN or made for this run. What is sent is not
-    encrypted: keep it on this machine or behind something that encrypts, such as an ssh tunnel.
+    The keys stay here. A client needs the token, which comes from SWINK_PROXY_TOKEN or is new at each start. Traffic is
+    not encrypted: keep it on this machine, or use something that encrypts, such as an ssh tunnel.
     """
     if not host.strip():
         raise UsageProblem("an empty text is not an address to listen at (--host)")
@@ -53,7 +53,7 @@ def proxy(host: str, port: int, streams: int, insecure: bool) -> int:
 
     if not insecure and not is_loopback(host):
         raise UsageProblem(
-            f"{host} can be reached from outside, and the proxy does not encrypt: --insecure says that is fine"
+            f"{host} can be reached from outside, and the proxy does not encrypt: --insecure allows that"
         )
     token = os.environ.get(TOKEN_VARIABLE, "").strip()
     is_new = not token
@@ -91,7 +91,7 @@ def _upstream(settings: Settings, credentials: Credentials) -> Callable[[ModelSp
         if place not in made:
             try:
                 made[place] = with_stored_keys(stream_fn_of(model, settings, credentials), credentials)
-            except ApplicationError as error:  # the client gets it as an error of the provider
+            except ApplicationError as error:  # reported to the client as an error of the provider
                 raise AuthError(str(error)) from error
         return made[place]
 

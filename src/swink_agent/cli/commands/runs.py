@@ -1,6 +1,6 @@
 """`swink runs`: lists, shows, follows, answers, cancels, retries and removes durable runs.
 
-Owns the commands and their words. The rows are in `screen.run_pages`, runs in `swink_agent.durable`.
+The rows are formatted in `screen.run_pages`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _STATUSES = click.Choice(["queued", "running", "waiting", "done", "failed", "cancelled"])
 _REDRAWN = 1.0
-"""Seconds between two pictures of --watch."""
+"""Seconds between two updates of --watch."""
 
 _id = click.argument("run_id", metavar="ID")
 
 
 class _Store:
-    """The store that the options of a command name, else those of the group before it, and how to print from it."""
+    """The store that the options of the command, else of its group, name; and whether to print JSON."""
 
     def __init__(self, before: _Store | None, url: str | None, app: str | None, as_json: bool) -> None:
         if before is not None and not url and not app:
@@ -47,9 +47,9 @@ class _Store:
         self.wants_json: bool = as_json or (before is not None and before.wants_json)
 
     def use(self, work: Callable[[Durable], Awaitable[T]]) -> T:
-        """Does some work with the store, open meanwhile."""
+        """Opens the store, does the work with it, and closes it."""
         if self.url is not None and self.app is not None:
-            raise UsageProblem("--url and --app both name a store: give one of them")
+            raise UsageProblem("--url and --app both name a store: leave one out")
         durable = existing_at(self.url) if self.app is None else durable_named(self.app, Path.cwd())
 
         async def worked() -> T:
@@ -69,9 +69,9 @@ class _Store:
 def _with_store(command: Callable[..., Any]) -> Callable[..., Any]:
     """Gives a command the options that name the store, as one `_Store`."""
 
-    @click.option("--url", help="The store: sqlite:///path or postgresql://… Default: the settings' durable.url.")
-    @click.option("--app", metavar="MODULE:NAME", help="A Durable of your own code, in place of --url.")
-    @click.option("--json", "as_json", is_flag=True, help="As JSON.")
+    @click.option("--url", help="The store: sqlite:///path or postgresql://… Default: the setting durable.url.")
+    @click.option("--app", metavar="MODULE:NAME", help="A Durable in your own code, instead of --url.")
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     @click.pass_context
     @wraps(command)
     def with_store(ctx: click.Context, url: str | None, app: str | None, as_json: bool, **options: Any) -> Any:
@@ -94,7 +94,7 @@ Examples:
   swink runs cancel order-17 "the customer called"
   swink runs prune --days 7""",
 )
-@click.option("--watch", is_flag=True, help="Show workers and runs, again and again, until Ctrl+C.")
+@click.option("--watch", is_flag=True, help="Show workers and runs, updated until Ctrl+C.")
 @_with_store
 @click.pass_context
 def runs(ctx: click.Context, store: _Store, watch: bool) -> None:
@@ -102,23 +102,23 @@ def runs(ctx: click.Context, store: _Store, watch: bool) -> None:
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_runs, watch=watch)
     elif watch:
-        ctx.fail("--watch goes behind list: swink runs list --watch.")
+        ctx.fail("--watch goes after list: swink runs list --watch.")
 
 
 # -- looking -------------------------------------------------------------------------------------------------
 
 
 @runs.command("list")
-@click.option("--status", type=_STATUSES, help="Only these.")
-@click.option("--agent", help="Only those of this agent.")
-@click.option("--key", help="Only those with this key.")
-@click.option("--limit", type=click.IntRange(min=0), default=50, show_default=True, help="At most so many.")
-@click.option("--watch", is_flag=True, help="Show workers and runs, again and again, until Ctrl+C.")
+@click.option("--status", type=_STATUSES, help="Only runs with this status.")
+@click.option("--agent", help="Only runs of this agent.")
+@click.option("--key", help="Only runs with this key.")
+@click.option("--limit", type=click.IntRange(min=0), default=50, show_default=True, help="The most runs to list.")
+@click.option("--watch", is_flag=True, help="Show workers and runs, updated until Ctrl+C.")
 @_with_store
 def list_runs(store: _Store, status: Any, agent: str | None, key: str | None, limit: int, watch: bool) -> None:
     """List runs, the newest first."""
     if watch and store.wants_json:
-        raise UsageProblem("--watch is for people, --json for programs: give one of them")
+        raise UsageProblem("--watch is for people, --json for programs: leave one out")
 
     async def worked(durable: Durable) -> None:
         while watch:
@@ -142,7 +142,7 @@ def list_runs(store: _Store, status: Any, agent: str | None, key: str | None, li
 @_id
 @_with_store
 def show(store: _Store, run_id: str) -> None:
-    """Show what is known of a run, and its last reply."""
+    """Show the facts about a run, and its last reply."""
 
     async def worked(durable: Durable) -> None:
         run = await durable.run(run_id)
@@ -160,8 +160,8 @@ def show(store: _Store, run_id: str) -> None:
 
 @runs.command("events")
 @_id
-@click.option("--after", type=click.IntRange(min=0), default=0, help="Only records behind this number.")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the run is over.")
+@click.option("--after", type=click.IntRange(min=0), default=0, help="Only records after this number.")
+@click.option("-f", "--follow", is_flag=True, help="Continue until the run is over.")
 @_with_store
 def events(store: _Store, run_id: str, after: int, follow: bool) -> None:
     """Print the records of a run, one JSON line each, as in a session's file."""
@@ -179,7 +179,7 @@ def events(store: _Store, run_id: str, after: int, follow: bool) -> None:
 @runs.command("stats")
 @_with_store
 def stats(store: _Store) -> None:
-    """Show how many runs there are, how long the oldest waits, and the workers."""
+    """Show the number of runs, how long the oldest waits, and the workers."""
     found = store.use(lambda durable: durable.stats())
     if not store.said(found):
         click.echo("\n".join(fleet_rows(found)))
@@ -195,14 +195,14 @@ def stats(store: _Store) -> None:
 @click.option("--reject", metavar="REASON", help="Do not run it; the model reads the reason.")
 @click.option("--with", "changed", metavar="JSON", help="Run the call with these arguments instead.")
 @click.option("--result", metavar="TEXT", help="The result of a call that is carried out elsewhere.")
-@click.option("--at", type=click.IntRange(min=1), metavar="NUMBER", help="The record that asks, if ids recur.")
-@click.option("--by", default="", metavar="NAME", help="Who answers; it is on record.")
+@click.option("--at", type=click.IntRange(min=1), metavar="NUMBER", help="Number of the asking record, if ids recur.")
+@click.option("--by", default="", metavar="NAME", help="Your name, which is recorded.")
 @_with_store
 def answer(store: _Store, run_id: str, call_id: str, at: int | None, by: str, **answers: Any) -> int:
-    """Answer a call that waits. Of two answers the first counts; exit code 1 if another came first.
+    """Answer a call that waits. Only the first answer counts; exit code 1 if there was one before.
 
-    `swink runs show ID` names the calls that wait, with what to type. Some models give several calls the same id: then
-    --at says which one is meant.
+    `swink runs show ID` lists the calls that wait, with the command to type. Some models give several calls the same
+    id: then --at chooses one.
     """
     given = _answer(**answers)
     call = call_id if at is None else PendingCall(call_id, "", {}, position=at)
@@ -212,7 +212,7 @@ def answer(store: _Store, run_id: str, call_id: str, at: int | None, by: str, **
 
     counts = store.use(worked)
     if not store.said({"id": run_id, "call": call_id, "counts": counts}) and not counts:
-        raise ApplicationError(f"{safe_display(call_id, 80)} was answered before; that answer counts")
+        raise ApplicationError(f"{safe_display(call_id, 80)} was already answered; the first answer counts")
     return int(ExitCode.DONE if counts else ExitCode.FAILED)
 
 
@@ -239,14 +239,14 @@ def _answer(approve: bool, reject: str | None, changed: str | None, result: str 
 @click.argument("reason", default="")
 @_with_store
 def cancel(store: _Store, run_id: str, reason: str) -> int:
-    """Cancel a run, for good. Exit code 1 if it was over."""
+    """Cancel a run. It cannot be retried. Exit code 1 if it was already over."""
 
     async def worked(durable: Durable) -> bool:
         return await (await durable.run(run_id)).cancel(reason)
 
     is_cancelled = store.use(worked)
     if not store.said({"id": run_id, "cancelled": is_cancelled}) and not is_cancelled:
-        raise ApplicationError(f"the run {safe_display(run_id, 128)} was over before")
+        raise ApplicationError(f"the run {safe_display(run_id, 128)} was already over")
     return int(ExitCode.DONE if is_cancelled else ExitCode.FAILED)
 
 
@@ -254,7 +254,7 @@ def cancel(store: _Store, run_id: str, reason: str) -> int:
 @_id
 @_with_store
 def retry(store: _Store, run_id: str) -> None:
-    """Put a run that failed back where it stopped."""
+    """Queue a failed run again, to continue where it stopped."""
 
     async def worked(durable: Durable) -> Any:
         run = await durable.run(run_id)
@@ -265,7 +265,7 @@ def retry(store: _Store, run_id: str) -> None:
 
 
 @runs.command("prune")
-@click.option("--days", type=click.FloatRange(min=0), required=True, help="Those that have been over for so long.")
+@click.option("--days", type=click.FloatRange(min=0), required=True, help="Days since the end of the run, at least.")
 @_with_store
 def prune(store: _Store, days: float) -> None:
     """Delete runs that are over."""

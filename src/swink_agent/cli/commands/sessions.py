@@ -1,6 +1,6 @@
 """`swink sessions`: lists, shows, searches, exports, renames, forks, replays and removes recorded sessions.
 
-Owns the commands and their words. The rows are in `screen.session_pages`, sessions in `swink_agent.memory`.
+The rows are formatted in `screen.session_pages`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _ENDINGS: dict[str, Format] = {".html": "html", ".htm": "html", ".md": "markdown
     invoke_without_command=True,
     epilog="""\b
 Examples:
-  swink sessions                         those of this folder, the newest first
+  swink sessions                         the sessions of this folder, the newest first
   swink sessions list --all --json | jq -r '.[].id'
   swink sessions show 20260131-2359
   swink sessions search "connection pool"
@@ -64,21 +64,21 @@ Examples:
   swink sessions prune --older-than 30d
 
 \b
-To go on with one: swink -p "…" --continue, or --resume ID. An ID can be the beginning of one.""",
+To continue one: swink -p "…" --continue, or --resume ID. The beginning of an ID is enough.""",
 )
-@click.option("-a", "--all", "everywhere", is_flag=True, help="List also the sessions of other folders.")
-@click.option("--json", "as_json", is_flag=True, help="List them as objects.")
+@click.option("-a", "--all", "everywhere", is_flag=True, help="Also list the sessions of other folders.")
+@click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")
 @click.pass_context
 def sessions(ctx: click.Context, everywhere: bool, as_json: bool) -> None:
     """List, show, search, export, fork and remove recorded runs.
 
-    `swink -p` records what was said and done, so that it can go on later. `swink config set sessions false` records
-    nothing from then on.
+    `swink` records each conversation, so that it can be continued later. `swink config set sessions false` turns that
+    off.
     """
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_sessions, everywhere=everywhere, as_json=as_json)
     elif everywhere or as_json:
-        ctx.fail(f"--{'all' if everywhere else 'json'} goes behind the command: swink sessions list --all --json.")
+        ctx.fail(f"--{'all' if everywhere else 'json'} goes after the command: swink sessions list --all --json.")
 
 
 def _store() -> JsonlSessionStore:
@@ -92,9 +92,9 @@ _id = click.argument("session_id", metavar="ID", shell_complete=offered("session
 
 
 @sessions.command("list")
-@click.option("-a", "--all", "everywhere", is_flag=True, help="Also the sessions of other folders.")
-@takes("-C --cwd FOLDER", "Those of this folder.", "folders")
-@click.option("--json", "as_json", is_flag=True, help="As a list of objects.")
+@click.option("-a", "--all", "everywhere", is_flag=True, help="Also list the sessions of other folders.")
+@takes("-C --cwd FOLDER", "List the sessions of this folder.", "folders")
+@click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")
 def list_sessions(everywhere: bool = False, cwd: str | None = None, as_json: bool = False) -> None:
     """List sessions, the most recently used first."""
     from swink_agent.memory.sessions.info import folder_name
@@ -113,15 +113,15 @@ def list_sessions(everywhere: bool = False, cwd: str | None = None, as_json: boo
     else:
         click.echo(_listing(store, infos, with_folder=folder is None))
     if damaged := sum(bool(info.damage) for info in infos):
-        click.echo(f"! {damaged} of them had damage, which `swink sessions show ID` shows.", err=True)
+        click.echo(f"! damaged: {damaged} of them; `swink sessions show ID` shows how.", err=True)
     if folder is not None and (unknown := sum(not info.cwd for info in listed)):
         are, them = ("is", "it") if unknown == 1 else ("are", "them")
-        said = f"! {number_of(unknown, 'session')} {are} of no known folder: `swink sessions list --all` lists {them}."
+        said = f"! {number_of(unknown, 'session')} {are} without a folder: `swink sessions list --all` lists {them}."
         click.echo(said, err=True)
     if illegible := illegible_ids(store, listed):
         some = ", ".join(illegible[:5]) + (", …" if len(illegible) > 5 else "")
-        said = f"! Nothing can be read of {number_of(len(illegible), 'file')}: {some}."
-        click.echo(f"{said} `swink sessions show ID` tells why.", err=True)
+        said = f"! The content of {number_of(len(illegible), 'file')} cannot be read: {some}."
+        click.echo(f"{said} `swink sessions show ID` shows why.", err=True)
 
 
 def _listing(store: JsonlSessionStore, infos: Sequence[SessionInfo], *, with_folder: bool) -> str:
@@ -152,7 +152,7 @@ def _object(info: SessionInfo) -> dict[str, Any]:
 @_id
 @click.option("--full", is_flag=True, help="Show every message in full.")
 def show(session_id: str, full: bool) -> None:
-    """Show what was said and done in a session. The number before a message is the one for `fork --at`."""
+    """Show the messages and calls of a session. The number before a message is for `fork --at`."""
     with session_problems():
         loaded = _store().load(session_id)
     redactor, width = Credentials().redactor(), width_of(sys.stdout)
@@ -179,15 +179,15 @@ def _progress(done: int, total: int) -> None:
 
 @sessions.command("search")
 @click.argument("words", nargs=-1, required=True)
-@click.option("-n", "--limit", type=click.IntRange(1, 1000), default=20, help="At most so many places. Default: 20.")
+@click.option("-n", "--limit", type=click.IntRange(1, 1000), default=20, help="The most results. Default: 20.")
 @click.option("--json", "as_json", is_flag=True, help="As a list of objects.")
 def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
-    """Find where words were said, in all sessions, the best place first.
+    """Find words in all sessions, the best result first.
 
     Words in double quotes must be next to each other: swink sessions search '"connection pool" timeout'.
     """
     if not any(character.isalnum() for word in words for character in word):
-        raise UsageProblem("there is no word to look for: give at least one")
+        raise UsageProblem("there is no word to search for: give at least one")
     store = _store()
     with session_problems():
         hits = store.search(" ".join(words), limit, on_progress=_progress if sys.stderr.isatty() else None)
@@ -196,7 +196,7 @@ def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
         say_json(found)
         return
     if not hits:
-        click.echo("No session has these words.", err=True)
+        click.echo("No session contains these words.", err=True)
         return
     redactor, width = Credentials().redactor(), width_of(sys.stdout)
     short = short_ids([hit.session.id for hit in hits], session_ids(store.folder))
@@ -216,14 +216,14 @@ def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
 def export(session_id: str, format_name: Format | None, file: str | None) -> None:
     """Print a session, or write it to a file.
 
-    As Markdown, as one page of HTML, or as JSON; the ending of the file says which. --format atif is the trajectory
-    format that agent benchmarks and viewers read.
+    The ending of the file chooses Markdown, one page of HTML, or JSON. --format atif is the trajectory format that
+    agent benchmarks and viewers read.
     """
     path = None if file in (None, "-") else beneath_home(file, "-o")
     ending = "" if path is None else path.suffix.lower()
     if ending and format_name is None and ending not in _ENDINGS:
         known = ", ".join(_ENDINGS)
-        raise UsageProblem(f"{path}: no format has the ending {ending}: take one of {known}, or give --format")
+        raise UsageProblem(f"{path}: no format has the ending {ending}: use one of {known}, or give --format")
     with session_problems():
         text = _store().export(session_id, format_name or _ENDINGS.get(ending, "markdown"))
     text = text if text.endswith("\n") else text + "\n"
@@ -242,7 +242,7 @@ def export(session_id: str, format_name: Format | None, file: str | None) -> Non
 @sessions.command("import")
 @click.argument("file", metavar="FILE", shell_complete=offered("files"))
 def import_trajectory(file: str) -> None:
-    """Make a session of an ATIF trajectory, by this or another agent. Its id is printed."""
+    """Make a session from an ATIF trajectory of this or another agent. Prints its id."""
     from swink_agent.app.runs.input_files import read_input
 
     data = read_input(file, "", _LARGEST_TRAJECTORY)
@@ -279,7 +279,7 @@ def rename(session_id: str, title: str) -> None:
 @_id
 @takes("--at N", "Only the first N messages. Default: all.", type=int)
 def fork(session_id: str, at: int | None) -> None:
-    """Begin a new session with the messages of another. Its id is printed."""
+    """Begin a new session with the messages of another. Prints its id."""
     with session_problems():
         try:
             with _store().fork(session_id, at) as session:
@@ -288,17 +288,16 @@ def fork(session_id: str, at: int | None) -> None:
             raise UsageProblem(f"{error} (--at)") from error
     click.echo(new_id)
     if sys.stderr.isatty():
-        click.echo(f'To go on with it: swink -p "…" --resume {new_id}', err=True)
+        click.echo(f'To continue it: swink -p "…" --resume {new_id}', err=True)
 
 
 @sessions.command("replay")
 @_id
 def replay(session_id: str) -> int:
-    """Go through a session again, offline; show the first difference.
+    """Replay a session offline; show the first difference.
 
-    No model is asked and no tool runs. The recorded replies and results are used, and questions are answered as they
-    were; the standard agent of today, with the settings of today, does the rest. The exit code is 1 if it went another
-    way.
+    No model is asked and no tool runs. The recorded replies, results and answers to questions are used; the rest is
+    done by the current standard agent with the current settings. The exit code is 1 if there is a difference.
     """
     from swink_agent.app.runs.replaying import replay_session
 
@@ -311,18 +310,18 @@ def replay(session_id: str) -> int:
     width = width_of(sys.stdout)
     if report.divergence is None:
         what = f"all {report.messages} messages" if report.messages != 1 else "the one message"
-        told = f"It would do the same today: {what} of {number_of(report.runs, 'run')} came out alike."
+        told = f"There is no difference: {what} of {number_of(report.runs, 'run')} came out alike."
         click.echo("\n".join(laid_out(told, "", "  ┆ ", width)))
         return ExitCode.DONE
     divergence = report.divergence
     redactor = Credentials().redactor()
     difference = redactor.redact("\n".join(divergence.difference))
-    told = f"It goes another way today at [{divergence.position + 1}]: {redactor.redact(divergence.reason)}"
+    told = f"The first difference is at [{divergence.position + 1}]: {redactor.redact(divergence.reason)}"
     rows = laid_out(safe_text(told), "", "  ┆ ", width)
     rows += laid_out(safe_text(difference), "  │ ", "  │ ", width) if difference else []
     if stop := loaded.runs()[divergence.run].stopped_by:
         why = f"{stop.policy} ended the run when it was recorded: {stop.reason}."
-        why += " The limits of a replay are those of today."
+        why += " A replay uses the current limits."
         rows += laid_out(safe_text(redactor.redact(why)), "", "  ┆ ", width)
     click.echo("\n".join(rows))
     return ExitCode.FAILED
@@ -341,11 +340,11 @@ also_called(sessions, remove, "remove")
 
 
 @sessions.command("prune")
-@takes("--older-than limit AGE", "Not used for so long: 12h, 30d, 8w.", required=True)
+@takes("--older-than limit AGE", "The time since the last use: 12h, 30d, 8w.", required=True)
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def prune(limit: str, dry_run: bool, yes: bool) -> int:
-    """Delete sessions of all folders that were not used for some time. One in use stays."""
+    """Delete old sessions of all folders. A session in use stays."""
     store = _store()
     oldest = time.time_ns() // 1_000_000 - age_of(limit)
     with session_problems():
@@ -355,7 +354,7 @@ def prune(limit: str, dry_run: bool, yes: bool) -> int:
         return ExitCode.DONE
     click.echo(_listing(store, old, with_folder=True))
     if dry_run:
-        click.echo("Nothing is deleted. Those in use would stay.", err=True)
+        click.echo("Nothing is deleted. Sessions in use would stay.", err=True)
         return ExitCode.DONE
     count = number_of(len(old), "session")
     if not yes:
@@ -371,7 +370,7 @@ def _unused_since(store: JsonlSessionStore, oldest: int) -> list[SessionInfo]:
 
 
 def _delete(store: JsonlSessionStore, ids: Sequence[str], *, spares_used: bool = False) -> int:
-    """Deletes what can be deleted and reports the rest. With `spares_used` a session in use is not a failure."""
+    """Deletes these sessions and reports failures. With `spares_used`, a session in use is not a failure."""
     from swink_agent.memory import SessionInUse
 
     from ..process.entry import complain

@@ -1,4 +1,4 @@
-"""`swink skills`: the skills that the agent can read here, and why others are not used."""
+"""`swink skills`: lists the skills that the agent can read here, and why others are not used."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Examples:
   swink skills --json | jq .       the same for programs
   swink -p "…" --skill NAME        the text of a skill before the prompt""",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON array: name, description, path, source, problem.")
+@click.option("--json", "as_json", is_flag=True, help="Print objects with name, description, path, source, problem.")
 def skills(as_json: bool) -> int:
     """List the skills that the agent can read here.
 
-    Yours come first, then those of this project, once it is trusted. A skill is a folder with a SKILL.md: in skills/
-    of the configuration folder, in ~/.agents/skills, or in .swink/skills and .agents/skills of a project.
+    Your skills come first, then those of this project, if it is trusted. A skill is a folder with a SKILL.md: in
+    skills/ of the configuration folder, in ~/.agents/skills, or in .swink/skills and .agents/skills of a project.
     """
     found = known_skills(find_project(Path.cwd(), TrustStore()))
     if as_json:

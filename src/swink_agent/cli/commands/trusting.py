@@ -1,7 +1,6 @@
-"""`swink config trust`: shows what the folder's files contain and what of it would be ignored, then asks.
+"""`swink config trust`: shows the folder's files, the lines that would be ignored, and the changes, then asks.
 
-Owns what is shown before trust is given, and what changed since. What trust is, and that it applies to exactly what was
-shown, is in `app.trust`.
+Trust applies to exactly the content that is shown. `app.trust` implements it.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def trust_folder(folder: Path, *, is_sure: bool) -> bool:
     offer = store.offer(folder if wanted is None else Path(wanted.folder))
     _show(offer, screen)
     for change in store.changes(offer):  # last, next to the question
-        screen.say("", f"{change.path}, what has changed since you trusted it:")
+        screen.say("", f"{change.path}, the changes since you trusted it:")
         screen.change(diff_lines(as_text(change.old), as_text(change.new)), context=_MARK)
     if not is_sure and not _says_yes(f"Trust {safe_display(offer.folder)}?"):
         screen.line("Nothing was changed.")
@@ -44,10 +43,10 @@ def trust_folder(folder: Path, *, is_sure: bool) -> bool:
 
 
 def _show(offer: FolderToTrust, screen: Screen) -> None:
-    """Shows all of it, each line of a file behind a mark, so that none of their lines looks like one of ours."""
+    """Shows all parts, with a mark before each line of a file, so that no such line looks like our own words."""
     parts = list(trust.offered_parts(offer))
     for part in parts:
-        screen.say("not counted: " * part.is_uncounted, part.words, *["yellow"] * part.is_uncounted)
+        screen.say("not used: " * part.is_uncounted, part.words, *["yellow"] * part.is_uncounted)
         if part.text is not None:
             screen.rows(_MARK, part.text)
     if not parts:
@@ -55,7 +54,7 @@ def _show(offer: FolderToTrust, screen: Screen) -> None:
 
 
 def what_changed(project: Project, store: TrustStore) -> list[str]:
-    """For each file that changed since it was trusted, here and in the folders above, the first lines of the change."""
+    """The first changed lines of each file that changed since it was trusted, here and in the folders above."""
     told: list[str] = []
     for item in project.chain:
         if not (item.was_changed or item.notes_were_changed or item.unused_prompts):
@@ -76,7 +75,7 @@ def what_changed(project: Project, store: TrustStore) -> list[str]:
 
 
 def _says_yes(question: str) -> bool:
-    """The answer typed at a terminal or piped in. Running this in a script with neither counts as a yes."""
+    """The answer, typed at a terminal or piped in. Without a terminal, an empty or missing answer counts as yes."""
     stream = sys.stdin
     if stream is None:
         return True

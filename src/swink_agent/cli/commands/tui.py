@@ -1,7 +1,7 @@
 """`swink` without `-p`: the terminal UI, full-screen or in lines.
 
-Checks everything before there is a screen: that there is a terminal, that the extra is installed, and that folder,
-settings and session can be used. The UI itself is in `swink_agent.tui`.
+Before the screen starts, checks that there is a terminal, that the extra is installed, and that folder, settings and
+session can be used. The UI itself is in `swink_agent.tui`.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from swink_agent.core.extras import install
 from ..screen.screen import Screen
 
 _NO_TERMINAL = (
-    'the terminal UI needs a terminal, and {what} is not one: swink -p "…" asks one thing and prints the answer, '
-    "swink -p - takes the prompt from stdin{also}, swink --help tells more"
+    'the terminal UI needs a terminal, and {what} is not one: swink -p "…" sends one prompt and prints the answer, '
+    "swink -p - reads the prompt from stdin{also}, swink --help explains more"
 )
 
 
 def run_talk(options: Mapping[str, Any], prompt: str) -> int:
-    """Runs the UI and returns its exit code. Raises `ApplicationError` for what is wrong before it starts."""
+    """Runs the UI and returns its exit code. Raises `ApplicationError` for problems before it starts."""
     for descriptor, name in enumerate(("stdin", "stdout")):
         if not isatty(descriptor):
             goes_on = options["continue"] or options["resume"] is not None
@@ -43,7 +43,7 @@ def run_talk(options: Mapping[str, Any], prompt: str) -> int:
             raise UsageProblem(_NO_TERMINAL.format(what=name, also=also))
     inline = options["inline"] or os.environ.get("TERM", "") in ("", "dumb")
     if not inline and find_spec("textual") is None:
-        raise UsageProblem(f"the terminal UI is not installed: {install('tui')}; swink --inline does without")
+        raise UsageProblem(f"the terminal UI is not installed: {install('tui')}; swink --inline does not need it")
     opening = Opening(OpeningOptions.of(options))
     if opening.settings.value("model") is not None:
         model_of_settings(opening.settings)  # an unusable model is reported here too
@@ -79,6 +79,6 @@ def _session_to_go_on_with(opening: Opening) -> Generator[RunSession | None]:
         yield None
         return
     with opening.session() as session:
-        if session.info is not None:  # if it is opened again: the same session, even if another is the newest by then
+        if session.info is not None:  # opening it again finds this session, even if another is then the newest
             opening.options = structs.replace(opening.options, session=WantedSession(id=session.info.id))
         yield session

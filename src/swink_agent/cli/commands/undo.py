@@ -1,6 +1,6 @@
-"""`swink undo`: shows what a run changed in a folder, with its commands too, and restores it.
+"""`swink undo`: shows the changes of a run in a folder, also those of its commands, and undoes them.
 
-Owns the words and the question. What can be restored is decided in `swink_agent.tools`.
+`swink_agent.tools` decides what can be restored.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ _SHOWN_ID = 8
 @click.command(
     epilog="""\b
 Examples:
-  swink undo                  shows what the last run here changed, and asks
-  swink undo --dry-run        only shows it
-  swink undo --list           the runs that changed something here
-  swink undo --run 3f9a12 -y  this one, without asking""",
+  swink undo                  shows the changes of the last run here, and asks
+  swink undo --dry-run        only shows them
+  swink undo --list           lists the runs that changed files here
+  swink undo --run 3f9a12 -y  undoes this run, without asking""",
 )
-@click.option("-C", "--cwd", metavar="FOLDER", default=".", help="The folder the run worked in. Default: this one.")
-@click.option("--run", "wanted", metavar="ID", help="Which run, by the beginning of its id. Default: the last one.")
-@click.option("--list", "list_all", is_flag=True, help="List the runs that changed something in the folder.")
-@click.option("--dry-run", is_flag=True, help="Show what would be put back, and change nothing.")
-@click.option("--force", is_flag=True, help="Also put back what you or another program changed since.")
+@click.option("-C", "--cwd", metavar="FOLDER", default=".", help="The folder of the run. Default: this one.")
+@click.option("--run", "wanted", metavar="ID", help="The beginning of the run's id. Default: the last run.")
+@click.option("--list", "list_all", is_flag=True, help="List the runs that changed files in the folder.")
+@click.option("--dry-run", is_flag=True, help="Show the changes, and change nothing.")
+@click.option("--force", is_flag=True, help="Also restore files that you or another program changed since.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def undo(cwd: str, wanted: str | None, list_all: bool, dry_run: bool, force: bool, yes: bool) -> int:
-    """Put back what a run changed, with its commands too.
+    """Undo the changes of a run, also those of its commands.
 
-    Each call goes back one run further. What was changed since is left alone. Not covered are .git (commits stay),
-    folders that git ignores, and large files.
+    Each call goes back one run further. Files that were changed since are left alone. Not covered are .git (commits
+    stay), folders that git ignores, and large files.
     """
     folder, store = _folder(cwd), open_checkpoints()
     try:
@@ -67,7 +67,7 @@ def _undo(store: CheckpointStore, run: ChangedRun, plan: Sequence[PathRewind], *
     possible = [item for item in plan if item.what in ("restore", "remove")]
     if not possible:
         is_done = all(item.what == "same" for item in plan)
-        click.echo("All of it is as it was before." if is_done else "Nothing can be put back.", err=True)
+        click.echo("Everything is as it was before." if is_done else "Nothing can be restored.", err=True)
         return ExitCode.DONE if is_done else ExitCode.FAILED
     code: int = ExitCode.DONE
     if not dry_run:
@@ -86,7 +86,7 @@ def _folder(cwd: str) -> Path:
     try:
         return folder_of(cwd).resolve(strict=True)
     except (OSError, RuntimeError) as error:
-        raise UsageProblem(f"{cwd} cannot be looked at: {error} (--cwd)") from error
+        raise UsageProblem(f"{cwd} cannot be accessed: {error} (--cwd)") from error
 
 
 def _list(runs: Sequence[ChangedRun]) -> None:
@@ -108,7 +108,7 @@ def _time(run: ChangedRun) -> str:
 
 
 def _show(store: CheckpointStore, run: ChangedRun, plan: Sequence[PathRewind]) -> None:
-    """Prints what happens to each path, then the lines that change."""
+    """Prints the plan for each path, then the lines that change."""
     what = "Undo" if run.undoes else "Run"
     click.echo(f"{what} {run.id[:_SHOWN_ID]} of {_time(run)} in {safe_display(run.root, None)}:")
     changes = [_lines(store, run.root, item) for item in plan]
@@ -117,7 +117,7 @@ def _show(store: CheckpointStore, run: ChangedRun, plan: Sequence[PathRewind]) -
         kinds = [kind for kind, _ in lines]
         counts = [(sign, kinds.count(kind)) for sign, kind in (("+", "added"), ("-", "removed"))]
         counted = " ".join(f"{sign}{count}" for sign, count in counts if count)
-        notes = {"same": "as it was before", "changed": f"{item.note}; --force puts it back all the same"}
+        notes = {"same": "as it was before", "changed": f"{item.note}; --force restores it anyway"}
         rows.append((f"  {_VERBS[item.what]}", item.path, counted, notes.get(item.what, item.note)))
     click.echo(table(rows))
     screen, room = Screen(sys.stdout), _MOST_LINES
@@ -125,7 +125,7 @@ def _show(store: CheckpointStore, run: ChangedRun, plan: Sequence[PathRewind]) -
         if not lines:
             continue
         if room <= 0:
-            click.echo("More has changed than is shown here.")
+            click.echo("There are more changes than are shown here.")
             break
         click.echo(f"\n{safe_display(item.path, None)}")
         screen.change(lines[:room], context="    ")
@@ -133,7 +133,7 @@ def _show(store: CheckpointStore, run: ChangedRun, plan: Sequence[PathRewind]) -
 
 
 def _lines(store: CheckpointStore, root: str, item: PathRewind) -> list[tuple[str, str]]:
-    """The lines that putting the path back changes, with their kinds."""
+    """The lines that restoring the path changes, with their kinds."""
     texts = texts_of(store, root, item) if item.what in ("restore", "remove") else None
     return [] if texts is None else [*diff_lines(*texts)]
 

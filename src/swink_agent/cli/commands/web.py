@@ -1,7 +1,4 @@
-"""`swink web`: the agent in a browser, and for programs over HTTP.
-
-Owns the flags, the token, the browser and the signals. The server is `swink_agent.web`.
-"""
+"""`swink web`: the agent in a browser, and for programs over HTTP. The server is in `swink_agent.web`."""
 
 from __future__ import annotations
 
@@ -29,13 +26,13 @@ from ..screen.screen import Screen
 
 TOKEN_VARIABLE = "SWINK_WEB_TOKEN"
 _LEAST_TOKEN = 22
-"""Characters that 128 bits take in base 64."""
+"""The length of 128 bits in base 64."""
 _ENDING = 4.5
 _SHARED = (
     *[name for name in SETTING_FLAGS if name not in ("output", "allow_hosts")],
     *("no_mcp", "no_hooks", "cwd", "add_dir", "continue", "resume"),
 )
-"""The flags of the terminal UI."""
+"""The flags that the terminal UI has too."""
 
 
 @options_of_prompt(*_SHARED)
@@ -47,21 +44,21 @@ Examples:
   swink web --host 192.168.1.7 --tls-cert cert.pem --tls-key key.pem""",
 )
 @click.option(
-    "--port", default=WEB_PORT, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."
+    "--port", default=WEB_PORT, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 chooses a free one."
 )
 @click.option("--no-open", is_flag=True, help="Do not open the browser.")
-@takes("--host ADDRESS", "Listen at this address instead of this machine alone.")
+@takes("--host ADDRESS", "Listen at this address. Default: only this machine can connect.")
 @takes("--tls-cert FILE", "The certificate, for encrypted connections.")
 @takes("--tls-key FILE", "The key of the certificate.")
-@click.option("--insecure", is_flag=True, help="Listen beyond this machine although nothing is encrypted.")
-@takes("--allow-host NAME", "Also answer under this name, with or without a port. Repeatable.", multiple=True)
-@takes("--allow-origin URL", "Pages of this site may send requests too. Repeatable.", multiple=True)
+@click.option("--insecure", is_flag=True, help="Let other machines connect although nothing is encrypted.")
+@takes("--allow-host NAME", "Also accept this host name, with or without a port. Repeatable.", multiple=True)
+@takes("--allow-origin URL", "Also accept requests from pages of this site. Repeatable.", multiple=True)
 def web(**options: Any) -> int:
     """Open the agent in a browser, and serve its API.
 
-    The address has a token that is made for this start, or taken from SWINK_WEB_TOKEN. A person who has it can do
-    what you can do in the terminal UI. The server listens at this machine alone, unless --host says otherwise. Ctrl+C
-    ends it.
+    The address contains a token, which is new at each start or comes from SWINK_WEB_TOKEN. Anyone with the token can do
+    everything that you can do in the terminal UI. Only this machine can connect, unless --host is given. Ctrl+C ends
+    the server.
     """
     from swink_agent.web.access import is_loopback
     from swink_agent.web.serving import tls_context
@@ -74,8 +71,8 @@ def web(**options: Any) -> int:
     tls = None if options["tls_cert"] is None else tls_context(options["tls_cert"], options["tls_key"])
     if host is not None and not is_loopback(host) and tls is None and not options["insecure"]:
         raise UsageProblem(
-            f"{host} can be reached from outside: give --tls-cert and --tls-key, or --insecure, with which everybody "
-            "on the way can read the token and use the agent"
+            f"{host} can be reached from outside: give --tls-cert and --tls-key; or --insecure, but then anyone on "
+            "the network path can read the token and use the agent"
         )
     for origin in options["allow_origin"]:
         if not origin.startswith(("http://", "https://")):
@@ -85,7 +82,7 @@ def web(**options: Any) -> int:
         raise UsageProblem(f"{TOKEN_VARIABLE} has {len(token)} characters: a token needs at least {_LEAST_TOKEN}")
     if not all("!" <= letter <= "~" for letter in token):
         raise UsageProblem(
-            f"{TOKEN_VARIABLE} has a character that a header cannot carry: use letters, digits and signs"
+            f"{TOKEN_VARIABLE} has a character that is not allowed in a header: use letters, digits and punctuation"
         )
     given = {name: options[name] for name in _SHARED}
     opening = Opening(
@@ -93,7 +90,7 @@ def web(**options: Any) -> int:
     )
     if not opening.settings.value("sessions"):
         raise UsageProblem(
-            "the setting sessions = false records nothing, and the browser shows sessions: set it to true"
+            "with the setting sessions = false nothing is recorded, but the browser shows sessions: set it to true"
         )
     return asyncio.run(_serve(opening, options, token or secrets.token_urlsafe(24), tls))
 
@@ -133,21 +130,21 @@ async def _serve(opening: Opening, options: dict[str, Any], token: str, tls: Any
 
 
 def _meaning(host: str, allowed: Sequence[str], *, is_encrypted: bool) -> list[str]:
-    """What it means that others can reach the server; nothing if only this machine can."""
+    """Warnings if other machines can connect to the server."""
     from swink_agent.web.access import is_loopback
 
     if is_loopback(host):
         return []
-    lines = ["Other machines can reach this server. Whoever has the token can do what you can do in the terminal UI."]
+    lines = ["Other machines can connect. Anyone with the token can do everything that you can in the terminal UI."]
     if not is_encrypted:
-        lines.append("Nothing is encrypted: everybody on the way can read the token and use the agent.")
+        lines.append("Nothing is encrypted: anyone on the network path can read the token and use the agent.")
     if host in ("0.0.0.0", "::") and not allowed:
-        lines.append("It answers under the names of this machine alone: --allow-host adds one for other machines.")
+        lines.append("It only accepts the host names of this machine: --allow-host adds one for other machines.")
     return lines
 
 
 def _first_page(opening: Opening, options: dict[str, Any]) -> str:
-    """The page to begin with: that of the session that the flags name, or the list."""
+    """The first page: that of the session that the flags name, or the list."""
     wanted = options["resume"]
     if not wanted and not options["continue"]:
         return "/"

@@ -1,4 +1,4 @@
-"""`swink worker` and `swink submit`: take durable runs of an application's agents, and queue them."""
+"""`swink worker` and `swink submit`: carry out and queue durable runs of an application's agents."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ Examples:
   swink worker path/to/app.py:durable --slots 32
 
 \b
-SIGTERM and Ctrl+C let each run end its turn and put it back; a second one leaves at once.""",
+On SIGTERM or Ctrl+C each run ends its turn and is queued again; a second signal ends the worker at once.""",
 )
 @_APP
-@click.option("--slots", type=click.IntRange(min=1), default=8, show_default=True, help="Runs at once.")
-@click.option("--poll", type=float, default=0.5, show_default=True, help="Seconds between two looks for runs.")
+@click.option("--slots", type=click.IntRange(min=1), default=8, show_default=True, help="The most runs at once.")
+@click.option("--poll", type=float, default=0.5, show_default=True, help="Seconds between two checks for runs.")
 @click.option(
     "--lease", type=float, default=30, show_default=True, help="Seconds after which others take over if this one hangs."
 )
-@click.option("--drain", type=float, default=30, show_default=True, help="Seconds in which turns can end at the end.")
+@click.option("--drain", type=float, default=30, show_default=True, help="Seconds for turns to end after a signal.")
 def worker(app: str, slots: int, poll: float, lease: float, drain: float) -> int:
-    """Take durable runs of an application's agents.
+    """Carry out durable runs of an application's agents.
 
-    MODULE:NAME is a Durable of your own code. It takes runs of the agents that are registered there. Several workers,
-    on one machine or many, share the runs of a store.
+    MODULE:NAME is a Durable in your own code. The worker carries out runs of the agents that are registered there.
+    Several workers, on one machine or many, share the runs of a store.
     """
     durable = durable_named(app, Path.cwd())
     if not durable.agents:
@@ -78,7 +78,7 @@ async def _work(durable: Durable, slots: int, poll: float, lease: float, drain: 
         loop.call_later(drain, abandon)
         if made.running:
             runs = "1 run" if made.running == 1 else f"{made.running} runs"
-            click.echo(f"{made.id} lets its {runs} end the turn; a second signal leaves at once", err=True)
+            click.echo(f"{made.id} waits until its {runs} end the turn; a second signal ends it at once", err=True)
 
     async with made:
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -87,7 +87,7 @@ async def _work(durable: Durable, slots: int, poll: float, lease: float, drain: 
         await made.wait()
     await durable.close()
     if is_hasty:
-        # A tool that was abandoned may still run in a thread, for which Python would wait.
+        # An abandoned tool may still run in a thread, and Python would wait for it.
         sys.stderr.flush()
         os._exit(int(ExitCode.DONE))
 
@@ -105,12 +105,12 @@ Exit codes with --wait: 0 done, 1 failed or cancelled, 4 not over in time, 5 wai
 @click.argument("agent")
 @click.argument("prompt")
 @click.option("--id", "run_id", metavar="ID", help="The run's id: the same id is the same run. Default: a new one.")
-@click.option("--key", default="", help="What limit_per_key counts by, such as a customer.")
+@click.option("--key", default="", help="The key that limit_per_key counts, such as a customer.")
 @click.option("--priority", type=int, default=0, show_default=True, help="0 comes first, 1000 last.")
-@click.option("--after", metavar="ID", help="Go on from the history of this run, which is over.")
+@click.option("--after", metavar="ID", help="Continue the history of this run, which must be over.")
 @click.option("--wait", is_flag=True, help="Wait until the run is over or waits, and print its answer.")
-@click.option("--timeout", type=float, metavar="SECONDS", help="Wait at most so long. The run goes on.")
-@click.option("--json", "as_json", is_flag=True, help="As one object.")
+@click.option("--timeout", type=float, metavar="SECONDS", help="Time limit of the wait. The run continues.")
+@click.option("--json", "as_json", is_flag=True, help="Print one object.")
 def submit(
     app: str,
     agent: str,
@@ -125,10 +125,10 @@ def submit(
 ) -> int:
     """Queue a durable run of an application's agent.
 
-    Prints the run's id. MODULE:NAME is a Durable of your own code. PROMPT can be -, for stdin.
+    Prints the run's id. MODULE:NAME is a Durable in your own code. PROMPT can be -, for stdin.
     """
     if timeout is not None and not wait:
-        raise UsageProblem("--timeout is for --wait: without it the command does not wait")
+        raise UsageProblem("--timeout needs --wait: without it the command does not wait")
     durable = durable_named(app, Path.cwd())
     text = sys.stdin.read() if prompt == "-" else prompt
     store = store_option(durable, app)
@@ -150,7 +150,7 @@ def submit(
                 info = await run.info()
                 if as_json:
                     say_json(info)
-                words = f"{run.id} is {info.status} after {timeout:g} s, and goes on: swink runs show {run.id}{store}"
+                words = f"{run.id} is {info.status} after {timeout:g} s, and continues: swink runs show {run.id}{store}"
                 click.echo(words, err=True)
                 return int(ExitCode.LIMIT)
             return _told(await run.info(), result.text, store, as_json)
@@ -160,7 +160,7 @@ def submit(
 
 
 def _told(info: RunInfo, text: str, store: str, as_json: bool) -> int:
-    """Says how a run that was waited for ended; returns the exit code."""
+    """Prints how the awaited run ended; returns the exit code."""
     if as_json:
         say_json({**msgspec.to_builtins(info), "text": text})
     elif info.status == "done":

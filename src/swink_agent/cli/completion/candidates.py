@@ -1,7 +1,7 @@
-"""What a shell offers for a half-typed word: files, folders, models, providers, tools, settings, sessions, skills,
-commands of one's own, MCP servers.
+"""Candidates for the completion of a word: files, folders, models, providers, tools, settings, sessions, skills,
+custom commands, MCP servers.
 
-Nothing is loaded before a shell asks. How each shell is answered is in `scripts`.
+Nothing is loaded before a shell asks. The shells' formats are in `scripts`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Candidates: TypeAlias = Iterable[str | CompletionItem]
 
 
 def completions(kind: str, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-    """What can be completed to, by one of the kinds below. If it cannot be found out, the command itself says why."""
+    """The candidates of a kind below that begin with `incomplete`. None on errors, which the command itself reports."""
     from swink_agent.app.errors import ApplicationError
 
     try:
@@ -41,7 +41,7 @@ def _folders(ctx: click.Context, incomplete: str) -> Candidates:
 
 
 def _models(ctx: click.Context, incomplete: str) -> Candidates:
-    """Models as `provider:model`: local ones, those of providers with a key, and all once a provider is named."""
+    """Aliases, local models, and models of providers with a key or whose name begins with the typed letter."""
     from swink_agent.adapters.catalog import ModelCatalog
     from swink_agent.app.agent.providers import all_providers
     from swink_agent.app.errors import ApplicationError
@@ -61,7 +61,7 @@ def _models(ctx: click.Context, incomplete: str) -> Candidates:
 
 
 def _providers(ctx: click.Context, incomplete: str) -> Candidates:
-    """Providers that a key can be kept for."""
+    """Providers whose keys can be stored."""
     from swink_agent.app.agent.providers import all_providers
 
     return [item.account for item in all_providers() if item.key_variables]
@@ -89,7 +89,7 @@ def _sessions(ctx: click.Context, incomplete: str) -> Candidates:
 
 
 def _answers(ctx: click.Context, incomplete: str) -> Candidates:
-    """Yes and no to the calls that wait in the session named before. Only that file is read."""
+    """Yes and no to the waiting calls of the session after `--resume`. Only its file is read."""
     from swink_agent.app.runs.sessions import open_store, session_problems
     from swink_agent.app.settings.settings import load_settings
     from swink_agent.core.pending import pending_calls
@@ -144,14 +144,14 @@ def _prompt_commands(ctx: click.Context, incomplete: str) -> Candidates:
 
 
 def _project(ctx: click.Context) -> Project | None:
-    """The project of the folder that the line names before, or of the current one."""
+    """The project of the folder after `-C`, or of the current folder."""
     from swink_agent.app.trust.trust import TrustStore, find_project
 
     return find_project(Path(ctx.params.get("cwd") or ".").absolute(), TrustStore())
 
 
 def _setting_values(ctx: click.Context, incomplete: str) -> Candidates:
-    """The values of the setting named before."""
+    """The values of the setting that the line names."""
     from swink_agent.app.settings.definitions import DEFINITIONS
 
     definition = next((item for item in DEFINITIONS if item.name == ctx.params.get("name")), None)
@@ -178,7 +178,7 @@ def _setting_values(ctx: click.Context, incomplete: str) -> Candidates:
 
 
 def _last_of(names: Iterable[str], incomplete: str) -> list[str]:
-    """Completes the last of several names with commas between them."""
+    """Completes the last of several names separated by commas."""
     before, comma, _ = incomplete.rpartition(",")
     return [f"{before}{comma}{name}" for name in names if name not in before.split(",")]
 

@@ -1,7 +1,7 @@
 """`swink completion`: the script that makes a shell complete our commands, options and their values.
 
-Owns how each shell is answered. click's own scripts miss three things: bash ends a word at a colon, fish and zsh treat
-`--option=value` as one word, and values may contain commas.
+click's own scripts do not handle three things: bash ends a word at a colon, fish and zsh treat `--option=value` as one
+word, and values may contain commas.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class _Bash(BashComplete):
             typed = self.get_completion_args()[1]
             if typed.startswith("--"):
                 typed = typed.partition("=")[2]
-            for mark in "=:":  # bash has already completed what is before these
+            for mark in "=:":  # bash has already completed the text before these
                 if mark in breaks:
                     before, typed = typed[: typed.rfind(mark) + 1], typed[typed.rfind(mark) + 1 :]
                     value = value.removeprefix(before)
@@ -149,7 +149,7 @@ class _Bash(BashComplete):
 
 
 def speak_to_shells() -> None:
-    """Makes click answer shells in the way that the scripts of this module ask."""
+    """Makes click use the scripts and formats of this module."""
     add_completion_class(_Bash)
     add_completion_class(_Fish)
     add_completion_class(_Zsh)

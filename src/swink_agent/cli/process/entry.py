@@ -1,6 +1,6 @@
 """Runs a command in this process: repairs missing streams, turns errors into one line, returns an exit code.
 
-Loads click and nothing else that is large.
+The only large package that it loads is click.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _do_not_import_from_here() -> None:
-    """Keeps the process from importing modules of the working folder, where a model may have written: `PYTHONPATH=.`"""
+    """Prevents imports from the current folder, such as with `PYTHONPATH=.`: a model may have written there."""
     try:
         here = os.getcwd()
     except OSError:
@@ -75,7 +75,7 @@ def _run(command: click.Command, arguments: Sequence[str] | None) -> int:
 
 
 def _report(error: Exception) -> int:
-    """Reports an error in one line. A bug in the program also gets a hint how to see more."""
+    """Reports an error in one line. For a bug in the program, a hint follows how to see more."""
     if os.environ.get(DEBUG_VARIABLE):
         import traceback
 
@@ -97,7 +97,7 @@ def complain(message: str) -> None:
 
 
 def _safe(text: str) -> str:
-    """The text, which may quote anything, without secrets and without characters that a terminal would obey."""
+    """The text without secrets and terminal control characters. It may quote anything."""
     from swink_agent.core.secrets.redaction import Redactor
     from swink_agent.rendering.escaping import safe_text
 
@@ -120,7 +120,7 @@ def _hide_warnings() -> None:
 
 
 def _fill_missing_streams() -> None:
-    """Opens something for each stream that the caller closed.
+    """Opens `/dev/null` for each standard stream that the caller closed.
 
     Otherwise the next file or socket would get the number of stdout, and the program would write its output to it.
     """
@@ -128,7 +128,7 @@ def _fill_missing_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            # Writing to stdout fails, so that a caller does not take silence for an answer.
+            # Opened for reading, so that writing to stdout fails: a caller must not take silence for an answer.
             os.open(os.devnull, os.O_RDONLY if number < 2 else os.O_WRONLY)
             if getattr(sys, name) is None and number == 1:
                 sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - for the whole process
@@ -150,7 +150,7 @@ def _is_lost_output(error: Exception) -> bool:
 
 
 def _lost_output(error: OSError) -> int:
-    """Reports output that cannot be written, such as on a full disk. A reader that left is not reported."""
+    """Reports output that cannot be written, such as on a full disk. A closed pipe is not reported."""
     if error.errno not in (errno.EPIPE, errno.EBADF):
         complain(f"the output cannot be written: {error.strerror or error}")
     elif error.errno == errno.EBADF:

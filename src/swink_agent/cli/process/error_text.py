@@ -1,7 +1,7 @@
 """The text that a user reads about an exception, and its exit code.
 
-Translates what click says about a wrong command line into one line; a kind of click error that is not known here keeps
-click's message. No text shows anything of Python.
+Translates click's errors about a wrong command line into one line; other kinds of click errors keep click's message. No
+text shows Python internals.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ def text_of(error: BaseException) -> tuple[str, int]:
         case MemoryError():
             return "there is not enough memory", FAILED
         case FileNotFoundError(filename=None) if not _has_folder():
-            return "the current folder is gone: change into one that is there", USAGE
+            return "the current folder is gone: change to an existing one", USAGE
         case OSError(strerror=str(reason)):
             return f"{error.filename}: {reason}" if isinstance(error.filename, str) else reason, FAILED
         case _:
-            return str(error).strip() or "no reason is known", FAILED
+            return str(error).strip() or "the reason is unknown", FAILED
 
 
 def is_foreseen(error: BaseException) -> bool:
@@ -73,7 +73,7 @@ def _usage_text(error: click.ClickException) -> str:
             return _no_such_command(error)
         case click.UsageError() if "unexpected extra argument" in error.message:
             words = error.message.rpartition("(")[2].rstrip(")")
-            return f"{_quoted(words)} is too much{_usage(error.ctx)}"
+            return f"{_quoted(words)} is not expected{_usage(error.ctx)}"
         case _:
             return _first_letter_small(error.format_message().rstrip().removesuffix("."))
 
@@ -121,7 +121,7 @@ def _no_such_command(error: click.UsageError) -> str:
 
 
 def _bad_value(error: click.BadParameter) -> str:
-    """Says what the value cannot be and what it must be, in the words used for settings."""
+    """The message for a wrong value: what it cannot be and what it must be, in the same form as for settings."""
     name = _name_of(error)
     kind = None if error.param is None else error.param.type
     value, is_wrong, _ = error.message.partition(" is not ")
@@ -132,10 +132,10 @@ def _bad_value(error: click.BadParameter) -> str:
 
         choices = [str(choice) for choice in kind.choices]
         near = close_names(value.strip("'\""), choices)
-        hint = f"did you mean {near[0]}? It is" if near else "it is"
+        hint = f"did you mean {near[0]}? It must be" if near else "it must be"
         return f"{name} cannot be {value}: {hint} one of {', '.join(choices)}"
     wanted = _wanted(kind)
-    return f"{name} cannot be {value}: it is {wanted}" if wanted else f"{name}: {error.message.rstrip('.')}"
+    return f"{name} cannot be {value}: it must be {wanted}" if wanted else f"{name}: {error.message.rstrip('.')}"
 
 
 def _wanted(kind: object) -> str:

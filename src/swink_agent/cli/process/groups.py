@@ -1,7 +1,7 @@
 """A click group that loads a subcommand when it is called.
 
-It knows the name and the first line of help of each, so that `--help`, completion and a typing mistake load none of
-them.
+It has the name and the first line of help of each subcommand, so that `--help`, completion and a typing mistake load
+none of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import click
 
 
 def offered(name: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
-    """What `completion.candidates` offers of that kind, loaded when a shell asks for completion."""
+    """Returns a function that offers candidates of this kind. It loads `completion.candidates` when a shell asks."""
 
     def offer(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
         from ..completion.candidates import completions
@@ -28,7 +28,7 @@ def offered(name: str) -> Callable[[click.Context, click.Parameter, str], list[A
 def takes(written: str, help: str, offers: str = "", **options: Any) -> Callable[[Any], Any]:  # noqa: A002 - as click's
     """An option with a value. `written` has its names, as `click.option` takes them, and the value's name in the help.
 
-    `offers` is what a shell completes it with.
+    `offers` is the kind of candidates for completion.
     """
     *names, metavar = written.split()
     if offers:

@@ -1,7 +1,6 @@
 """Signals: the first stops the run cleanly, the second ends the process at once.
 
-Owns the process's signal handlers during a run. They are not the event loop's, so that they work while the loop is
-blocked in a write.
+The handlers are the process's, not the event loop's, so that they work while the loop is blocked in a write.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ def interruptible(
     last_words: Callable[[], None] = lambda: None,
     is_told: bool = False,
 ) -> Generator[None]:
-    """Calls `stop` at the first signal, and says so on stderr with `is_told`. At the second, calls `clean_up` and
-    `last_words` and ends the process.
+    """Calls `stop` at the first signal; with `is_told`, also writes a message to stderr. At the second signal, calls
+    `clean_up` and `last_words` and ends the process.
 
     These two get half a second each, in a thread: they may block, and may need locks that the interrupted code holds
-    and is about to release. Further signals change nothing. After the first signal the process is about to end: a
-    second one still ends it at once after the block was left, and no signal changes its exit status.
+    and is about to release. Further signals have no effect. After the first signal the handlers stay installed when
+    the block is left: a second signal still ends the process at once, and no signal changes its exit status.
 
     A signal that was ignored when the program started stays ignored, as for a background job.
     """

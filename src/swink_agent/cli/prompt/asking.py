@@ -1,8 +1,8 @@
 """Asks the user at the terminal before a tool runs.
 
-Owns the question on `/dev/tty` and the key that answers it, whatever stdin and stdout are. Only a key pressed after the
-choices were shown counts, and only a key that means yes is a yes. How a question looks is in `approvals.question`, what
-is asked about in `approvals.approvals`.
+The question and the key that answers it go through `/dev/tty`, whatever stdin and stdout are. Only a key pressed after
+the choices were shown counts, and only a key that means yes is a yes. `approvals.question` lays out a question, and
+`approvals.approvals` decides which calls are asked about.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class TerminalAsk:
             self._descriptor = -1
 
     async def __call__(self, question: ApprovalQuestion) -> ApprovalAnswer:
-        """Shows the call and waits for a key in a thread, which a byte in a pipe ends early if the run is aborted."""
+        """Shows the call and waits for a key in a thread. If the run is aborted, a byte in a pipe ends the thread."""
         ending, end = os.pipe()
         talking = asyncio.get_running_loop().run_in_executor(None, self._talk, question, ending)
         try:
@@ -139,9 +139,9 @@ class TerminalAsk:
                 return ApprovalAnswer(ApprovalChoice(means))
 
     def _answer(self, view: QuestionView, size: tuple[int, int], ending: int) -> str | None:
-        """Returns the keys typed once they answer the question or ask for more; nothing if the window was resized.
+        """Returns the typed keys once they answer the question or ask for more; `None` if the window was resized.
 
-        For any other key the line below the question names the valid keys.
+        For any other key, a line below the question names the valid keys.
         """
         keys = list(view.keys)
         offer = view.offer(size[0])
@@ -209,7 +209,7 @@ class TerminalAsk:
         return max((size.columns or 80) - 1, 9), size.lines or 24
 
     def _read(self, ending: int, size: tuple[int, int] | None = None) -> str | None:
-        """The next keys typed; nothing once the window has a new size."""
+        """The next typed keys; `None` once the window has a new size."""
         while True:
             typed = self._bytes(ending, _LOOK_AT_SIZE if size is not None else None)
             if typed is None:
@@ -262,6 +262,6 @@ def _pressed(typed: str) -> str:
 
 
 def _reason_in(typed: str) -> str | None:
-    """What follows "no" in a text that begins with it, or nothing. A no may be pasted, a yes may not."""
+    """The words after "no" in a text that begins with it; else `None`. A no may be pasted, a yes may not."""
     found = _NO_BECAUSE.fullmatch(_typed(typed).strip())
     return None if found is None else found.group(1)

@@ -1,11 +1,11 @@
 """Finds prompts that click would not: `-p` without a text, and words that are not a command.
 
 click gives an option the next word, whatever it is, and a prompt may begin with a dash. So `-p` has no text only if
-nothing follows it, or one of our options does: `swink -p --continue`. `--prompt=--continue` is a prompt.
+nothing or one of our options follows it: `swink -p --continue`. `--prompt=--continue` is a prompt.
 
 `swink "fix the failing test"` opens the terminal UI with that prompt; options may follow it. A word that resembles a
-command is a mistake, not a prompt, if it is alone or is followed by what that command takes. `swink chat` and `swink
-tui` open the terminal UI by name, and the words behind them are the prompt.
+command is a mistake, not a prompt, if it is alone or if a word that the command accepts follows. `swink chat` and
+`swink tui` open the terminal UI by name, and the words after them are the prompt.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class RootGroup(LazyGroup):
         words = _CommandLineWords(options)
         try:
             return super().parse_args(ctx, self._with_spoken(words, words.with_bare_prompt(args)))
-        except click.NoSuchOption as error:  # hidden options are not what a user mistyped
+        except click.NoSuchOption as error:  # hidden options are never suggested
             hidden = {name for option in options if option.hidden for name in option.opts}
             near = [name for name in error.possibilities or () if name not in hidden]
             raise click.NoSuchOption(error.option_name, error.message, near, error.ctx) from None
@@ -39,7 +39,7 @@ class RootGroup(LazyGroup):
         return [(_UI_WORDS[0], "Open the terminal UI, as swink alone does."), *super().described()]
 
     def _with_spoken(self, words: _CommandLineWords, args: list[str]) -> list[str]:
-        """The words of a prompt for the terminal UI, each as a hidden option that click knows."""
+        """The command line with each word of a prompt for the terminal UI as a hidden option."""
         first = words.first_word(args)
         if first is None:
             return args
@@ -91,7 +91,7 @@ def _is_said(word: str, following: list[str], commands: Iterable[str]) -> bool:
 
 
 class _CommandLineWords:
-    """Tells options, their values and other words of a command line apart."""
+    """Distinguishes options, their values and other words of a command line."""
 
     def __init__(self, options: list[click.Option]) -> None:
         self._names = {name for option in options for name in (*option.opts, *option.secondary_opts)}

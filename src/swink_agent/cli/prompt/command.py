@@ -1,7 +1,7 @@
 """`swink -p`: one prompt, the standard agent, an answer.
 
-Checks everything that can be wrong before anything is spent or run, and makes sure that stdout gets what was promised.
-The run itself is in `app.runs.headless`, messages on stderr in `reporter`, files and stdin in `inputs`.
+Finds mistakes before anything is spent or run, and makes sure that stdout gets the promised output. The run itself is
+in `app.runs.headless`, messages on stderr in `reporter`, files and stdin in `inputs`.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from .inputs import PromptInputs
 from .reporter import Loudness, Reporter
 
 _UNATTENDED = (
-    "no one can answer a question here; --approve all allows such calls, confined to the folder,{auto} and --allow, "
-    "with a rule such as 'bash: pytest *', some of them; access beyond the sandbox needs a person, but --allow-host "
+    "there is no terminal to ask you; --approve all allows such calls, confined to the folder,{auto} and --allow, with "
+    "a rule such as 'bash: pytest *', some of them; access beyond the sandbox needs your answer, but --allow-host "
     "opens a host and --add-dir a folder to every command"
 )
-_AUTO = " --approve auto those that can be taken back,"
+_AUTO = " --approve auto those that can be undone,"
 
 
 def run_prompt(options: dict[str, Any], unanswered: UnansweredOutput) -> int:
-    """Runs the prompt and returns the exit code. Raises `ApplicationError` for what is wrong before the run."""
+    """Runs the prompt and returns the exit code. Raises `ApplicationError` for problems before the run."""
     if fcntl.fcntl(1, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:  # before anything is spent on an answer
         raise OSError(errno.EBADF, "stdout is closed")
     return _Prompt(options, unanswered).run()
@@ -144,11 +144,11 @@ class _Prompt:
         elif session.id is not None and (self._screen.is_watched or outcome.exit_code != ExitCode.DONE):
             needs_prompt = is_answered(made.agent.messages)
             names = (session.id, session.short_id or session.id)
-            reporter.offer("to go on with this:", *[self._resuming(name, needs_prompt) for name in names])
+            reporter.offer("to continue later:", *[self._resuming(name, needs_prompt) for name in names])
         return int(outcome.exit_code)
 
     def _prompt(self, made: StandardAgent, reporter: Reporter) -> PromptFn:
-        """The prompt. A warning says that the calls that wait are given up for it."""
+        """The function that reads the prompt. If calls wait, it also warns that the prompt rejects them."""
         read = self._inputs.prompt(made.agent.model, reporter.warn, reporter.note)
         waiting = len(made.agent.pending)
         if not waiting:
@@ -158,7 +158,7 @@ class _Prompt:
             prompt = read(cancel)
             if prompt is not None:
                 are = "1 call that waits for an answer is" if waiting == 1 else f"{waiting} calls that wait are"
-                reporter.warn(f"{are} rejected, because a prompt goes on without an answer (--answer)")
+                reporter.warn(f"{are} rejected, because there is a prompt and no answer (--answer)")
             return prompt
 
         return read_and_warn
@@ -166,12 +166,12 @@ class _Prompt:
     def _offer_answers(
         self, pending: Sequence[PendingCall], made: StandardAgent, session_id: str | None, reporter: Reporter
     ) -> None:
-        """Says how the calls that wait can be answered."""
+        """Shows how the calls that wait can be answered."""
         for name in dict.fromkeys([missing for call in pending if (missing := missing_tool(call, made))]):
             reporter.note(f"there is no tool {safe_display(name, 60)} here: its application continues the session")
         here = [call for call in pending if not missing_tool(call, made)]
         if session_id is not None and (command := how_to_answer(here, session_id, cwd=self._options["cwd"])):
-            reporter.offer("to approve what waits:", command)
+            reporter.offer("to approve the calls that wait:", command)
 
     def _resuming(self, session_id: str, needs_prompt: bool) -> str:
         """The command line that continues the session from this folder."""
@@ -198,11 +198,11 @@ class _Prompt:
 
 
 class _Interrupts:
-    """Stops the run, or the preparations for it: a signal may arrive before there is a run."""
+    """Stops the run, or the preparations for it: a signal may arrive before the run exists."""
 
     def __init__(self, last_words: Callable[[], None]) -> None:
         self._last_words = last_words
-        """The outcome that stdout was promised, if the run did not get that far."""
+        """Writes the promised outcome to stdout if the run did not get that far."""
         self._run: HeadlessRun | None = None
         self._made: StandardAgent | None = None
         self._asking: TerminalAsk | None = None
@@ -233,12 +233,12 @@ class _Interrupts:
 
 
 def _tell_first(made: StandardAgent, project: Project | None, session: RunSession, reporter: Reporter) -> None:
-    """Warnings that the user should see before the run."""
+    """Shows the warnings and notes that come before the run."""
     for warning in (*made.warnings, *([session.warning] if session.warning else [])):
         reporter.warn(warning)
     reporter.mode_note = made.approval_mode.advice
     if session.came_from:
-        reporter.note(f"the session was begun in {session.came_from}, stays listed there, and continues in this folder")
+        reporter.note(f"the session began in {session.came_from} and stays listed there; it continues in this folder")
     if project is not None and (text := project.what_is_unused):
         from ..commands.trusting import what_changed  # on use: most projects have not changed
 
@@ -248,7 +248,7 @@ def _tell_first(made: StandardAgent, project: Project | None, session: RunSessio
 
 
 def _unread(error: OSError, reporter: Reporter) -> int:
-    """Reports an answer that could not be written. A reader that left is not reported."""
+    """Reports an answer that could not be written. A closed pipe is not reported."""
     if error.errno != errno.EPIPE and not isinstance(error, BrokenPipeError):
         reporter.error(f"the answer could not be written: {error.strerror or error}")
     discard_stdout()

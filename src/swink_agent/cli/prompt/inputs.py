@@ -1,7 +1,7 @@
-"""Reads and checks what a prompt consists of: the text, stdin, pictures, documents, and a schema.
+"""Reads and checks the parts of a prompt: the text, stdin, pictures, documents, and a schema.
 
-Whatever is wrong is a `UsageProblem` that names the flag. For a schema, it names the line and says in plain words what
-Python's JSON reader or the validator found.
+Problems are reported as a `UsageProblem` that names the flag. For a schema it also names the line, and explains the
+error of the JSON reader or the validator in plain words.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _WORDS = (
     ("Expecting ',' delimiter", "a comma is missing"),
     ("Expecting ':' delimiter", "a colon is missing"),
     ("Expecting property name", "a name in double quotes is missing"),
-    ("Illegal trailing comma", "there is a comma too much"),
+    ("Illegal trailing comma", "there is a trailing comma"),
     ("Unterminated string", "the text that begins here never ends"),
-    ("Invalid control character", "a text has a line break or another control character in it"),
-    ("Extra data", "there is something behind the end"),
+    ("Invalid control character", "a text contains a line break or another control character"),
+    ("Extra data", "there is extra text after the end"),
 )
 
 
@@ -48,7 +48,7 @@ class PromptInputs:
         self, given: str | None, *, images: Sequence[str], files: Sequence[str] = (), before: str = ""
     ) -> None:
         self._before = f"{before}\n\n" if before else ""
-        """What the prompt begins with: the text of a skill."""
+        """The text of a skill, which comes before the prompt."""
         self._given = None if given is None else encodable(given)
         self._attached = [*[picture(name) for name in images], *[attachment(name) for name in files]]
 
@@ -86,7 +86,7 @@ class PromptInputs:
         try:
             schema = msgspec.json.decode(text, type=dict[str, Any])
         except msgspec.ValidationError as error:
-            raise UsageProblem(f"{name} is JSON, but not an object, and a JSON Schema is one (--schema)") from error
+            raise UsageProblem(f"{name} is JSON, but a JSON Schema must be an object (--schema)") from error
         except (ValueError, RecursionError) as error:
             raise UsageProblem(f"{name} is not JSON: {json_problem(text) or error} (--schema)") from error
         try:
@@ -103,7 +103,7 @@ def _together(given: str, piped: str, *, has_files: bool) -> str:
         if has_files and given != "-":
             return "Look at this."
         raise UsageProblem(
-            "the prompt is empty" if given != "-" else "the prompt is to come from stdin, and nothing came"
+            "the prompt is empty" if given != "-" else "the prompt should come from stdin, but stdin is empty"
         )
     if not piped.strip():
         return prompt
@@ -119,10 +119,10 @@ def read_stdin(
     patience: float = _PATIENCE,
     at_terminal: Callable[[], None] | None = None,
 ) -> str:
-    """Returns the text on stdin, or nothing if it is closed. Raises `UsageProblem` if it is too long.
+    """Returns the text on stdin; empty if it is a folder. Raises `UsageProblem` if it is too long or unreadable.
 
-    A terminal is read only if `at_terminal` is given, which is called first to tell the user to type. If stdin stays
-    open without data, a warning says so after `patience` seconds. Raises `Aborted` soon after a cancellation.
+    A terminal is read only if `at_terminal` is given, which is called first to ask the user to type. If stdin stays
+    open without data, `warn` is called after `patience` seconds. Raises `Aborted` soon after a cancellation.
     """
     try:
         mode = os.fstat(descriptor).st_mode
@@ -131,7 +131,7 @@ def read_stdin(
             return ""
         if is_terminal and at_terminal is not None:
             at_terminal()
-            patience = float("inf")  # a person who types may take any time
+            patience = float("inf")  # typing may take any time
         data = _read(descriptor, most_bytes, patience, warn, cancel or CancellationToken())
     except OSError as error:
         raise UsageProblem(f"stdin cannot be read: {error.strerror or error}") from error
@@ -165,7 +165,7 @@ def _read(
                 raise Aborted("the reading of stdin was cancelled")
             if patience > 0 and (patience := patience - _GLANCE) <= 0:
                 patience = float("inf")
-                warn("waiting for the end of stdin; </dev/null gives none")
+                warn("waiting for the end of stdin; </dev/null gives an empty stdin")
         piece = os.read(descriptor, 1 << 20)
         if not piece:
             break
@@ -190,7 +190,7 @@ def json_problem(text: str) -> str:
 
 
 def schema_problem(schema: dict[str, Any], text: str, error: BaseException) -> str:
-    """Why a JSON object is not a usable schema. `error` is what the library raised for it."""
+    """Why a JSON object is not a usable schema. `error` is the library's exception for it."""
     path: Sequence[str | int] = ()
     cause = error.__cause__
     message = cause.reason if isinstance(cause, InvalidSchema) else str(error)
@@ -214,14 +214,14 @@ def _reason(name: str | int, value: Any, message: str) -> str:
         from swink_agent.core.texts.likeness import close_names
 
         near = close_names(value, _TYPES) if isinstance(value, str) else []
-        hint = f"did you mean {near[0]}? It is" if near else "it is"
+        hint = f"did you mean {near[0]}? It must be" if near else "it must be"
         return f"cannot be {shown}: {hint} one of {', '.join(_TYPES)}, or a list of them"
     _, is_wrong, wanted = message.partition(" is not of type ")
     if is_wrong:
         kind = {"object": "an object", "array": "a list", "boolean": "true or false"}.get(wanted.strip('"'))
-        return f"cannot be {shown}: it is {kind or 'a ' + wanted.strip(chr(34))}"
+        return f"cannot be {shown}: it must be {kind or 'a ' + wanted.strip(chr(34))}"
     if message.endswith('is not a "regex"'):
-        return f"cannot be {shown}: it is a regular expression"
+        return f"cannot be {shown}: it must be a regular expression"
     return f"cannot be {shown}: {message.partition(' is not valid')[0] if 'anyOf' in message else message}"
 
 

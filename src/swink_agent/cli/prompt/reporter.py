@@ -1,9 +1,9 @@
-"""Reports a run on stderr: tool calls, what the model says between them, retries, warnings.
+"""Reports a run on stderr: tool calls, the model's text between them, retries, warnings.
 
-Owns how much is shown: only errors (quiet), what a user wants to follow (normal; the live part only on a terminal), or
-also thinking, results and usage (verbose). All text is redacted. Each row begins with a mark for its author: `✓` and
-`✗` a call, `│` its output, `»` the model's words, `~` its thoughts, `┆` the rest of a message of ours. The line that
-shows the current activity is in `screen.live`.
+Shows only errors (quiet), also calls, texts and warnings (normal; the live part only on a terminal), or also thinking,
+results and usage (verbose). All text is redacted. Each row begins with a mark: `✓` and `✗` for a call, `│` for its
+output, `»` for the model's text, `~` for its thinking, `┆` for the rest of our own messages. The line that shows the
+current activity is in `screen.live`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Reporter:
         self._loudness = loudness
         self._rejection_hint = rejection_hint
         self.mode_note = ""
-        """Which mode of approvals is on, and why. Shown once, before the first call that it decides on."""
+        """The mode of approvals and the reason for it. Shown once, before the first call that needs approval."""
         self._clock = clock
         self._live = LiveLine(screen, redactor, clock, is_on=screen.is_terminal and loudness != "quiet")
         self._unsaid = ""
@@ -87,8 +87,10 @@ class Reporter:
             self._screen.say("note: ", self._redactor.redact(text), "dim", most=_MOST_ROWS)
 
     def offer(self, text: str, *commands: str) -> None:
-        """A note with a command to copy, which is never broken across rows: the first on the same row, else the first
-        that fits on its own row, else the last."""
+        """A note with a command to copy, which is never broken across rows.
+
+        Shows the first command on the same row if it fits, else the first that fits on its own row, else the last.
+        """
         if self._loudness == "quiet":
             return
         width = self._screen.width
@@ -109,7 +111,7 @@ class Reporter:
 
     @contextmanager
     def hearing_log(self) -> Generator[None]:
-        """Shows the library's log warnings as ours inside the block. Hides what asyncio logs about tasks."""
+        """Inside the block, shows warnings of the library's log as ours, and hides asyncio's log about tasks."""
         handlers = {"swink_agent": self.log_handler(), "asyncio": logging.NullHandler()}
         for name, handler in handlers.items():
             logging.getLogger(name).addHandler(handler)
@@ -170,7 +172,7 @@ class Reporter:
                 pass
 
     def _on_delegate(self, event: DelegateEvent) -> None:
-        """Shows what a delegate does in the live line of its call. What is worth a row is told as that of the run."""
+        """Shows the calls of a delegate in the live line of its call. Retries and approvals get rows like the run's."""
         inner = event.event
         while isinstance(inner, DelegateEvent):
             inner = inner.event
@@ -195,7 +197,7 @@ class Reporter:
             self._tell_words()
 
     def _tell_words(self) -> None:
-        """Shows what the model said before its calls. Its last text is the answer and is not shown here."""
+        """Shows the model's text before its calls. Its last text is the answer and is not shown here."""
         text, self._unsaid = self._redactor.redact(self._unsaid).strip(), ""
         if text and (self._is_followed or self._loudness == "verbose"):
             self._has_told = True
@@ -312,7 +314,7 @@ class Reporter:
             self._screen.say("", told, following=FOLLOWING)
 
     def _tell_waiting(self, pending: Sequence[PendingCall]) -> None:
-        """Names the calls that wait, and says how those are answered that cannot be approved here."""
+        """Lists the calls that wait, and explains how to answer calls that cannot be approved here."""
         if self._loudness == "quiet":
             return
         for call in pending:
@@ -328,7 +330,7 @@ def _is_command(result: AgentToolResult) -> bool:
 
 
 def _how_it_ended(details: dict[str, Any]) -> str:
-    """A few words from a command's details. The result's text may say more."""
+    """A few words from a command's details. The result's text may contain more."""
     code, name = details["exit_code"], details.get("signal")
     if code is None:
         return "timed out" if details.get("timed_out") else "cancelled" if details.get("cancelled") else "ended"

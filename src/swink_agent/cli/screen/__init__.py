@@ -1,1 +1,1 @@
-"""What a person sees on stdout and stderr."""
+"""The formatting of stdout and stderr for people."""

@@ -1,7 +1,6 @@
 """Shows the progress of an evaluation: one changing line on a terminal, plain lines elsewhere.
 
-Owns the words and the estimate of the time that is left. A terminal keeps a line for each case that failed, a log for
-every case.
+A terminal keeps a line for each case that failed, a log for every case.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ class ProgressLine:
 
     @staticmethod
     def _line(progress: Progress, since: float) -> str:
-        """The counts, the cost, the time left, and what is running, `since` seconds after the report."""
+        """The counts, the cost, the time left and the running cases, `since` seconds after the report."""
         elapsed = progress.seconds + since
         variant = f"{safe_display(progress.variant, _LONGEST_ID)}: " if progress.variant else ""
         parts = [f"▸ {variant}{progress.done} of {progress.total} cases", f"{progress.passed} passed"]
@@ -95,7 +94,7 @@ class ProgressLine:
 
 
 def _time_left(progress: Progress, elapsed: float) -> float | None:
-    """An estimate of the time left at the pace so far; nothing if too little is known."""
+    """An estimate of the time left at the pace so far; `None` before the first attempt has ended."""
     made = progress.attempts_done - progress.resumed
     if made < 1:
         return None

@@ -1,6 +1,6 @@
 """The line that shows the current activity and does not stay.
 
-Shows which call runs, for how long, and its newest line of output; or what the model is doing. Ticks by itself during a
+Shows the current call, its duration and its newest line of output; or what the model is doing. Ticks by itself during a
 run, so that the time stays right while nothing else happens.
 """
 
@@ -38,7 +38,7 @@ class LiveLine:
         self._timer: asyncio.TimerHandle | None = None
 
     def wait(self, what: str) -> None:
-        """The model is busy with something that cannot be shown."""
+        """Shows that the model is busy with `what`, which has no text to show."""
         if self._is_on and (what != self._waiting or self._tail):
             if not self._waiting:
                 self._since = self._clock()
@@ -46,7 +46,7 @@ class LiveLine:
             self._draw(at_once=True)
 
     def write(self, text: str) -> None:
-        """The model writes: shows the end of its text, with secrets masked even if they are split."""
+        """Adds text of the model and shows its end, with secrets masked even if they are split."""
         if self._is_on:
             self._tail = (self._tail + self._text.feed(text))[-_MOST_TAIL:]
             self._waiting = self._waiting or "writing …"

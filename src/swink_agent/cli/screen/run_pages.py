@@ -33,7 +33,7 @@ def runs_table(runs: Sequence[RunInfo]) -> str:
 
 
 def run_rows(info: RunInfo, store: str = "") -> list[str]:
-    """What is known of one run. `store` is as for `pending_rows`."""
+    """The facts about one run. `store` is the same as for `pending_rows`."""
     facts = [
         ("agent", info.agent),
         ("status", info.status),
@@ -54,9 +54,9 @@ def run_rows(info: RunInfo, store: str = "") -> list[str]:
 
 
 def pending_rows(info: RunInfo, store: str = "") -> list[str]:
-    """The calls that wait, each with what to type. `store` is the option that names the store, if it needs one.
+    """The calls that wait, each with the command to type. `store` is the option for the store, if it needs one.
 
-    The position makes the answer one to this question: models give later calls the same ids again.
+    The command includes the position, because models may give later calls the same ids.
     """
     rows: list[str] = []
     for call in info.pending:
@@ -76,7 +76,7 @@ def fleet_rows(stats: FleetStats) -> list[str]:
     ]
     rows = [", ".join(counts), f"oldest queued: {stats.lag:.1f} s" if stats.queued else "nothing is queued"]
     if not stats.workers:
-        return [*rows, "no worker is there: swink worker MODULE:NAME starts one"]
+        return [*rows, "no worker is running: swink worker MODULE:NAME starts one"]
     cells = [["WORKER", "HOST", "PID", "RUNS", "SEEN", "AGENTS"]]
     cells += [
         [one.id, one.host, str(one.pid), f"{one.running}/{one.slots}", age(one.seen), ", ".join(one.agents)]

@@ -1,8 +1,7 @@
 """stderr and stdout of a terminal: lines that stay, one line that does not, colours.
 
-Owns what may be written to a terminal. No line of ours is wider than the window, so none wraps. In text that we did not
-write, each row begins with a mark of ours, and control characters are escaped. What is reported is in
-`prompt.reporter`; how text is made safe and measured is in `rendering.escaping` and `rendering.cells`.
+No line of ours is wider than the window, so none wraps. In text that we did not write, each row begins with a mark of
+ours, and control characters are escaped. Text is made safe in `rendering.escaping` and measured in `rendering.cells`.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ def say_json(value: object) -> None:
 
 
 def discard_stdout() -> None:
-    """Discards what is left in stdout's buffer, so that the interpreter does not fail on it at exit."""
+    """Discards the rest of stdout's buffer, so that the interpreter does not fail on it at exit."""
     try:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
@@ -81,12 +80,12 @@ def confirm(question: str, what: str) -> None:
     """
     if not sys.stdin.isatty():
         raise UsageProblem(
-            f"stdin is not a terminal, so no one can confirm: add --yes to {what}, or --dry-run to see it"
+            f"stdin is not a terminal, so you cannot be asked: add --yes to {what}, or --dry-run to see it"
         )
     try:
         is_wanted = click.confirm(question, err=True)
     except click.Abort:
-        click.echo(err=True)  # Ctrl+C and Ctrl+D leave the cursor behind the question
+        click.echo(err=True)  # Ctrl+C and Ctrl+D leave the cursor after the question
         raise
     if not is_wanted:
         raise click.Abort
@@ -146,19 +145,19 @@ class Screen(Palette):
             self._write(self._erased() + text + "\n" + self._cut_status())
 
     def say(self, mark: str, text: str, *styles: str, following: str = FOLLOWING, most: int | None = None) -> None:
-        """Writes foreign text as lines that stay: the first behind the mark, in these styles, the others behind
+        """Writes foreign text as lines that stay. The first begins with `mark` in these styles, the others with
         `following`. Beyond `most` rows the middle is left out."""
         rows = laid_out(safe_text(text), mark, following, self.width, most=most)
         first = self.style(rows[0][: len(mark)].rstrip(), *styles) + rows[0][len(mark.rstrip()) :]
         self.line("\n".join([first, *rows[1:]]))
 
     def rows(self, mark: str, text: str, *styles: str, most: int | None = None) -> None:
-        """Writes foreign text as lines that stay, each behind the mark and in these styles."""
+        """Writes foreign text as lines that stay, each with the mark before it and in these styles."""
         for row in laid_out(safe_text(text), mark, mark, self.width, most=most):
             self.line(self.style(row, *styles))
 
     def change(self, lines: Iterable[tuple[str, str]], *, context: str) -> None:
-        """Writes the lines of a change, with their kinds. `context` is the mark of those that stay the same."""
+        """Writes the lines of a change, each given with its kind. `context` is the mark of unchanged lines."""
         for kind, text in lines:
             mark, style = _CHANGES.get(kind, (context, "dim"))
             self.rows(mark, text.removeprefix("@@ ") if kind == "hunk" else text, style)
@@ -216,9 +215,9 @@ class Screen(Palette):
 def table(
     rows: Sequence[Sequence[str]], right: Sequence[int] = (), *, room: int | None = None, whole: Sequence[int] = ()
 ) -> str:
-    """The rows as aligned columns; those named in `right` are aligned to the right.
+    """The rows as aligned columns; the columns in `right` are aligned to the right.
 
-    A row is one line, no wider than `room`, by default the window. The widest columns are shortened first, those named
+    A row is one line, no wider than `room`, by default the window. The widest columns are shortened first, the columns
     in `whole` never. Without a window nothing is shortened.
     """
     if not rows:

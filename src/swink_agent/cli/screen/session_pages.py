@@ -35,9 +35,9 @@ _NOTE = "  * "
 _MORE = "  ┆ "
 _MOST_ROWS = 20
 _LONGEST_LINE = 4_000
-"""Characters of one line that are shown without `--full`."""
+"""The most characters of one line without `--full`."""
 _COLUMNS = (("MESSAGES", 44), ("COST", 56), ("MODEL", 90))
-"""Columns that are left out of a list if the window is narrower than this."""
+"""Columns of a list, each with the width of the window that it needs."""
 _COLUMNS_OF_ALL = (("MESSAGES", 66), ("COST", 76), ("FOLDER", 44), ("MODEL", 100))
 """The same for sessions of several folders, where the folder matters more."""
 
@@ -60,7 +60,7 @@ def listing(
             "MODEL": "-" if info.model is None else str(info.model),
             "WAITING": str(info.pending) if info.pending else "-",
         }
-        title = redactor.redact(info.title) or "(nothing was said)"
+        title = redactor.redact(info.title) or "(no title)"
         name = info.id if width is None else short.get(info.id, info.id)
         rows.append((name, age(info.updated), *[cells[name] for name in shown], f"! {title}" if info.damage else title))
     right = [index for index, name in enumerate(head) if name in ("AGE", "MESSAGES", "COST", "WAITING")]
@@ -79,7 +79,7 @@ def _home_short(folder: str) -> str:
 
 
 def facts(loaded: LoadedSession, redactor: Redactor) -> list[tuple[str, str]]:
-    """What is known about a session apart from its messages."""
+    """The facts about a session, without its messages."""
     info = loaded.info
     pending = pending_calls(loaded.messages)
     usage = info.usage
@@ -101,7 +101,7 @@ def facts(loaded: LoadedSession, redactor: Redactor) -> list[tuple[str, str]]:
         *[("problem", problem) for problem in info.damage],
     ]
     if loaded.context is not None:
-        pairs.append(("compacted", f"the model is sent {len(loaded.context)} messages for these"))
+        pairs.append(("compacted", f"the model gets {len(loaded.context)} messages instead of these"))
     return [(name, text) for name, text in pairs if text]
 
 
@@ -126,7 +126,7 @@ def rows_of(
 
 
 def _short_lines(text: str) -> str:
-    """The text without the middle of its longest lines, which would otherwise be unlimited if rows are not wrapped."""
+    """The text without the middle of very long lines: without a window, rows are not wrapped and have no limit."""
     if len(text) <= _LONGEST_LINE:
         return text
     lines, tail = text.split("\n"), _LONGEST_LINE * 2 // 5

@@ -1,7 +1,7 @@
 """The commands that a user may type instead of a prompt: `/model`, `#help` and others.
 
-Owns the table of commands, which help, completion and dispatch use, and the rule for what is a command. The other
-modules of this package implement the commands; each is imported when its first command runs.
+Help, completion and dispatch use the table here. The other modules of this package implement the commands; each is
+imported when its first command runs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COMMAND = re.compile(r"(#[A-Za-z][A-Za-z-]*|/[A-Za-z][A-Za-z0-9-]*)(?:[ \t]+(.*
 
 
 class Command(NamedTuple):
-    """One command. `usage` describes its arguments. With `is_for_rest` it is allowed only between runs."""
+    """One command. `usage` describes its arguments. With `is_for_rest`, it is allowed only between runs."""
 
     name: str
     usage: str
@@ -82,7 +82,7 @@ _OTHER_SIGN = {"/": "#", "#": "/"}
 
 
 def own_commands(project: Project | None) -> list[Command]:
-    """The commands of the user's own and of the trusted project, for help and completion."""
+    """The custom commands of the user and of the trusted project, for help and completion."""
     from swink_agent.app.agent.prompt_commands import prompt_commands
     from swink_agent.rendering.escaping import safe_line
 
@@ -136,7 +136,7 @@ async def run_command(conversation: Conversation, name: str, rest: str) -> None:
 
 
 def _own_command(conversation: Conversation, name: str) -> PromptCommand | str:
-    """The command of the user's own, or of the trusted project, that a name means; or why there is none."""
+    """The custom command of that name, of the user or of the trusted project; or a message why it cannot be used."""
     from swink_agent.app.agent.prompt_commands import prompt_commands, why_unused
 
     project = conversation.opening.project

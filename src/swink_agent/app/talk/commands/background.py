@@ -41,7 +41,7 @@ async def tasks(conversation: Conversation, rest: str) -> None:
 
     async def preview(task_id: str) -> Sequence[PreviewLine]:
         lines = by_id[task_id].newest.splitlines()[-_PREVIEWED:]
-        return [PreviewLine(safe_line(line)) for line in lines or ["it printed nothing yet"]]
+        return [PreviewLine(safe_line(line)) for line in lines or ["it has not printed anything yet"]]
 
     items = [PickItem(task.id, _label(conversation, task), _detail(task)) for task in by_id.values()]
     picked = await conversation.front.pick("Background commands", items, preview)
@@ -73,7 +73,7 @@ def _chosen(there: Sequence[BackgroundTask], wanted: str) -> list[BackgroundTask
 
 
 async def _stop(conversation: Conversation, chosen: Sequence[BackgroundTask]) -> None:
-    """Stops these and waits a moment for it; the events of their ends tell it."""
+    """Stops these tasks and waits up to 3 seconds for each. Events report their ends."""
     for task in chosen:
         task.stop()
     for task in chosen:

@@ -48,7 +48,7 @@ async def store_key(conversation: Conversation, rest: str) -> None:
     where = await asyncio.to_thread(credentials.set, provider.account, key)
     conversation.notice(f"the key of {provider.account} is in {where}")
     if variable := credentials.in_environment(provider.account):
-        conversation.notice(f"{variable} is set too, and is used first", "warning")
+        conversation.notice(f"{variable} is set too, and has priority", "warning")
     await _offer_model(conversation, provider)
 
 
@@ -66,7 +66,7 @@ def _read(rest: str) -> tuple[Provider | None, str]:
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise UsageProblem(f"that is not a provider with a key{hint}; choose one of {', '.join(names)}")
     if len(words) > 2:
-        raise UsageProblem("a key has no spaces in it: give #key PROVIDER, and the key when you are asked")
+        raise UsageProblem("a key has no spaces: give #key PROVIDER, and the key when you are asked")
     return provider, words[1] if len(words) == 2 else ""
 
 

@@ -34,7 +34,7 @@ async def approve(conversation: Conversation, rest: str) -> None:
 
 
 async def work(conversation: Conversation, rest: str) -> None:
-    """`/work yes|no`: whether calls in this folder run unasked from now on; without an answer, shows what was said."""
+    """`/work yes|no`: whether calls in this folder run unasked from now on; alone, shows the stored answer."""
     wanted = rest.lower()
     if wanted in ("yes", "no"):
         await conversation.modes.answer_work(wanted == "yes")
@@ -70,7 +70,7 @@ async def use_skill(conversation: Conversation, rest: str) -> None:
         for skill in await asyncio.to_thread(known_skills, project)
     ]
     conversation.notice(
-        "\n".join(rows) if rows else "there are no skills here; swink skills --help says where they are kept"
+        "\n".join(rows) if rows else "there are no skills here; swink skills --help explains where to put them"
     )
 
 
@@ -86,7 +86,7 @@ async def editor(conversation: Conversation, rest: str) -> None:
 async def queue(conversation: Conversation, rest: str) -> None:
     """`/queue text`: sends a follow-up, for front ends without the Tab key."""
     if not rest:
-        raise UsageProblem("/queue takes the text that is to be sent when the run would stop")
+        raise UsageProblem("/queue needs a text, which is sent when the run would stop")
     await conversation.follow_up(rest)
 
 

@@ -1,4 +1,4 @@
-"""The command about MCP servers: their states and tools, and a fresh start of one."""
+"""`/mcp`: shows the MCP servers with their states and tools, and restarts one."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _summary(item: ServerStatus) -> str:
 
 
 def _lines(item: ServerStatus) -> list[PreviewLine]:
-    """What the list shows beside a server."""
+    """The preview of a server in the list."""
     lines = [PreviewLine(safe_line(item.target, 400), is_dim=True)]
     lines += [PreviewLine(safe_line(line, 400)) for line in item.problem.splitlines()]
     lines += [PreviewLine(f"! {safe_line(warning, 400)}", is_dim=True) for warning in item.warnings]

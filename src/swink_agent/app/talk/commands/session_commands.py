@@ -82,7 +82,7 @@ def _title(conversation: Conversation, info: SessionInfo) -> str:
 
 
 def _detail(info: SessionInfo) -> str:
-    """Its age, how many messages it has, and how many calls wait for an answer."""
+    """The age, the number of messages, and the number of calls that wait for an answer."""
     waiting = f", {info.pending} waiting" if info.pending else ""
     return f"{age(info.updated)}, {number_of(info.messages, 'message')}{waiting}"
 
@@ -151,7 +151,7 @@ async def resume(conversation: Conversation, rest: str) -> None:
 def _refuse_without_record(conversation: Conversation) -> None:
     if not conversation.opening.options.session.is_kept:
         raise UsageProblem(
-            "--no-session records nothing, and a continued session is recorded: start again without that flag"
+            "with --no-session nothing is recorded, but a continued session must be: start again without that flag"
         )
 
 
@@ -182,7 +182,7 @@ async def _continue(conversation: Conversation, session_id: str) -> None:
     folder = sessions.sessions_folder(conversation.opening.settings)
     (wanted,) = await asyncio.to_thread(sessions.session_ids, folder, [session_id])
     if wanted == _open_id(conversation):
-        conversation.notice("this is that session")
+        conversation.notice("that session is already open")
         return
     await conversation.switch(WantedSession(id=wanted))
 
@@ -194,14 +194,14 @@ async def reset(conversation: Conversation, rest: str) -> None:
     is_kept = conversation.opening.options.session.is_kept
     model = None if before is None else before.agent.model
     await conversation.switch(WantedSession(is_kept=is_kept), model=model)
-    kept = f"; /resume {info.id} continues the one before" if info is not None and info.messages else ""
+    kept = f"; /resume {info.id} continues the last one" if info is not None and info.messages else ""
     conversation.notice(f"a new conversation{kept}")
 
 
 async def fork(conversation: Conversation, rest: str) -> None:
     opened = conversation.opened
     if opened is None or not len(opened.agent.messages):
-        raise UsageProblem("there is nothing to fork yet: nothing has been said")
+        raise UsageProblem("there is nothing to fork yet: the conversation is empty")
 
     def copy() -> str:
         session_id = opened.session.flush()
@@ -217,7 +217,7 @@ async def fork(conversation: Conversation, rest: str) -> None:
 
 
 async def export(conversation: Conversation, rest: str) -> None:
-    """`/export [html|markdown|json] [file]`: writes the session to a new file."""
+    """`/export [html|markdown|json|atif] [file]`: writes the session to a new file."""
     try:
         words = shlex.split(rest)
     except ValueError as error:
@@ -230,7 +230,7 @@ async def export(conversation: Conversation, rest: str) -> None:
         raise UsageProblem(f"/export takes a format ({known}) and one file, in quotes if it has spaces")
     if chosen is None and words and not set(words[0]) & set("./"):
         raise UsageProblem(
-            f"there is no format {words[0][:40]!r}: html, markdown or json; the name of a file needs its ending"
+            f"there is no format {words[0][:40]!r}: html, markdown, json or atif; a file name needs its ending"
         )
     opened = conversation.opened
     info = None if opened is None else opened.session.info
@@ -262,15 +262,15 @@ def _write(conversation: Conversation, name: str, kind: ExportFormat) -> Path:
 
 
 async def compact(conversation: Conversation, rest: str) -> None:
-    """`/compact [instructions]`: sums up the conversation, as work that the user can stop."""
+    """`/compact [instructions]`: summarizes the conversation, as work that the user can stop."""
     opened = conversation.opened
     if opened is None or not len(opened.agent.messages):
-        raise UsageProblem("there is nothing to sum up yet")
+        raise UsageProblem("there is nothing to summarize yet")
 
     async def work() -> State:
         report = await opened.agent.compact(rest or None)
         if report is None:
-            conversation.notice("there is nothing yet that can be left out")
+            conversation.notice("the conversation is too short to be summarized")
             return "idle"
         if not report.is_told:  # otherwise an event has counted it
             conversation.usage.add_compaction(report)

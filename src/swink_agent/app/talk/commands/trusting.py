@@ -28,7 +28,7 @@ async def trust(conversation: Conversation, rest: str) -> None:
     found = await asyncio.to_thread(find_project, conversation.opening.folder, store)
     wanted = next((item for item in (() if found is None else found.chain) if item.can_be_trusted), None)
     if wanted is None:
-        conversation.notice("there is nothing here to trust: this folder has no settings or notes that are not used")
+        conversation.notice("there is nothing to trust: all settings and notes of this folder, if any, are in use")
         return
     offer = await asyncio.to_thread(store.offer, Path(wanted.folder))
     conversation.notice("\n".join(_shown(offer)))
@@ -44,10 +44,10 @@ async def trust(conversation: Conversation, rest: str) -> None:
 
 
 def _shown(offer: FolderToTrust) -> list[str]:
-    """Returns all of it, with a mark before each line of a file, so that no line looks like one of the program."""
+    """Returns all parts, with a mark before each line of a file, so that no such line looks like our own words."""
     rows: list[str] = []
     for part in offered_parts(offer):
-        rows.append(f"not counted: {part.words}" if part.is_uncounted else part.words)
+        rows.append(f"not used: {part.words}" if part.is_uncounted else part.words)
         lines = [] if part.text is None else part.text.split("\n")
         rows += [f"│ {row}" for line in lines for row in wrap(safe_line(line), _WIDEST)]
     return rows

@@ -28,7 +28,7 @@ async def show_help(conversation: Conversation, rest: str) -> None:
     own = await asyncio.to_thread(own_commands, conversation.opening.project)
     here = [command for command in COMMANDS if command.name not in conversation.front.lacks]
     parts = [("Keys", conversation.front.keys), ("Commands", _named(here))]
-    parts += [("Commands of your own", _named(own))] if own else []
+    parts += [("Custom commands", _named(own))] if own else []
     conversation.view.show_help(["\n".join([title, *_rows(rows, _WIDEST_NAME)]) for title, rows in parts])
 
 
@@ -37,12 +37,12 @@ def _named(commands: Iterable[Command]) -> list[tuple[str, str]]:
 
 
 async def show_bindings(conversation: Conversation, rest: str) -> None:
-    """`/bindings`: lists the actions of the screen with their keys and the names by which the settings bind them."""
+    """`/bindings`: lists the actions of the screen with their keys and their names in the settings."""
     keys = conversation.opening.settings.key_map()
     rows = [(action.name, f"{keys.shown(action.name, 5) or 'no key'}: {action.help}") for action in ACTIONS]
-    own = f"changed: {', '.join(keys.given)}" if keys.given else "all as usual"
+    own = f"changed: {', '.join(keys.given)}" if keys.given else "none changed"
     head = f'Keys of the screen ({own}). [keys] in {settings_file()} changes them: search = "ctrl+x"'
-    conversation.notice("\n".join([head, *_rows(rows), "Esc, Ctrl+C, F7, F8 and the keys of questions always stay."]))
+    conversation.notice("\n".join([head, *_rows(rows), "Esc, Ctrl+C, F7, F8 and the keys of questions are fixed."]))
 
 
 async def clear(conversation: Conversation, rest: str) -> None:
@@ -89,7 +89,7 @@ async def show_usage(conversation: Conversation, rest: str) -> None:
 
 
 async def show_todo(conversation: Conversation, rest: str) -> None:
-    """`/todo`: shows the whole list of things to do that the model keeps."""
+    """`/todo`: shows the model's whole to-do list."""
     items = conversation.todo
     conversation.notice(f"{counted(items)}\n{checklist(items)}" if items else "the model has not made a list")
 
@@ -117,7 +117,7 @@ async def theme(conversation: Conversation, rest: str) -> None:
     except SettingsError as error:
         conversation.notice(f"the theme is set for now, but could not be stored: {error}", "warning")
     if os.environ.get("NO_COLOR") and wanted != "plain":
-        conversation.notice("NO_COLOR is set, and is used first at the next start")
+        conversation.notice("NO_COLOR is set and has priority at the next start")
 
 
 def _limits(turns: int | None, cost: float | None) -> str:
