@@ -75,7 +75,7 @@ def what_changed(project: Project, store: TrustStore) -> list[str]:
 
 
 def _says_yes(question: str) -> bool:
-    """The answer, typed at a terminal or piped in. Without a terminal, an empty or missing answer counts as yes."""
+    """The answer, typed at a terminal or piped in. A script that runs this command and gives no answer means yes."""
     stream = sys.stdin
     if stream is None:
         return True

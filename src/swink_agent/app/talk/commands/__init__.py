@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..conversation import Conversation
 
-__all__ = ["COMMANDS", "Command", "command_in", "commands", "is_command", "own_commands", "run_command"]
+__all__ = ["COMMANDS", "Command", "command_in", "is_command", "own_commands", "run_command"]
 
 _COMMAND = re.compile(r"(#[A-Za-z][A-Za-z-]*|/[A-Za-z][A-Za-z0-9-]*)(?:[ \t]+(.*))?", re.DOTALL)
 
@@ -76,7 +76,6 @@ COMMANDS = (
     Command("/quit", "", "leave", "modes:leave"),
     Command("/q", "", "leave", "modes:leave"),
 )
-commands = COMMANDS
 _BY_NAME = {command.name: command for command in COMMANDS}
 _OTHER_SIGN = {"/": "#", "#": "/"}
 
