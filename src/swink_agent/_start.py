@@ -2,7 +2,7 @@
 
 A model can write to that folder, and `python -m` puts it first on the path. Python imports a few modules from there
 before our first line runs; only `swink` and `python -P -m swink_agent` prevent that (see SECURITY.md). This module
-imports only `os` and `sys`, which are always loaded already.
+imports only `os` and `sys`: they are always loaded already, so they cannot come from the folder.
 """
 
 import os

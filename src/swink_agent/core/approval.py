@@ -62,7 +62,8 @@ class PendingCall(Value, frozen=True):
     """
 
     call_id: str
-    """The key of its answer in `resume`. In a delegate, the ids of the calls that lead to it come before its own."""
+    """The key of its answer in `resume`. In a delegate, the ids of the calls that lead to it come before its own, each
+    followed by `/`."""
     name: str
     arguments: dict[str, Any]
     kind: PendingKind = "approval"

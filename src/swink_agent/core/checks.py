@@ -1,7 +1,7 @@
 """Validates arguments when an object is created, so that a run cannot fail on them later.
 
-Checks the type and methods of each field of a configuration. Errors do not show values, which may be keys. The meaning
-of a value is checked where it is used.
+Checks the type and methods of each field of a configuration. The error for a wrong type does not show the value, which
+may be a key. The meaning of a value is checked where it is used.
 """
 
 from __future__ import annotations

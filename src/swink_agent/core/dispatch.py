@@ -1,4 +1,4 @@
-"""Runs the tool calls of one reply as a batch, and gives each call a result.
+"""Runs the tool calls of one reply as a batch, and returns a result for each call, in call order.
 
     screen    refuse calls that were cut off; ask the pre-dispatch policies about each call; refuse unknown tools
     approve   ask for approvals in call order, before any call runs
@@ -233,7 +233,8 @@ class Batch:
         self.refuse(call, _CANCELLED_TEXTS[why], _CANCELLED, why)
 
     async def leave(self) -> None:
-        """Ends running calls. Gives deferred calls their pending results, and every other call one with the reason."""
+        """Ends running calls, and gives every call without a result one: a deferred call its pending result, any other
+        call a result with the reason. A stop or an abort also ends the deferred calls."""
         self._leave_queue()
         if self.running:
             await self._end_running()

@@ -82,7 +82,7 @@ class _StandardError(AgentError):
 
 
 class _PassingError(_StandardError):
-    """An error that may not occur again; `retry_after` is the wait in seconds that was asked for, if any."""
+    """An error after which a retry may succeed; `retry_after` is the wait in seconds that was asked for, if any."""
 
     def __init__(self, message: str = "", *, model: str = "", retry_after: float | None = None) -> None:
         super().__init__(message or None)

@@ -1,8 +1,8 @@
 """Replaces files in one step: a reader sees the old content or the new one, never a part, even after a crash.
 
-All code of this package uses these functions, except in three places: file tools work beneath a folder by descriptors
-and check the file again just before the rename (`tools/workspace/place`), a session locks its copy before the rename
-(`memory/sessions/opening`), and a masking key never replaces another (`app/keys/masking_key`).
+Code that writes whole files uses these functions. Some places need their own way: file tools work beneath a folder by
+descriptors and check the file again just before the rename (`tools/workspace/place`), a session locks its copy before
+the rename (`memory/sessions/opening`), and a masking key never replaces another (`app/keys/masking_key`).
 """
 
 from __future__ import annotations

@@ -91,8 +91,8 @@ def agent_loop_resume(
 
     The result's messages begin with the results of these calls. Append all messages to the context for the next run.
 
-    Raises `NotPending` for a call that does not wait, `ValueError` for no answers, and `TypeError` for an answer that
-    does not fit its call.
+    Raises `NotPending` for a call that does not wait, `ValueError` for no answers or an ambiguous id, and `TypeError`
+    for an answer that does not fit its call.
     """
     from .pending import checked_answers  # on use: most runs defer nothing
 

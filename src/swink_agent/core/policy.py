@@ -126,7 +126,8 @@ class PreTurnPolicy(Protocol):
 
     A policy with `every_call = True` is asked again before each repetition of the turn's request: a retry, a fallback,
     the second attempt after an overflow. `ctx.message` is then the failed attempt, and a stop ends the turn with it.
-    It is also asked about each request of a transform, as a separate run with `post_turn`; a stop refuses only that.
+    It is also asked about each request of a transform, before and after it (`post_turn`), as if that were a separate
+    run; a stop refuses only that request.
     A policy that reserves something for a request may have `run_over(run_id)`, which is called at the end of every run.
     """
 
@@ -134,7 +135,10 @@ class PreTurnPolicy(Protocol):
 
 
 class PreDispatchPolicy(Protocol):
-    """Runs for each call of a batch before any approval is requested; again for a changed or deferred call."""
+    """Runs for each call of a batch before any approval is requested.
+
+    Runs again for a call if an approval changes its arguments, and if it was deferred and is approved later.
+    """
 
     def pre_dispatch(self, ctx: PreDispatchContext, /) -> Verdict | Awaitable[Verdict]: ...
 

@@ -109,7 +109,7 @@ async def _ask_the_others(run: Run, message: AssistantMessage) -> AssistantMessa
 
 
 async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> AssistantMessage:
-    """Asks one model, with the retries of the retry strategy, and once more after an overflow and a compaction."""
+    """Asks one model, with the retries of the retry strategy, and once more if a compaction follows an overflow."""
     supervisor, attempt = run.supervisor, 1
     while True:
         assembler = run.assembler = MessageAssembler(model)
@@ -300,7 +300,8 @@ class _Rest:
 async def transform_context(
     run: Run, *, overflow: bool, compaction: CompactionContext | None = None
 ) -> CompactionReport | None:
-    """Runs the transforms, which change the context that is sent from now on; returns `None` for no change."""
+    """Runs the transforms, which change the context that is sent from now on; returns a report, or `None` for no
+    change."""
     if not run.config.has_transform:
         return None
     if compaction is None:

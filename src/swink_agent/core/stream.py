@@ -31,7 +31,7 @@ from .values.value import Value
 
 
 class StreamOptions(Value, frozen=True, kw_only=True):
-    """The options of one call to a provider. The repr never shows the key, the headers and `extra`."""
+    """The options of one call to a provider. The repr never shows the key, the headers or `extra`."""
 
     hidden_fields: ClassVar[frozenset[str]] = frozenset({"api_key", "headers", "extra"})
 

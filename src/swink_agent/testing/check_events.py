@@ -154,7 +154,8 @@ class _Checker:
         self.delegates = {}
 
     def resume_turn(self, event: TurnResumed) -> None:
-        """Takes the calls that waited; for a call inside a delegate, the delegate's call, whose id begins its id."""
+        """Takes the calls that waited. A call inside a delegate counts as the delegate's call: its id begins with the id
+        of that call."""
         known = {call.id: call for call in event.message.tool_calls}
         waiting: list[str] = []
         for one in event.pending:

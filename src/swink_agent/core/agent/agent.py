@@ -261,8 +261,9 @@ class Agent(ValueRuns[Deps]):
     def override(self, **given: Unpack[hints.OverrideOptions[Deps]]) -> Generator[None]:
         """Replaces values of the agent, and values that its runs are given, for tests.
 
-        Applies only to runs that start inside the block, or in tasks, streams and threads with its context. An inner
-        override takes precedence over an outer one. With `stream_fn` there are no fallbacks, and no key is needed.
+        Applies only to runs that start inside the block, streams that are made in it, and runs in tasks and threads
+        that copied its context. An inner override takes precedence over an outer one. With `stream_fn` there are no
+        fallbacks, and no key is needed.
         """
         with overriding(self, given):
             yield

@@ -107,7 +107,8 @@ def config_of(config: AgentLoopConfig, given: Given | None) -> AgentLoopConfig:
 
 
 def check_given(config: AgentLoopConfig, given: Given | None, toolbox: Toolbox | TurnTools) -> None:
-    """Raises an error if a run is impossible: no adapter for the model, no key, or no deps for a tool."""
+    """Raises an error if a run is impossible: no adapter for the model, no key, or no deps for a tool that needs
+    them."""
     made = config_of(config, given)
     if made.model is not config.model:
         check_provider(made.stream_fn, made.model, config.model.provider)

@@ -37,14 +37,14 @@ class RunOptions(TypedDict, Generic[Deps], total=False):
 
 
 class PromptOptions(RunOptions[Deps], total=False):
-    """The options of methods that run a prompt: also its attachments."""
+    """The options of methods that run a prompt. They add its attachments."""
 
     images: Sequence[hints.ImageInput]
     documents: Sequence[hints.DocumentInput]
 
 
 class ValueOptions(PromptOptions[Deps], total=False):
-    """The options of methods that return a value: also the functions that check it."""
+    """The options of methods that return a value. They add the functions that check it."""
 
     validate: hints.ValidateFn | Sequence[hints.ValidateFn]
 

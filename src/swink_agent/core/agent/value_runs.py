@@ -44,7 +44,8 @@ class ValueRuns(Running[Deps]):
         several, plain or async; the `ValueError` that one raises goes back to the model too.
 
         Raises `StructuredOutputFailed` if the first answer and `max_retries` further ones do not fit, or if a policy
-        stops the run before; else the error of the run.
+        stops the run before that. Otherwise raises the error of the run, or an exception of `validate` that is not a
+        `ValueError`.
         """
         request = self._request(target, max_retries, given)
         return request.result_of(await self._drive(self._value_order(given, prompt, request)))

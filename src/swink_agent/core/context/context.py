@@ -86,7 +86,7 @@ class Snapshot(Sequence[M]):
 
 
 class SentMessages(Snapshot[M]):
-    """Messages that are sent after a failed reply, which is not among them. `answered` of them came before it."""
+    """Messages that are sent after a failed reply, which is not among them. The first `answered` came before it."""
 
     __slots__ = ("answered",)
 

@@ -88,9 +88,9 @@ class SlidingWindow:
     with the same messages, which providers can cache. It shortens long tool results first, then drops the oldest
     messages; a call goes with its results. The user's newest message and the last exchange always stay, and so do the
     first `keep_first` messages, usually the task, unless they alone exceed the window. After an overflow the budget is
-    the smaller of `overflow_tokens` and `max_tokens`, or half of the conversation if that fits already. On demand
-    (`Agent.compact`) it cuts the conversation to half its size. `count` returns the tokens of one message; the
-    provider's report on the last request corrects it.
+    the smaller of `overflow_tokens` and `max_tokens`; if the conversation is already within it, the budget is half of
+    the conversation. On demand (`Agent.compact`) it cuts the conversation to half its size. `count` returns the tokens
+    of one message; the provider's report on the last request corrects it.
     """
 
     __slots__ = ("count", "keep_first", "max_tokens", "overflow_tokens")

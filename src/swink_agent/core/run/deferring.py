@@ -50,8 +50,8 @@ def keep_waiting(run: Run, call: CallState, pending: Pending) -> None:
 
 
 def keep_injected(run: Run, results: tuple[ToolResultMessage, ...]) -> tuple[ToolResultMessage, ...]:
-    """Moves messages that policies injected into the last waiting call: in the history, they would end the waiting.
-    Returns the turn's results, with the changed result of that call if it is one of them.
+    """Keeps the messages of policies with the last waiting call: in the history, they would end the waiting. Returns
+    the turn's results, with the changed result of that call if it is one of them.
 
     An application's own messages cannot be kept: their types are not known when they are read.
     """

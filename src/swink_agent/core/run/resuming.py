@@ -140,7 +140,8 @@ class _AnsweredBatch(Batch):
         self.run.inside[call.id] = decoded_messages(one.pending.messages) or (), inner, one.pending.state
 
     def _record_starts(self, group: list[CallState], recorder: Recorder) -> None:
-        """Also records, for a delegate in which calls keep waiting, its result if the program ends inside it."""
+        """Also records, for a delegate in which calls keep waiting, the result that counts if the program ends inside
+        it."""
         super()._record_starts(group, recorder)
         inside = self.run.inside or {}
         for call in group:

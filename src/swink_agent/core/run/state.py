@@ -93,7 +93,7 @@ class Run:
         """The system prompt of this turn, computed once in it."""
         self.request = request  # the value that the run must return, for `structured_output`
         self.delegates = delegates
-        """If this is the run of a delegate: the delegates that lead to it, the outermost first."""
+        """The names of the tools that lead to this run, the outermost first; empty if it is not a delegate's."""
         self.delegations: hints.Delegations | None = None  # the usage of the delegates of this run, if it has had any
         self.observers: tuple[hints.RunObserver, ...] = ()  # they see requests and tool calls in addition to the events
         self.unasked_tools = _NO_TOOLS  # the library's own tools, which need no approval

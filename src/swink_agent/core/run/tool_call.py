@@ -48,7 +48,7 @@ class CallState(msgspec.Struct, eq=False):
     given: AgentToolResult | None = None  # the tool's result
     masked: AgentToolResult | None = None  # the same without secrets
     spent: tuple[Usage, Cost] | None = None  # the usage of the delegate that the call ran, its own delegates included
-    message: ToolResultMessage | None = None  # the result as it enters the history: set when the batch ends
+    message: ToolResultMessage | None = None  # the result as it enters the history: set before the batch ends
     waits_for: Pending | None = None
     """What the call waits for, if its tool has started and must wait because a call of its delegate waits."""
     waiting: ToolResultMessage | None = None

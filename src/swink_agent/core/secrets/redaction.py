@@ -1,4 +1,4 @@
-"""Masks secrets in all data that is shown, stored or sent: the `Redactor`, for text, JSON data, messages and events.
+"""Masks secrets in data that is shown, stored or sent: the `Redactor`, for text, JSON data, messages and events.
 
 `forms` finds known secrets in every encoding, `unknown_secrets` finds others by their form, `ordinary` decides which
 values are too ordinary to be secrets, and `placeholders` replaces them. The run masks tool results and errors

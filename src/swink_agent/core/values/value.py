@@ -79,7 +79,8 @@ class Value(Struct, frozen=True):
 
 
 class WithDeps(Value, frozen=True):
-    """A value with an application's own object in `deps`, which is never shown or pickled, and compared by identity."""
+    """A value with an application's own object in `deps`, which is never shown, pickled or deep-copied, and is compared
+    by identity."""
 
     hidden_fields: ClassVar[frozenset[str]] = frozenset({"deps"})
 

@@ -47,7 +47,7 @@ class Budget:
     spent nor reserved, the request is sent, and its real use is counted when the reply arrives. If it would fit after
     other runs release unused reservations, the run waits for them; else it stops. So runs never exceed the limit, even
     many at once. With a lower limit for replies (`max_tokens` in the stream options), the budget lasts longer. Without
-    such a limit, `max_output` is assumed; a longer reply can exceed the budget by the difference.
+    such a limit, `max_output` is assumed, if you give it; a longer reply can exceed the budget by the difference.
 
     With a `max_cost`, a model whose price is unknown is refused; `unknown_prices="allow"` counts it as free. Models on
     this machine are free. The account belongs to the object: agents with the same `Budget` share it, also in several

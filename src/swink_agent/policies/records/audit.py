@@ -26,8 +26,8 @@ log = logging.getLogger("swink_agent")
 class AuditLog:
     """Writes a line to a file for every call that the model asks for, every turn, and every end of a run.
 
-    `file` is an open file, or a path; only the owner can read a file that it creates. Each line is one JSON object with
-    `time` (seconds since the epoch), `event`, `run` and `turn`:
+    `file` is an open file, or a path; only the owner can read a file that the log creates. Each line is one JSON object
+    with `time` (seconds since the epoch), `event`, `run` and `turn`:
 
     - `call`: `call_id`, `tool` and `arguments`, as the model asked, before any approval.
     - `turn`: `model`, `stop_reason`, `error`, `error_kind`, `usage`, `cost`, `text_size`, and `results`, each with its

@@ -1,7 +1,7 @@
 """A strict fake of Mistral's chat completions, by the rules of Mistral's published validator, `mistral-common`.
 
-It refuses unknown fields, requires ids of nine letters and digits, and checks the order of roles. Thinking is sent as a
-list of parts.
+It refuses unknown fields, requires ids of nine letters and digits, and checks the order of roles. When the model
+thinks, the content is a list of parts.
 """
 
 from __future__ import annotations

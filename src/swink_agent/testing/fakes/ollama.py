@@ -82,7 +82,8 @@ def _is_base64(value: object) -> bool:
 def _check_results(messages: list[tuple[str, dict[str, Any]]], found: list[str]) -> None:
     """Checks that tool messages match the calls before them, in number and by name.
 
-    The server accepts any tool message, but the templates of its models fail on others, so this fake refuses them.
+    The server accepts any tool message, but the templates of its models fail on one that does not match, so this fake
+    refuses it.
     """
     expected: list[str] = []
     asker = ""
