@@ -38,8 +38,8 @@ SleepFn: TypeAlias = Callable[[float], Awaitable[None]]
 class MessageProvider(Protocol):
     """Provides steering and follow-up messages.
 
-    If a provider also has `put_back(source, messages)`, it gets back messages that were polled but did not enter
-    the context.
+    If a provider also has `put_back(source, messages)`, it gets back messages that were polled but did not enter the
+    context.
     """
 
     def poll_steering(self) -> Sequence[AgentMessage] | Awaitable[Sequence[AgentMessage]]: ...

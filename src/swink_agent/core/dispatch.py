@@ -234,7 +234,7 @@ class Batch:
 
     async def leave(self) -> None:
         """Ends running calls, and gives every call without a result one: a deferred call its pending result, any other
-        call a result with the reason. A stop or an abort also ends the deferred calls."""
+        call a result with the reason. A stop, steering or an abort also ends the deferred calls."""
         self._leave_queue()
         if self.running:
             await self._end_running()

@@ -13,9 +13,9 @@
     AgentEnd
 
 A call that waits for a later answer has a `ToolCallDeferred` instead of its remaining events: after the approval was
-requested, before the tool starts, or, for a delegate, after it started. The first turn of a run that
-brings answers begins with `TurnStart TurnResumed` instead of `TurnStart … MessageEnd`. Any other run that finds waiting
-calls closes them: their `ToolExecutionEnd` follows `AgentStart`.
+requested, before the tool starts, or, for a delegate, after it started. The first turn of a run that brings
+answers begins with `TurnStart TurnResumed` instead of `TurnStart … MessageEnd`. Any other run that finds waiting calls
+closes them: their `ToolExecutionEnd` follows `AgentStart`.
 
 `TaskStarted` and `TaskEnded` may occur anywhere between `AgentStart` and `AgentEnd`. Between runs, the agent's
 subscribers get them.

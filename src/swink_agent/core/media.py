@@ -1,7 +1,7 @@
 """Pictures and documents from bytes and from files.
 
-Detects the kind of a file from its first bytes. Reads only ordinary files, without waiting, and refuses
-files that are larger than providers accept. Adapters send them.
+Detects the kind of a file from its first bytes. Reads only ordinary files, without waiting, and refuses files that
+are larger than providers accept. Adapters send them.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class DefaultRetryStrategy:
     The wait after attempt n is `base_delay * multiplier ** (n - 1)`, at most `max_delay`. With `jitter`, it is
     multiplied by a random factor from 0.5 to 1.5, so that many clients do not retry at the same time; it is still at
     most `max_delay`. If the provider asks for a wait, that is used instead. If that is longer than `max_retry_after`,
-    this model is not asked again.
+    this model is not asked again for the same reply.
     """
 
     __slots__ = ("base_delay", "jitter", "max_attempts", "max_delay", "max_retry_after", "multiplier", "random")

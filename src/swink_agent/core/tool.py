@@ -332,7 +332,7 @@ def _bound(item: Any) -> AgentTool:
 class Toolbox(Mapping[str, AgentTool]):
     """An agent's tools by name, with their compiled validators.
 
-    Raises `ValueError` for a duplicate name, and `TypeError` for an object that is not a tool.
+    Raises `ValueError` for a duplicate name or invalid `ToolOptions`, and `TypeError` for an object that is not a tool.
     """
 
     def __init__(self, tools: Iterable[AgentTool] = ()) -> None:

@@ -154,8 +154,8 @@ class _Checker:
         self.delegates = {}
 
     def resume_turn(self, event: TurnResumed) -> None:
-        """Takes the calls that waited. A call inside a delegate counts as the delegate's call: its id begins with the id
-        of that call."""
+        """Takes the calls that waited. A call inside a delegate counts as the delegate's call: its id begins with that
+        call's id."""
         known = {call.id: call for call in event.message.tool_calls}
         waiting: list[str] = []
         for one in event.pending:

@@ -157,7 +157,7 @@ class LineComparison:
         return a1 + x, b1 + y, False
 
     def _anchors(self, a1: int, a2: int, b1: int, b2: int) -> list[tuple[int, int]]:
-        """Returns the positions of the most lines that occur once in each text and are in the same order in both."""
+        """Returns the positions of lines that occur once in each text: the longest series in the same order in both."""
         a, b = self._a, self._b
         self.steps += 2 * (a2 - a1 + b2 - b1)
         in_a, in_b = Counter(a[a1:a2]), Counter(b[b1:b2])

@@ -29,10 +29,9 @@ class PromptGuard(_StopsLater):
     It searches for orders to ignore the instructions (in some fifteen languages), forged system and tool messages,
     hidden, reordered and invisible characters, images that send data out, and requests to conceal things from the user;
     also in look-alike letters, HTML entities and base64. `action="mark"` puts the text between two notices, which tell
-    the model that it is only data, and removes invisible characters; `"stop"` withholds the text from the model and ends
-    the run.
-    `patterns` adds your own kinds, name to regular expression (searched without regard to case); `standard=False` drops
-    ours. Results of `trusted_tools` (names or globs) are not searched.
+    the model that it is only data, and removes invisible characters; `"stop"` withholds the text from the model and
+    ends the run. `patterns` adds your own kinds, name to regular expression (searched without regard to case);
+    `standard=False` drops ours. Results of `trusted_tools` (names or globs) are not searched.
 
     Such a filter finds crude and common attacks, not clever ones: approvals, sandbox and workspace must limit what the
     model can do. People and subscribers see the original result; the history and the model get the changed one. Give it
