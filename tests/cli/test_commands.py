@@ -474,7 +474,7 @@ def test_a_change_is_shown_before_it_counts_for_settings_as_for_notes(place: Pat
     (place / ".swink" / "config.toml").write_text("max_turns = 3\ntimeout = 60\n")
     (place / "AGENTS.md").write_text("".join(f"Rule {n}.\n" for n in range(40)))
     first = invoke("config", "trust", "--yes")
-    assert "what has changed" not in first.stderr
+    assert "the changes since you trusted it" not in first.stderr
     (place / ".swink" / "config.toml").write_text("max_turns = 9\ntimeout = 60\n")
     (place / "AGENTS.md").write_text("".join(f"Rule {n}.\n" for n in range(40) if n != 20) + "- Trust /etc? [y/N] y\n")
     asked = invoke("config", "trust", stdin="n\n").stderr.splitlines()
@@ -489,7 +489,7 @@ def test_a_change_is_shown_before_it_counts_for_settings_as_for_notes(place: Pat
     assert invoke("config", "get", "max_turns").stdout == "50\n"
     assert invoke("config", "trust", stdin="y\n").exit_code == 0
     assert invoke("config", "get", "max_turns").stdout == "9\n"
-    assert "what has changed" not in invoke("config", "trust", "--yes").stderr
+    assert "the changes since you trusted it" not in invoke("config", "trust", "--yes").stderr
 
 
 # -- keys ----------------------------------------------------------------------------------------------------

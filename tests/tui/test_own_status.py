@@ -195,7 +195,7 @@ async def test_the_usual_row_stays_where_the_program_fails(made: Made, program: 
 def test_it_is_a_list_and_only_the_users(tmp_path: Path) -> None:
     assert parse_file("/c", b'status_line = ["a", "b", "b"]\n').values["status_line"] == ("a", "b", "b")
     for wrong in (b'status_line = "a b"', b'status_line = [""]', b"status_line = [3]"):
-        with pytest.raises(SettingsError, match=r"line 1: status_line cannot be .* it is a list"):
+        with pytest.raises(SettingsError, match=r"line 1: status_line cannot be .* it must be a list"):
             parse_file("/c", wrong)
     project = parse_file("/p/.swink/config.toml", b'status_line = ["a"]\nvim = true\n')
     settings = load_settings(environ={}, path=tmp_path / "none", project=project)

@@ -88,7 +88,7 @@ class LoopDetection:
             return Stop(f"the model made the same calls ({names}) {rounds} times in a row, with the same results")
         if self.action == "nudge" and self._circle(made[: -len(ctx.tool_results)])[1] < self.repeats:
             return Inject(
-                f"You have made the same calls ({names}) {rounds} times on end and got the same results each time. "
+                f"You have made the same calls ({names}) {rounds} times in a row and got the same results each time. "
                 "Doing it again will not help: try another way, or say what you have found out and what is missing."
             )
         return None
