@@ -142,7 +142,8 @@ class HttpStreamFn(ABC):
     def searches_web(self, model: ModelSpec, has_tools: bool) -> bool:
         """Whether the provider can search the web for the model, next to tools if `has_tools`.
 
-        If this may return true, `build` must handle `StreamOptions.web_search`, and the parser be a `SearchingParser`.
+        If this may return true, `build` must handle `StreamOptions.web_search`, and `parser` must return a
+        `SearchingParser`.
         """
         return False
 
