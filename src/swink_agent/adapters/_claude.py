@@ -209,7 +209,7 @@ class Claude(NamedTuple):
 
     @property
     def can_be_forced(self) -> bool:
-        """Whether a call may be forced: only for models that do not think then."""
+        """Whether a call may be forced: only for models whose thinking can be turned off completely."""
         return not self.thinks_always and self.off != "between_tools"
 
     @property

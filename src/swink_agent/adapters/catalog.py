@@ -61,8 +61,8 @@ def _described(provider: str) -> ModelCatalog | None:
 class ModelCatalog:
     """Models by name; immutable. `ModelCatalog.load()` returns the packaged one.
 
-    `others` returns the catalog of a provider that is not in this one. For the packaged catalog, it has the models in
-    the `ProviderDescription` of an installed provider.
+    `others` returns the catalog of a provider that is not in this one. That of the packaged catalog returns the models
+    in the `ProviderDescription` of an installed provider.
     """
 
     __slots__ = ("_models", "_names", "_others", "_prefixes")

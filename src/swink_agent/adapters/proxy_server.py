@@ -212,7 +212,7 @@ async def _refusals(
 
 
 async def _expected(request: web.Request) -> None:
-    """Answers a client that asks whether it may send its body. aiohttp calls this before the handler."""
+    """Answers a client that asks whether it may send its body. aiohttp calls this before all middlewares."""
     if request.headers.get("expect", "").lower() != "100-continue":
         _refuse(request, 417, "nothing can be expected but 100-continue")  # for the log
         raise web.HTTPExpectationFailed(text="nothing can be expected but 100-continue")

@@ -160,7 +160,7 @@ class Attempt:
         return Redactor() if own is None else own
 
     async def _fail(self, words: str) -> bool:
-        """Marks a run as failed if one of its records is too large; earlier records stay. Returns whether it could."""
+        """Marks a run as failed because a record is too large; earlier records stay. Returns whether that succeeded."""
         try:
             info = await self._store_call(self._store.info, self.claim.id)
             fold = await self._folded(self.claim.id)

@@ -116,7 +116,8 @@ class DurableRun:
         """The records after a position, without gaps or repetitions, until the run is over.
 
         While the store cannot be reached, this waits. With `follow=False`, it gives only the records that exist now,
-        and raises `StoreUnavailable`. Raises `ValueError` for a negative position, and `RunNotFound`.
+        and raises `StoreUnavailable` if the store cannot be reached. Raises `ValueError` for a negative position, and
+        `RunNotFound`.
         """
         if after < 0:
             raise ValueError(f"the position of a record must not be negative: {after}")

@@ -322,7 +322,7 @@ class _Call(Struct, eq=False):
         raise EngineError(f"{self.name} did not write a valid call in {_TRIES} tries: {problem}")
 
     def _try(self, request: Completion, choice: AllowedReply, limit: int, attempt: int) -> Completion:
-        """The request of one try. A second try is not greedy, as it would write the same again."""
+        """The request of one try. A second try is not greedy: a greedy one would write the same again."""
         temperature = self.options.temperature if self.options.temperature is not None else 0.0
         return replace(
             request,

@@ -71,7 +71,8 @@ _NETWORK = re.compile(
 
 
 class NotConfigured(AuthError):
-    """An adapter lacks a key or an address. `problem` names the variable to set, `argument` the one to pass instead."""
+    """An adapter lacks a key or an address. `problem` names the environment variable to set, `argument` is the name of
+    the argument to pass instead."""
 
     def __init__(self, problem: str, argument: str) -> None:
         super().__init__(f"{problem}, or pass {argument}")

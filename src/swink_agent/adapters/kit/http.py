@@ -82,7 +82,7 @@ class HttpStreamFn(ABC):
     session_field: ClassVar[str] = ""
     """The request field for `StreamOptions.session_id`, if servers that do not know it may refuse the request."""
     documents_need_images: ClassVar[bool] = False
-    """Whether models without images take no documents either."""
+    """Whether models that take no images take no documents either."""
     keeps_own_ids: ClassVar[bool] = False
     """Whether call ids that recur are sent back unchanged to the model that gave them: they may mean something to its
     server."""
@@ -142,7 +142,8 @@ class HttpStreamFn(ABC):
     def searches_web(self, model: ModelSpec, has_tools: bool) -> bool:
         """Whether the provider can search the web for the model, next to tools if `has_tools`.
 
-        If this may return true, `build` must handle `StreamOptions.web_search`, and the parser be a `SearchingParser`.
+        If this may return true, `build` must handle `StreamOptions.web_search`, and `parser` must return a
+        `SearchingParser`.
         """
         return False
 

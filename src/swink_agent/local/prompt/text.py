@@ -67,7 +67,8 @@ def choice_of(
     thinks: bool = False,
     is_thinking: bool = False,
 ) -> AllowedReply:
-    """The reply that the model may give: text if there are no tools, else a call of an allowed tool or of `answer`."""
+    """The reply that the model may give: text without tools or with the tool choice `none`, else a call of an allowed
+    tool, and of `answer` only if the choice is `auto`."""
     silence = f"{_THINKS}\n\n</think>\n\n" if thinks and not is_thinking else ""
     if not tools or options.tool_choice == "none":
         return AllowedReply(start=silence)

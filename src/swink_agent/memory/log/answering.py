@@ -94,8 +94,8 @@ class AnsweredHistory:
         return True
 
     def _add_late(self, number: int, message: ToolResultMessage, call: int | None) -> bool:
-        """Puts a result that arrives after another message directly after its reply. Such results are in histories that
-        an application gives, and in runs that close waiting calls."""
+        """Puts a result that arrives after another message in its place after its reply, where it is sent. Such results
+        are in histories that an application gives, and in runs that close waiting calls."""
         if self._late is None:
             return False
         batch, start = self._late

@@ -315,7 +315,7 @@ class Fold:
 
     @property
     def first(self) -> str:
-        """The start of the first user message."""
+        """The start of the first user message that is neither a summary nor the output of a shell command."""
         return self._first
 
     @property

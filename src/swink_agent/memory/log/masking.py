@@ -37,8 +37,8 @@ _NOTHING_SAID = frozenset({HistoryCut, ModelChanged})
 
 
 def may_need_masking(entry: RecordEntry) -> bool:
-    """Whether the entry may hold a secret. A quick check with false positives: it only rules out calls without text and
-    their starts, which are half of a busy agent's records."""
+    """Whether the entry may hold a secret. A quick check with false positives. Above all it rules out replies whose
+    calls hold no text, and the starts of calls, which are half of a busy agent's records."""
     if type(entry) is MessageAdded:
         message = entry.message
         if type(message) is not AssistantMessage or message.error_message is not None:

@@ -98,8 +98,8 @@ class Comparison:
     def is_same(
         self, expected: types.AgentMessage, actual: types.AgentMessage, answer_tools: Collection[str] = ()
     ) -> bool:
-        """Whether two messages are the same in text, calls and results. Errors of `answer_tools`, which take structured
-        outputs, are always the same."""
+        """Whether two messages are the same in content, stop reason, outcome and errors. Errors of `answer_tools`, the
+        tools that take structured outputs, are always the same."""
         if type(expected) is not type(actual):
             return False
         if isinstance(expected, types.UserMessage) and isinstance(actual, types.UserMessage):

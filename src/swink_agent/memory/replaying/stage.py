@@ -203,9 +203,10 @@ class ReplayStage:
         return answers
 
     async def _go_for_an_answer(self, run: StoredRun, prompts: Any, answer_tool: str) -> None:
-        """Asks for a value with a schema that only the accepted answers fit.
+        """Asks for a value with a schema that only the accepted calls of the tool fit.
 
-        The recorded schema is not enough: the caller's type may have refused values that the schema allows.
+        The recorded schema is not enough: the caller's type may have refused values that the schema allows. If the
+        model gave the value as text, `_check_answer` accepts only the last text instead.
         """
         accepted = [
             call.arguments

@@ -30,7 +30,8 @@ class SessionInfo(Value, frozen=True, kw_only=True):
 
     id: str
     title: str = ""
-    """The title that was given, else the start of the first user message."""
+    """The title that was given, else the start of the first user message that is neither a summary nor the output of a
+    shell command."""
     created: int = 0
     updated: int = 0
     cwd: str = ""

@@ -42,7 +42,7 @@ ExportFormat = Literal["markdown", "html", "json", "atif"]
 _DATA_VARIABLE = "SWINK_DATA_DIR"
 _DATABASE = "sessions.sqlite3"
 _CLOCK = 2_000
-"""Milliseconds by which a log's time may be before the time of its last record, which is taken before the write."""
+"""Milliseconds by which a log's time may be before its last record's, although that is taken before the write."""
 _FORKING = 30.0  # the most seconds that a fork waits for the disk
 
 
