@@ -1,6 +1,6 @@
 """Escapes invisible characters in text for documents, and characters that move or reorder the visible ones.
 
-Owns which characters documents escape: line ends, tabs, spaces, emoji and the ordinary characters of every script stay.
+Owns which characters documents escape. Line ends, tabs, spaces, emoji and the ordinary characters of every script stay.
 Every other invisible character is written as `\\u{202e}`, as on the command line. Escaping for HTML or Markdown comes
 after this.
 """

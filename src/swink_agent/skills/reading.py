@@ -37,7 +37,7 @@ def folder_id(folder: Path) -> FolderId | None:
 
 
 def read_beneath(folder: Path, name: str, most: int, expected: FolderId | None = None) -> bytes:
-    """The content of a file beneath a folder. Raises `SkillFileError`, also for links and special files.
+    """The content of a file beneath a folder. Raises `SkillFileError`, also for links and anything but regular files.
 
     With `expected`, the folder must still be that one: meanwhile a link to anywhere may have replaced it.
     """

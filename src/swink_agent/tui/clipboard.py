@@ -116,7 +116,10 @@ def _unwritten(data: bytes) -> bytes:
 
 
 def _read(command: tuple[str, ...], environ: Mapping[str, str], outside: Sequence[str]) -> bytes | None:
-    """Returns the program's output, empty if it failed; `None` if it cannot be started."""
+    """Returns the program's output, empty if it failed; `None` if it cannot be started.
+
+    Raises `ClipboardError` if the output is too large. The program is killed after two seconds.
+    """
     try:
         with start_program(command, environ=environ, outside=outside, stdout=subprocess.PIPE) as process:
             killing = Timer(_PATIENCE, process.kill)

@@ -175,7 +175,10 @@ def _text(message: Any) -> str:
 
 
 def _files(site: Site, room: Room, messages: Sequence[Any]) -> list[str]:
-    """Stores the pictures and documents of messages and returns their paths. Raises 422 for addresses."""
+    """Stores the pictures and documents of messages and returns their paths.
+
+    Addresses are not followed. Raises 413, 415 and 422.
+    """
     kept: list[str] = []
     for message in messages:
         for part in () if isinstance(message.content, str) else message.content:

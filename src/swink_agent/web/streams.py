@@ -78,7 +78,7 @@ class EventLog:
         return self.first <= position <= self.position
 
     def append(self, name: str, data: bytes) -> int:
-        """Adds an event and returns its id. Readers are notified within a frame."""
+        """Adds an event and returns its id. Readers are notified within `_FRAME` seconds."""
         self.position += 1
         event = Event(self.position, name, data)
         frame = event.frame

@@ -90,7 +90,7 @@ class Hooks:
         agent.subscribe(_Watch(self, is_main=False).on_event)
 
     def telling(self, ask: AskFn) -> AskFn:
-        """Returns an `ask` that runs the hooks for `waits` before it asks."""
+        """Returns an `ask` that starts the hooks for `waits`, and asks without waiting for them."""
 
         def tell_and_ask(question: ApprovalQuestion) -> Any:
             request = question.request

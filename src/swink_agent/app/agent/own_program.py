@@ -20,13 +20,14 @@ from swink_agent.sandbox.kernel.process_tree import kill_descendants, with_varia
 from swink_agent.sandbox.starting import check_words, start_program
 
 HOOK_VARIABLE = "SWINK_HOOK"
-"""Set for every hook and its child processes. A `swink` with this variable runs no hooks: a hook may start `swink`."""
+"""Set for hooks, the status line's program and their child processes. A `swink` with this variable runs no hooks:
+otherwise a hook that starts `swink` would start itself again."""
 _LOOK = 0.05
 """Seconds between two checks of the clock and the process, while its pipes are silent."""
 
 
 class ProgramEnd(Value, frozen=True):
-    """The exit code of the program, or minus the signal, or `None` after a timeout; and its output."""
+    """The exit code of the program, or minus the signal, or `None` after a timeout or `stop`; and its output."""
 
     code: int | None
     text: str = ""
@@ -49,8 +50,8 @@ class OwnProgram:
     ) -> None:
         """`outside` returns the folders that commands may write to: nothing is started from there.
 
-        `HOOK_VARIABLE` marks the program's child processes. `most_kept` bytes of output are kept. The rest is read, so
-        that the program does not block, and dropped.
+        `HOOK_VARIABLE` marks the program and its child processes, so that `stop` finds them. `most_kept` bytes of
+        output are kept. The rest is read, so that the program does not block, and dropped.
         """
         self._argv = argv
         self._timeout = timeout
@@ -63,7 +64,9 @@ class OwnProgram:
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, document: bytes) -> ProgramEnd:
-        """Starts the program and waits for its end. Child processes that outlive it are killed only after a timeout.
+        """Starts the program and waits for its end. Child processes that outlive it are left alone.
+
+        After a timeout, or if `stop` or `give_up` is called, the program and all its child processes are killed.
 
         Raises `OSError` if it cannot be started, or is in a folder that commands may write to.
         """

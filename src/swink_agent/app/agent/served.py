@@ -1,4 +1,7 @@
-"""The standard agent as a tool for clients of `swink mcp serve`: takes a prompt, returns an answer and a session id."""
+"""The standard agent as a tool for clients of `swink mcp serve`.
+
+It takes a prompt and, to continue, a session id. It returns an answer and the session id.
+"""
 
 from __future__ import annotations
 

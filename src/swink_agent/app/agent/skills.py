@@ -1,6 +1,7 @@
 """The skills of the standard agent: the user's own, and those of a trusted project.
 
-If several skills have the same name, the first is used. Reading a skill is in `swink_agent.skills`.
+The order is: `skills` in the configuration folder, `~/.agents/skills`, the project, the folders above it. If several
+skills have the same name, the first is used. Reading a skill is in `swink_agent.skills`.
 """
 
 from __future__ import annotations

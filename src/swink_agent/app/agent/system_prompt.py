@@ -52,7 +52,8 @@ def standard_prompt(
 
 
 def folder_listing(root: Path | str, limit: int = _MOST_ENTRIES) -> str:
-    """The contents of the folder in one line, without ignored files. Folders have a slash; at most `limit` names."""
+    """The contents of the folder in one line, at most `limit` names. Folders have a slash. Names that begin with a dot
+    and names that git ignores are left out."""
     from swink_agent.tools.files.listing import visible_entries
 
     entries, is_all = visible_entries(Path(root))

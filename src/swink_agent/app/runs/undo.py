@@ -27,7 +27,7 @@ class ChangedRun(NamedTuple):
     before: Checkpoint
     """The state of the folder before it."""
     changed: int
-    """The sum of the paths that each call changed."""
+    """The numbers of paths that its calls changed, added up."""
     undoes: str
     """If it is an undo, the ids of the runs that it undid, separated by spaces."""
     is_undone: bool

@@ -45,7 +45,7 @@ class SourcedValue(Value, frozen=True):
     value: Any
     source: str
     problem: str = ""
-    """Why the value cannot be used. It does not disable the whole program."""
+    """Why the value cannot be used. Only the part of the program that needs the value fails."""
     project: str = ""
     """The file of a trusted folder that sets it, if one does."""
     is_flag: bool = False

@@ -20,7 +20,7 @@ LARGEST = 64 * 1024
 MOST_LEVELS = 16
 """The deepest nesting of tables and lists, and the most parts of a dotted key."""
 
-# Matches left to right, like the reader. If the two disagree about a string, the text is not valid TOML.
+# Matches left to right, like the reader. If this finds a string that the reader does not, the text is not valid TOML.
 _TOKEN = re.compile(
     r'"""(?>(?:[^"\\]|\\.|"(?!""))*)(?:"{3,5}|(?P<unended>\Z|\\\Z))'
     r"|'''(?>(?:[^']|'(?!''))*)(?:'{3,5}|(?P<unended_literal>\Z))"

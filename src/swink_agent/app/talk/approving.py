@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _NAMES: dict[str, str] = {"auto": "auto", "smart": "smart", "ask": "on", "all": "off", "none": "none"}
 """The names of the modes in `#approve`."""
 _MEANINGS: dict[str, str] = {
-    "auto": "commands in the sandbox and edits in this folder run unasked, and you are asked about all others",
+    "auto": "harmless calls, commands in the sandbox and edits in this folder run, and you are asked about others",
     "smart": "calls that the rules know as harmless run, and you are asked about others",
     "on": "you are asked about every call that needs approval",
     "off": "you are not asked; deny rules and the sandbox still apply",

@@ -292,7 +292,10 @@ class Conversation:
         self.ask_waiting()
 
     def ask_waiting(self, given: Sequence[str] = ()) -> None:
-        """Asks about the waiting calls of the session, and continues with the answers. `given` are earlier answers."""
+        """Asks about the waiting calls of the session, and continues with the answers.
+
+        `given` are answers in the form of `--answer`. Their calls are not asked about.
+        """
         if self.opened is not None and self.opened.agent.pending and not self.is_running:
             self.begin(self._answer_waiting(self.opened, given))
 
@@ -383,7 +386,7 @@ class Conversation:
         await self._send(text, images, "steer")
 
     async def follow_up(self, text: str, images: Sequence[str] = ()) -> None:
-        """Queues a prompt for the end of the run; without a run, sends it at once."""
+        """Queues a prompt, which is sent when the run would stop; without a run, sends it at once."""
         await self._send(text, images, "follow_up")
 
     def queue_follow_up(self, text: str, images: Sequence[str] = (), *, may_be_command: bool = True) -> None:

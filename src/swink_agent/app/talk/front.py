@@ -1,7 +1,7 @@
 """Defines what a conversation needs from its front end: questions, lists, text input, and showing what happens.
 
-Every front end implements two protocols: the full screen, the one that prints lines, and the one that serves browsers.
-`Front` asks the user, and `View` shows the conversation. A front end may have one reader or many.
+`Front` asks the user, and `View` shows the conversation. Every front end implements both: the full screen, the one that
+prints lines, and the one that serves browsers. A front end may have one reader or many.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class View(Protocol):
     def show(
         self, messages: Sequence[AgentMessage], words: Sequence[tuple[str, NoticeKind]] = (), *, is_first: bool = False
     ) -> None:
-        """Replaces everything with this history and these notices; with `is_first`, puts them above the content."""
+        """Replaces everything with this history and these notices; with `is_first`, puts them at the top."""
 
     def show_prompt(self, text: str, images: Sequence[str], position: int) -> None:
         """Adds a prompt of the user, masked, that has this position in the history."""

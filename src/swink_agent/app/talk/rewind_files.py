@@ -106,7 +106,7 @@ def plan_files(
 
 
 def _start(newest_first: Sequence[Checkpoint], since: Mapping[str, int]) -> Checkpoint | None:
-    """The checkpoint to go back to: the oldest of these runs, or that run's last one before its `since`."""
+    """The checkpoint to go back to: the oldest one of these runs, or its run's last one before `since`."""
     own = [checkpoint for checkpoint in newest_first if checkpoint.run_id in since]
     if not own:
         return None

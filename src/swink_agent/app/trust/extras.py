@@ -2,7 +2,8 @@
 
 They are entry points of the groups `swink_agent.tools` and `swink_agent.policies`. An installed package is loaded only
 if `extra_tools` or `extra_policies` names it, and a project's file may not set these. If a named tool or policy is
-missing, the run stops: a missing policy must not go unnoticed.
+missing, the run stops: a missing policy must not go unnoticed. Nothing is imported from a folder that the agent works
+in: see `foreign_code`.
 """
 
 from __future__ import annotations

@@ -234,7 +234,8 @@ class _Run:
     def _judge(self) -> JudgeEvaluator | None:
         """The judge for rubrics: from the command line, else the script, else the settings, else the agent's model.
 
-        Raises `UsageProblem` if there is a rubric and no judge.
+        The settings and the agent's model count only without a stand-in, and the agent's model only if there is one
+        agent, the standard one. Raises `UsageProblem` if there is a rubric and no judge.
         """
         given = _given_judge(self._options)
         case = next((case for case in self._set.cases if case.judge is not None), None)

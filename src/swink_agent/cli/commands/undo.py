@@ -40,7 +40,7 @@ Examples:
 @click.option("-C", "--cwd", metavar="FOLDER", default=".", help="The folder of the run. Default: this one.")
 @click.option("--run", "wanted", metavar="ID", help="The beginning of the run's id. Default: the last run.")
 @click.option("--list", "list_all", is_flag=True, help="List the runs that changed files in the folder.")
-@click.option("--dry-run", is_flag=True, help="Show the changes, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be restored, and change nothing.")
 @click.option("--force", is_flag=True, help="Also restore files that you or another program changed since.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def undo(cwd: str, wanted: str | None, list_all: bool, dry_run: bool, force: bool, yes: bool) -> int:

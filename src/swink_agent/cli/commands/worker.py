@@ -34,7 +34,8 @@ Examples:
   swink worker path/to/app.py:durable --slots 32
 
 \b
-On SIGTERM or Ctrl+C each run ends its turn and is queued again; a second signal ends the worker at once.""",
+On SIGTERM or Ctrl+C each run ends its turn and is queued again.
+A second signal ends the worker at once.""",
 )
 @_APP
 @click.option("--slots", type=click.IntRange(min=1), default=8, show_default=True, help="The most runs at once.")

@@ -20,7 +20,7 @@ Candidates: TypeAlias = Iterable[str | CompletionItem]
 
 
 def completions(kind: str, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-    """The candidates of a kind below that begin with `incomplete`. None on errors, which the command itself reports."""
+    """The candidates of a kind below that begin with `incomplete`; none after an error, which the command reports."""
     from swink_agent.app.errors import ApplicationError
 
     try:

@@ -161,7 +161,7 @@ class Draft:
         self._replace(0, len(self.text), plain_text(text))
 
     def put_before(self, text: str, pictures: Iterable[tuple[str, str]] = ()) -> None:
-        """Puts a message that was taken back before the draft, and the cursor at the end.
+        """Inserts a message that was taken back at the beginning of the draft. The cursor goes to the end of the draft.
 
         `pictures` are labels and paths, in order. Each is attached again at its label in the text, or if the text lacks
         the label, before the rest of the text.

@@ -194,7 +194,7 @@ async def reset(conversation: Conversation, rest: str) -> None:
     is_kept = conversation.opening.options.session.is_kept
     model = None if before is None else before.agent.model
     await conversation.switch(WantedSession(is_kept=is_kept), model=model)
-    kept = f"; /resume {info.id} continues the last one" if info is not None and info.messages else ""
+    kept = f"; /resume {info.id} continues the previous one" if info is not None and info.messages else ""
     conversation.notice(f"a new conversation{kept}")
 
 
@@ -270,7 +270,7 @@ async def compact(conversation: Conversation, rest: str) -> None:
     async def work() -> State:
         report = await opened.agent.compact(rest or None)
         if report is None:
-            conversation.notice("the conversation is too short to be summarized")
+            conversation.notice("nothing in the conversation can be shortened yet")
             return "idle"
         if not report.is_told:  # otherwise an event has counted it
             conversation.usage.add_compaction(report)

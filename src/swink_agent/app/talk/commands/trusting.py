@@ -28,7 +28,7 @@ async def trust(conversation: Conversation, rest: str) -> None:
     found = await asyncio.to_thread(find_project, conversation.opening.folder, store)
     wanted = next((item for item in (() if found is None else found.chain) if item.can_be_trusted), None)
     if wanted is None:
-        conversation.notice("there is nothing to trust: all settings and notes of this folder, if any, are in use")
+        conversation.notice("there is nothing to trust: no file of this folder waits for your trust")
         return
     offer = await asyncio.to_thread(store.offer, Path(wanted.folder))
     conversation.notice("\n".join(_shown(offer)))
