@@ -64,7 +64,7 @@ A, B, C = call("look", where="a"), call("look", where="b"), call("look", where="
 async def test_the_model_is_told_once_then_the_run_ends() -> None:
     result, told = await run(LoopDetection(), *[A] * 9)
     assert len(told) == 1
-    assert told[0].startswith("You have made the same calls (look) 3 times in a row and got the same results each time.")
+    assert told[0].startswith("You have made the same calls (look) 3 times in a row and got the same results each time")
     assert result.stopped_by == PolicyStop(
         "loop_detection", "the model made the same calls (look) 6 times in a row, with the same results"
     )

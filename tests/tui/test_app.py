@@ -378,7 +378,7 @@ async def test_what_waits_in_a_session_is_asked_when_it_opens_and_escape_leaves_
     async def answer(pilot: Pilot[int], title: str, key: str) -> None:
         await until(pilot, lambda: f"Allow this? (call {title})" in "\n".join(rows_of(app)))
         await until(pilot, lambda: not app.query_one(QuestionPanel).is_early)
-        assert "7 l  later: it waits on" in "\n".join(rows_of(app))
+        assert "7 l  later: it keeps waiting" in "\n".join(rows_of(app))
         await pilot.press(key)
 
     async def work(pilot: Pilot[int]) -> None:

@@ -45,7 +45,7 @@ ANSWER_KEYS = (
     ),
     AnswerKey(
         *("8", "s", ApprovalChoice.SESSION_ACCESS),
-        *("this session, what asks for no more", "session", "for this [s]ession, what asks for no more"),
+        *("this session, unless it needs more access", "session", "for this [s]ession, with no more access"),
     ),
     AnswerKey(
         *("9", "a", ApprovalChoice.ALWAYS),
@@ -55,7 +55,7 @@ ANSWER_KEYS = (
     AnswerKey("5", "b", "because", "no, because …", "no, because", "no [b]ecause …"),
     AnswerKey("", "h", "hunks", "hunk by hunk", "hunks", ""),
     AnswerKey("6", "k", "keep", "always in this project, kept:", "always here", ""),
-    AnswerKey("7", "l", "later", "later: it waits on", "later", "[l]ater"),
+    AnswerKey("7", "l", "later", "later: it keeps waiting", "later", "[l]ater"),
     AnswerKey("", "v", "view", "view all:", "view all", "[v]iew all:"),
 )
 
