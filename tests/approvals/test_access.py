@@ -362,5 +362,5 @@ async def test_every_window_says_what_opens_and_for_how_long() -> None:
     assert list(view.keys) == ["y", "n", "b", "s", "a", "v"]
     assert view.content_rows(80).__next__().text == "│! network: example.org"
     offer = " ".join(view.offer(80))
-    assert "for this [s]ession, unless it needs more access" in offer
+    assert "for this [s]ession, unless it needs more" in offer
     assert "[a]lways, every command to these hosts" in offer

@@ -45,7 +45,7 @@ ANSWER_KEYS = (
     ),
     AnswerKey(
         *("8", "s", ApprovalChoice.SESSION_ACCESS),
-        *("this session, unless it needs more access", "session", "for this [s]ession, with no more access"),
+        *("this session, unless it needs more", "session", "for this [s]ession, unless it needs more"),
     ),
     AnswerKey(
         *("9", "a", ApprovalChoice.ALWAYS),

@@ -418,7 +418,7 @@ async def test_access_is_shown_in_its_normal_form_and_has_keys_of_its_own(key: s
     assert "│! network: pypi.org, files.pythonhosted.org" in text
     assert "PyPI" not in text
     assert "! opens pypi.org for this command, or longer as you choose; it says: to install" in text
-    assert "8 s  this session, unless it needs more access" in text
+    assert "8 s  this session, unless it needs more" in text
     assert "9 a  always, every command: pypi.org, files.pythonhosted.org" in text
 
 
