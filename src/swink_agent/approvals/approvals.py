@@ -139,8 +139,8 @@ class SessionTrust:
 
     Trust applies only to requests with the same `scope` (folder and sandbox, without a file tool's `path` and
     `version`). A trusted prefix matches commands that consist of plain words only, if no option after it is known
-    to run something else. Trust in a tool does not cover the files that decide what other programs run (`.git`, `.swink`).
-    Calls that ask for access beyond the sandbox are covered by trust in such access alone. Thread-safe.
+    to run something else. Trust in a tool does not cover the files that decide what other programs run (`.git`,
+    `.swink`). Calls that ask for access beyond the sandbox are covered by trust in such access alone. Thread-safe.
     """
 
     def __init__(self, *, tools: Mapping[str, str] = COMMAND_TOOLS) -> None:
