@@ -138,9 +138,9 @@ class SessionTrust:
     """The tools, command prefixes and access that a person trusts, for as long as this object lives.
 
     Trust applies only to requests with the same `scope` (folder and sandbox, without a file tool's `path` and
-    `version`). A trusted prefix matches commands that consist of plain words only, if no option after it would run
-    something else. Trust in a tool does not cover the files that decide what other programs run (`.git`, `.swink`).
-    Calls that ask for access beyond the sandbox are covered by trust in such access alone. Thread-safe.
+    `version`). A trusted prefix matches commands that consist of plain words only, if no option after it is known
+    to run something else. Trust in a tool does not cover the files that decide what other programs run (`.git`,
+    `.swink`). Calls that ask for access beyond the sandbox are covered by trust in such access alone. Thread-safe.
     """
 
     def __init__(self, *, tools: Mapping[str, str] = COMMAND_TOOLS) -> None:
@@ -275,8 +275,8 @@ class Approvals:
     that it is shown as a diff; it runs in a thread, and `tools.change_preview` makes one. `redactor` masks secrets.
 
     A command that asks for access beyond its sandbox is asked about in every mode but "none": no rule allows it, only
-    trust of this session, which "ask" ignores. `remember(hosts)`, sync or async, stores hosts permanently; `always` is
-    an answer to such a question only if it is given.
+    trust of this session, which "ask" ignores. `remember(hosts)`, sync or async, stores hosts permanently; only
+    with it, and if the call asks for hosts alone, is `always` an answer to such a question.
 
     Several agents may share one object; they may then ask at the same time.
     """

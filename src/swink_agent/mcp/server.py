@@ -125,8 +125,8 @@ class McpServer:
 
         It runs in the sandbox with a clean environment and `env`. It may write in `cwd` (a private folder unless
         given) and in the folders of `write`, cannot read `hidden`, and has no network unless `network`. `sandbox` is
-        "auto", a back end, or "off". `start_timeout` is in seconds; `timeout` is the seconds that a call may take
-        without progress. With `trust_annotations`, tools that the server declares read-only run without a question.
+        "auto", a back end, or "off". `start_timeout` limits the start and `timeout` a call without progress,
+        in seconds. With `trust_annotations`, tools that the server declares read-only run without a question.
         """
         if not isinstance(command, str) or not command:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError("command is the program to start, such as 'uvx'")

@@ -1,4 +1,4 @@
-"""Checks whether a command can enter and write a folder, finds a place for temporary files, and checks for names.
+"""Checks whether a command can enter and write a folder, and whether a path exists; finds a place for temporary files.
 
 Commands have none of root's privileges, so for root the mode and the owner of a folder decide.
 """

@@ -61,7 +61,8 @@ def without_folders(entries: Iterable[str], folders: Iterable[str]) -> list[str]
 def own_interpreter() -> str:
     """The interpreter for our own helpers, which need no packages, or an empty text.
 
-    The base interpreter is preferred: a file beside that of a virtual environment decides what the latter does.
+    The base interpreter is preferred, because a file beside the interpreter of a virtual environment decides what that
+    one loads.
     """
     for program in (getattr(sys, "_base_executable", None), sys.executable):
         if program and os.path.isabs(program) and os.access(program, os.X_OK):

@@ -300,7 +300,8 @@ def run_by_repositories(root: str, folder: str) -> tuple[str, ...]:
 def read_only_around(folder: str, profile: SandboxProfile) -> str | None:
     """A path that is read-only if a folder around this one is a write root, but not if this one is; or `None`.
 
-    It is a protected path that this folder is in, or a path in this folder that a repository around it runs.
+    It is a repository's own folder or a protected path that this folder is in, or a path that a repository around this
+    folder runs or reads as settings, if that path is in this folder or contains it.
     """
     for above in folders_above(folder):
         git_names = (name for name in ("HEAD", "objects", "refs") if os.path.lexists(os.path.join(above, name)))

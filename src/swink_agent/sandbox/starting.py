@@ -3,7 +3,7 @@
 Everything that no sandbox confines, and that is not a command of the user or the model, is started here. A command may
 write to the working folder, and `PATH` often names a folder in it (`.venv/bin`). So the program must not be where a
 command could have written it, variables that name programs and libraries lose such places, and it starts in `/` unless
-the caller gives another folder.
+the caller gives another folder, which must not be such a place.
 """
 
 from __future__ import annotations

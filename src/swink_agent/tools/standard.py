@@ -39,11 +39,12 @@ def standard_tools(
 
     They share one `Workspace`, so a file that one of them read is known to the others. `sandbox` is for commands:
     "auto" confines them to the folder with the back end that works on this machine, a profile or an open sandbox gives
-    other limits, and "off" lets them do all that the user can. Paths that a profile hides and protects are closed to
-    the file tools too, and those of a workspace are closed to commands; a workspace that leaves open what a given
-    profile closes is a `ValueError`. With `checkpoints`, a checkpoint of the folder is taken before and after each call
-    that may change something, and a call does nothing if none can be kept. Neither tools nor confined commands can
-    reach the store; a given profile, sandbox or workspace must hide its folder itself, else it is a `ValueError`.
+    other limits, and "off" lets them do all that the user can. Paths that a profile hides or protects are hidden or
+    protected from the file tools too, and those of a workspace from commands; a workspace that does not hide and
+    protect what a given profile does is a `ValueError`. With `checkpoints`, a checkpoint of the folder is taken before
+    and after each call that may change something, and a call does nothing if none can be kept. Neither tools nor
+    confined commands can reach the store; a given profile, sandbox or workspace must hide its folder itself, else it is
+    a `ValueError`.
 
     `also` are further folders, which the file tools reach by absolute paths, each with its own confinement; only
     commands write git's own files there. With "auto" commands may write there too; a given profile must allow that
@@ -81,7 +82,7 @@ def standard_tools(
 
 
 def _refuse_open_workspace(workspace: Workspace, profile: sandboxes.SandboxProfile) -> None:
-    """Raises `ValueError` if the file tools would reach paths that are closed to commands."""
+    """Raises `ValueError` if the file tools would open or write paths that are hidden or protected from commands."""
     root = str(workspace.root)
     inside = [path for path in real_paths(profile.hidden) if is_beneath(path, root) and path != root]
     for path in inside:

@@ -293,7 +293,7 @@ class Judgement:
 def _current_folder() -> str:
     """The folder of commands that were given none: this process's own.
 
-    Nothing is in the result if that is the root folder or the home folder, or was deleted.
+    Returns `os.devnull`, which contains no files, if that is the root folder or the home folder, or was deleted.
     """
     try:
         current = os.getcwd()

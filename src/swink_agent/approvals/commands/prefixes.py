@@ -58,7 +58,8 @@ _PYTEST = (
     "-[qvxslh]+|-[qvxs]*[kmr].*|-n.*|--(tb|maxfail|lf|last-failed|ff|failed-first|durations|collect-only|co|no-header"
     "|cov|cov-report|timeout|disable-warnings|showlocals|verbose|quiet|exitfirst|capture|color|stepwise|sw|nf)(=.*)?"
 )
-# The options that trust given by hand covers, before a `--`. For other programs it covers all options.
+# The options that trust given by hand covers, before a `--`. For other programs it covers all options, except those of
+# git in `does_more`.
 _OPTIONS = {
     "pytest": _PYTEST,
     "unittest": "-[qvfbc]+|-[kstp].*|--(quiet|verbose|failfast|buffer|locals)",

@@ -246,7 +246,8 @@ class BubblewrapSandbox(Sandbox):
         inside = self._inside(hidden)
         if inside and (not everything or inside != self._hidden_inside):
             raise SandboxError(
-                "the folder has something hidden in it that another running command may not cover: wait for its end"
+                "another command runs in or around the folder, perhaps without covering something hidden in it: "
+                "wait for its end"
             )
         return holds(self.profile.write, self._known(everything), inside, self._own)
 

@@ -250,7 +250,7 @@ def base_rules(
 
 
 def _mode_rules() -> Sequence[Rule]:
-    """Denies set-uid and set-gid modes: such a program would outlive the sandbox and run with the user's rights."""
+    """Denies set-uid and set-gid modes: such a program would outlive the sandbox and give others the user's rights."""
     rules = [Rule(name, _EPERM, (Condition(at, 0, _S_ISUID_OR_GID, equal=False),)) for name, at in _OF_MODES]
     for name, flags in _OF_OPENING:
         for creates in (_O_CREAT, _O_TMPFILE):  # otherwise there is no mode, and the register has any value
@@ -262,7 +262,8 @@ def _mode_rules() -> Sequence[Rule]:
 def _socket_rules(has_ip: bool, proxied: bool) -> Sequence[Rule]:
     """Denies sockets, or all but IP ones, or all but those for a proxy: Unix sockets lead to daemons with more rights.
 
-    Netlink sockets for routes are allowed together with IP sockets, and connected pairs of sockets always.
+    Netlink sockets for routes are allowed together with IP sockets. Connected pairs of sockets are always allowed,
+    except pairs for datagrams.
     """
     rules: list[Rule] = []
     if has_ip:

@@ -77,8 +77,8 @@ class Rulesets(NamedTuple):
 
     `guardian` restricts the process that acts for the children: no writes outside the roots and `DEVICES`, no reads of
     hidden files outside the roots. `child` restricts the children further: no listing of folders that are not granted,
-    no changes and no opening for writing and, where Landlock has scopes, no signals to the outside. The guardian does
-    these for them, so a way to write that it does not know fails.
+    no changes and no opening for writing and, where Landlock has scopes, no signals to the outside. The guardian makes
+    the allowed changes for them, so a way to write that it does not know fails.
     """
 
     guardian: int

@@ -25,7 +25,7 @@ class OtherHost(Exception):
 class HelloGate:
     """Passes on the bytes of a client, unless they begin TLS that names another host than the tunnel's.
 
-    A server may ask for a second hello, which is checked too.
+    TLS that cannot be read is refused too. A server may ask for a second hello, which is checked too.
     """
 
     def __init__(self, host: str | Address) -> None:

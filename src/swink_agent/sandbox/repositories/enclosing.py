@@ -1,4 +1,4 @@
-"""Finds the repository of a folder that is outside of it: of a linked work tree, a module, or a folder above.
+"""Finds a folder's repository if it is outside of the folder: that of a linked work tree, a module, or a folder above.
 
 A commit writes there, so the default profile lets commands do so, except to git's configuration and hooks. If a `.git`
 file names the repository, the repository must name the folder in turn: the file may have come from elsewhere.

@@ -46,7 +46,7 @@ class _Restoring:
     def run(self, plan: Sequence[PathRewind]) -> list[PathRewind]:
         done: dict[str, PathRewind] = {item.path: item for item in plan}
         going = [item for item in plan if item.what in ("restore", "remove")]
-        # First, paths that go or change their kind are removed, deepest first; then the others return, outermost first.
+        # First, entries that go or change their kind are removed, deepest first. Then entries return, outermost first.
         away = [item for item in going if item.present is not None and _makes_way(item)]
         for item in sorted(away, key=_depth, reverse=True):
             done[item.path] = self._tried(item, self._remove)

@@ -193,8 +193,8 @@ def _show_part_of_large(file: OpenFile, call: Call, first: int, most: int) -> Ag
 
 
 def _seek_line(file: OpenFile, call: Call, data: bytes, first: int) -> tuple[bytes, bytes, int, bool]:
-    """Reads up to line `first`. Returns the data read from there on, the text before it, the number of lines before it,
-    and whether the file ended."""
+    """Reads up to line `first`. Returns the data read from there on, up to 32 KiB before it, the number of lines before
+    it, and whether the file ended."""
     before = 0
     context = b""
     deadline = time.monotonic() + _LONGEST_SEEK

@@ -77,9 +77,10 @@ class SearchTool:
     """Searches the files of a folder by name and by content.
 
     `root` is the folder, or the `Workspace` that other tools share. The engines run as child processes. Ripgrep runs
-    only in a sandbox that can read just the folder, even if `sandbox` allows commands more. Our own scanner opens only
-    files beneath the root, and also runs without a sandbox ("off", or none works). Results are in the order of the
-    paths. `time_limit` is in seconds; matches found until then are returned. Safe for concurrent calls.
+    only in a sandbox that can read just the folder, the engines and the system, even if `sandbox` allows commands more.
+    Our own scanner opens only files beneath the root, and also runs without a sandbox ("off", or none works). Results
+    are in the order of the paths. `time_limit` is in seconds; matches found until then are returned. Safe for
+    concurrent calls.
     """
 
     name = "search"
@@ -110,7 +111,7 @@ class SearchTool:
         self._interpreter = own_interpreter()
         interpreters = (self._interpreter, os.path.realpath(self._interpreter))
         self._own = (*interpreters, os.path.abspath(__file__), packages_folder())
-        # An engine may read the workspace and its own program, and nothing else.
+        # In addition to the system's folders, an engine may read only the workspace, its own program and Python.
         read = (self._root, *read_folders(self._interpreter, [self._ripgrep] if self._ripgrep else []))
         profile = msgspec.structs.replace(base, write=(), read=read, network=False, hosts=())
         is_off = choice == "off" or (isinstance(choice, Sandbox) and choice.backend == "off")

@@ -1,7 +1,8 @@
 """Gets one URL: resolves its host once, connects only to checked addresses, and reads no more than a limit.
 
 Refuses requests into private networks, and limits redirects, time and size. `web_fetch` interprets the answer. No error
-quotes text from a server, as that would be outside the marks around a page.
+quotes text from a server, as that would be outside the marks around a page; only the URL of a redirect is named, in its
+normal form.
 """
 
 from __future__ import annotations

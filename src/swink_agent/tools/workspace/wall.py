@@ -93,11 +93,11 @@ class Workspace:
     """A folder that file tools cannot leave by any path or link, even if links are swapped meanwhile.
 
     Every file is opened beneath the root's descriptor. `hidden` are paths that are not opened, absolute or relative to
-    the root, in addition to the credentials that sandboxes hide; an empty list hides neither. `protected` are names
-    relative to the root that are not written. One string is one path. A `profile` replaces the usual paths that
-    sandboxes hide and protect. All of this also applies to the commands of the tools that share the workspace. One
-    workspace may be shared by tools and threads. Raises `OSError` if the root is not a folder that can be opened, and
-    `ValueError` for a protected name that leaves it, or if all of it is hidden.
+    the root, in addition to the credentials that sandboxes hide; an empty list hides nothing, not even these.
+    `protected` are names relative to the root that are not written. One string is one path. A `profile` replaces the
+    usual paths that sandboxes hide and protect. Everything hidden or protected here is so for the commands of the tools
+    that share the workspace too. Tools and threads may share one workspace. Raises `OSError` if the root is not a
+    folder that can be opened, and `ValueError` for a protected name that leaves it, or if all of it is hidden.
     """
 
     def __init__(
