@@ -325,7 +325,7 @@ def _program(command: Command, profile: SandboxProfile, folder: str) -> str:
     if (found := find(outside=profile.write)) is not None:
         return found
     if (inside := find()) is not None:
-        raise FileNotFoundError(f"{name} is only found as {inside}, where commands may write: give that path in full")
+        raise FileNotFoundError(f"{name} is only found as {inside}, where the server may write: give that path in full")
     raise FileNotFoundError(f"{name} is not installed, or is not in PATH")
 
 
