@@ -162,7 +162,7 @@ async def test_without_a_worker_runs_are_queued_cancelled_and_pruned(app: Swink)
     queued = await app("submit", "app.py:durable", "support", "-", "--id", "q", "--priority", "7", stdin=b"From stdin")
     assert (queued.code, queued.stdout) == (0, "q\n")
     late = await app("submit", "app:durable", "support", "From stdin", "--id", "q", "--wait", "--timeout", "0.1")
-    assert (late.code, "goes on" in late.stderr) == (4, True)
+    assert (late.code, "continues" in late.stderr) == (4, True)
     taken = await app("submit", "app:durable", "support", "Something else", "--id", "q")
     assert (taken.code, taken.stderr.count("\n")) == (1, 1)
     doctor = await app("doctor", environ={"SWINK_DURABLE_URL": URL})
@@ -184,7 +184,7 @@ async def test_without_a_worker_runs_are_queued_cancelled_and_pruned(app: Swink)
         (["worker", "app:empty"], "has no agents"),
         (["submit", "app:durable", "nobody", "hi"], "there is no agent 'nobody' here"),
         (["submit", "app:durable", "support", "hi", "--priority", "1001"], "priority"),
-        (["submit", "app:durable", "support", "hi", "--timeout", "1"], "--timeout is for --wait"),
+        (["submit", "app:durable", "support", "hi", "--timeout", "1"], "--timeout needs --wait"),
         (["runs", "--url", "mysql://a:secret@b/c"], "is not the address of a store"),
         (["runs", "stats", "--url", URL], "store.db: swink worker and swink submit create one"),
         (["runs", "list", "--url", URL, "--app", "app:durable"], "leave one out"),

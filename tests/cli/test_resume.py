@@ -121,7 +121,7 @@ async def test_nothing_is_recorded_where_that_is_not_wanted(swink: Any, tmp_path
     )
     assert len(provider.bodies) == 3, "nothing is asked"
     assert (both.code, two.code) == (2, 2)
-    assert "--no-session records nothing" in both.stderr
+    assert "with --no-session nothing is recorded" in both.stderr
     assert "leave one out" in two.stderr
 
 
@@ -515,7 +515,7 @@ async def test_a_session_of_no_known_folder_is_named_and_belongs_to_the_one_wher
     warned = f"session {lost} was used later, in an unknown folder: --resume {lost} continues it"
     assert (goes_on.code, goes_on.stderr) == (0, f"warning: {warned}\n")
     assert taken.code == 0
-    assert taken.stderr.startswith(f"warning: session {lost} was damaged: the first line, which says ")
+    assert taken.stderr.startswith(f"warning: session {lost} was damaged: the first line, which describes ")
     assert taken.stderr.count("\n") == 1
     assert (again.code, again.stderr) == (0, "")
     assert [text for _, text in texts(provider.bodies[2])] == ["first", "One.", "third"]

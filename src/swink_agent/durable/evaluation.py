@@ -122,7 +122,7 @@ class DurableExecutor:
             chunk.add_done_callback(self._chunks.discard)
 
     async def _made(self, wanted: Sequence[tuple[EvalTask, asyncio.Future[Attempt]]]) -> None:
-        """Submits a chunk, and gives its attempts to the callers. Cancels it if no caller waits any more."""
+        """Submits a chunk, and gives its attempts to the callers. Cancels it if no caller is waiting."""
         answers = [answer for _, answer in wanted]
         try:
             text = msgspec.json.encode([encode_task(task).decode() for task, _ in wanted]).decode()

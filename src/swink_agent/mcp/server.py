@@ -335,7 +335,7 @@ class McpServer:
         if self._starting is task:
             self._starting = None
         if not task.cancelled():
-            task.exception()  # marks it as retrieved: perhaps no caller waits any more
+            task.exception()  # marks it as retrieved: perhaps no caller is waiting
 
     async def _start(self) -> Connection:
         await self._disconnect()

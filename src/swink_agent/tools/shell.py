@@ -313,7 +313,7 @@ class BashTool:
             return False
 
     def _refuse(self, arguments: dict[str, Any], ctx: ToolContext, usual: Sandbox) -> None:
-        """Raises `ToolError` for a call that must not run any more. Nothing is awaited between this and the spawn.
+        """Raises `ToolError` for a call that must no longer run. Nothing is awaited between this and the spawn.
 
         The access is checked again: a link may lead elsewhere by now.
         """
