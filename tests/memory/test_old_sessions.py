@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 
-from swink_agent import Agent, ApproveWith, Reject, ToolOutcome, ToolResultMessage, UserMessage, extract_text, tool
+from swink_agent import (
+    Agent,
+    ApproveWith,
+    Reject,
+    RunRecord,
+    ToolOutcome,
+    ToolResultMessage,
+    UserMessage,
+    extract_text,
+    tool,
+)
 from swink_agent.memory import ReplayReport, SessionStore, SummarizingCompactor, replay
 from swink_agent.memory.log.runs import message_runs
 from swink_agent.testing import scripted, text
@@ -146,3 +156,16 @@ async def test_its_commands_and_summaries_are_known_as_such(store: SessionStore)
     context = store.load(WITHOUT_ORIGINS).context
     assert context is not None
     assert [getattr(message, "origin", None) for message in context].count("summary") == 1
+
+
+async def test_a_prompt_that_quotes_the_tag_of_a_command_stays_the_users(kind: Kind, tmp_path: Path) -> None:
+    agent = Agent("test:model", stream_fn=scripted("A tag."))
+    record = RunRecord()
+    with kind.make(tmp_path).create() as session:
+        session.attach(agent)
+        with agent.subscribe(record.feed):
+            await agent.prompt("<user_shell_command>\nWhat is this tag for?")
+        loaded = kind.make(tmp_path).load(session.id)
+    assert loaded.messages == tuple(agent.messages)
+    assert loaded.runs() == (record,)
+    assert loaded.info.title == "<user_shell_command> What is this tag for?"

@@ -1,8 +1,9 @@
 """Infers data that sessions of earlier versions lack. Their format is version 1 too, but some fields are missing.
 
-In this version, `RunStarted` has the kind and the schema of a run, `RunEnded` its `error_kind` and value, results have
-`CallFacts`, and user messages their `origin`. Nothing here is used for a run that has them. This is the only module
-that knows how earlier versions worded their messages: no other code may read prose.
+In this version, `RunStarted` has the kind and the schema of a run, `RunEnded` its `error_kind` and value, and results
+have `CallFacts`: a run that has them needs nothing from here. User messages have an `origin`; one without it gets it
+here, if its text has the exact form of an earlier version. This is the only module that knows how earlier versions
+worded their messages: no other code may read prose.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ _SUMMARY = (
     "[End of the summary]",
 )
 """The first and the last line of a summary."""
-_SHELL = "<user_shell_command>\n"
-"""The start of a message with the output of a command that the user ran."""
+_SHELL = "<user_shell_command>\n$ ", "\n</user_shell_command>\nI ran this myself, for you to see."
+"""The start and the end of a message with the output of a command that the user ran."""
 _BY_THE_TOOL = frozenset({ToolOutcome.RAN, ToolOutcome.FAILED, ToolOutcome.INVALID})
 """Outcomes that only calls of existing tools have."""
 
@@ -93,7 +94,7 @@ def old_note(content: Sequence[UserBlock]) -> str:
 
 
 def with_origin(entry: RecordEntry) -> RecordEntry:
-    """The entry with the origins of its user messages, which earlier versions did not write."""
+    """The entry with the origins of its user messages, which earlier versions did not record."""
     if isinstance(entry, (MessageAdded, MessageReplaced)):
         message = _with_origin(entry.message)
         return entry if message is entry.message else structs.replace(entry, message=message)
@@ -108,10 +109,10 @@ def _with_origin(message: AgentMessage) -> AgentMessage:
         return message
     block = message.content[0]
     text = block.text if type(block) is Text else ""
-    if text.startswith(_SHELL):
-        return structs.replace(message, origin="shell")
-    is_summary = text.startswith(_SUMMARY[0]) and text.endswith(_SUMMARY[1])
-    return structs.replace(message, origin="summary") if is_summary else message
+    for origin, (start, end) in (("shell", _SHELL), ("summary", _SUMMARY)):
+        if text.startswith(start) and text.endswith(end):
+            return structs.replace(message, origin=origin)
+    return message
 
 
 def kind_of_old_error(stop_reason: StopReason, messages: Sequence[AgentMessage]) -> ErrorKind | None:
