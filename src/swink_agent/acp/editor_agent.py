@@ -38,8 +38,8 @@ from .updates import SessionUpdates, change_of, replayed, title_of
 _MODES: dict[ApprovalsMode, str] = {
     "ask": "Every call that needs approval is asked about.",
     "smart": "Harmless calls run; other calls are asked about.",
-    "auto": "Calls that the sandbox confines run; calls that leave it are asked about.",
-    "all": "Nothing is asked about. Deny rules and the sandbox still apply.",
+    "auto": "Calls that the sandbox confines run unasked; calls that leave it are asked about.",
+    "all": "Only access beyond the sandbox is asked about. Deny rules and the sandbox still apply.",
     "none": "Nothing that needs approval runs.",
 }
 _LIMITS = frozenset({"max_turns", "max_duration", "budget"})

@@ -116,8 +116,9 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     "--approve",
     "none ask smart auto all",
     "Which calls may run. none: only those that need no approval; ask: each after asking; smart: asks about all but "
-    "harmless ones; auto: asks about those that leave the sandbox; all: every call, unasked. Default: auto in a "
-    "folder that you agreed to, with a sandbox and checkpoints, else smart. Without a user to ask, the answer is no.",
+    "harmless ones; auto: asks about those that leave the sandbox; all: asks only about access beyond the sandbox. "
+    "Default: auto in a folder that you agreed to, with a sandbox and checkpoints, else smart. Without a user to ask, "
+    "the answer is no.",
 )
 @takes(
     "--allow RULE",

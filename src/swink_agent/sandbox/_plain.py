@@ -74,7 +74,7 @@ class PlainSandbox(Sandbox):
         self._running: set[_PlainCommand] = set()
         self._mark = secrets.token_hex(8)
         self._guard = _CrashGuard(f"{_MARK}={self._mark}")
-        # If the sandbox is never closed, commands are killed and the folder is removed all the same.
+        # Even if the sandbox is never closed, commands are killed and the folder is removed.
         self._finalizer = weakref.finalize(self, _end, self._running, self._private, self._guard, os.getpid())
         self._watch = Watch()
 

@@ -225,7 +225,7 @@ async def test_a_binary_file_is_not_replaced_but_the_way_is_told(folder: Path) -
         (
             True,
             "a was not written: it exists, and you have not read it.\nIt cannot be shown as text (50 bytes): to "
-            "replace it all the same, move it away with a command first.",
+            "replace it anyway, move it away with a command first.",
         )
     ]
 

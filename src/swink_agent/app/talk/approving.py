@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 _NAMES: dict[str, str] = {"auto": "auto", "smart": "smart", "ask": "on", "all": "off", "none": "none"}
 """The names of the modes in `#approve`."""
 _MEANINGS: dict[str, str] = {
-    "auto": "harmless calls, commands in the sandbox and edits in this folder run, and you are asked about others",
+    "auto": "harmless calls, commands in the sandbox and edits in this folder run unasked; you are asked about others",
     "smart": "calls that the rules know as harmless run, and you are asked about others",
     "on": "you are asked about every call that needs approval",
-    "off": "you are not asked; deny rules and the sandbox still apply",
+    "off": "you are asked only about access beyond the sandbox; deny rules and the sandbox still apply",
     "none": "nothing that needs approval runs",
 }
 _MAY_WORK = "May commands and edits in this folder run unasked?"

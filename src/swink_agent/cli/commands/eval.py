@@ -204,7 +204,7 @@ def score_command(result: str, store: str | None, **options: Any) -> int:
 @eval_group.command("list")
 @takes("--set set_id ID", "Only results of this set.")
 @_store
-@click.option("--json", "as_json", is_flag=True, help="As a list of objects.")
+@click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")
 def list_results(set_id: str | None, store: str | None, as_json: bool) -> None:
     """List results, the newest first."""
     infos = _opened(store).list(set_id)
@@ -261,7 +261,7 @@ def report_command(results: tuple[str, ...], format_name: str | None, output: st
 @_judge
 @_judge_script
 @_store
-@click.option("--json", "as_json", is_flag=True, help="As an object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one object.")
 def compare_command(
     before: str, after: str, store: str | None, as_json: bool, judge: str | None, judge_script: str | None
 ) -> None:

@@ -265,7 +265,9 @@ def retry(store: _Store, run_id: str) -> None:
 
 
 @runs.command("prune")
-@click.option("--days", type=click.FloatRange(min=0), required=True, help="Days since the end of the run, at least.")
+@click.option(
+    "--days", type=click.FloatRange(min=0), required=True, help="Runs that ended at least this many days ago."
+)
 @_with_store
 def prune(store: _Store, days: float) -> None:
     """Delete runs that are over."""

@@ -180,7 +180,7 @@ def _progress(done: int, total: int) -> None:
 @sessions.command("search")
 @click.argument("words", nargs=-1, required=True)
 @click.option("-n", "--limit", type=click.IntRange(1, 1000), default=20, help="The most results. Default: 20.")
-@click.option("--json", "as_json", is_flag=True, help="As a list of objects.")
+@click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")
 def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
     """Find words in all sessions, the best result first.
 
@@ -340,7 +340,7 @@ also_called(sessions, remove, "remove")
 
 
 @sessions.command("prune")
-@takes("--older-than limit AGE", "The time since the last use: 12h, 30d, 8w.", required=True)
+@takes("--older-than limit AGE", "Sessions not used for this time: 12h, 30d, 8w.", required=True)
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def prune(limit: str, dry_run: bool, yes: bool) -> int:

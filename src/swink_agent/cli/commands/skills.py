@@ -22,7 +22,7 @@ Examples:
   swink skills --json | jq .       the same for programs
   swink -p "…" --skill NAME        the text of a skill before the prompt""",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print objects with name, description, path, source, problem.")
+@click.option("--json", "as_json", is_flag=True, help="Print a list: name, description, path, source, problem.")
 def skills(as_json: bool) -> int:
     """List the skills that the agent can read here.
 

@@ -79,7 +79,7 @@ async def _work(durable: Durable, slots: int, poll: float, lease: float, drain: 
         loop.call_later(drain, abandon)
         if made.running:
             runs = "1 run" if made.running == 1 else f"{made.running} runs"
-            click.echo(f"{made.id} waits until its {runs} end the turn; a second signal ends it at once", err=True)
+            click.echo(f"{made.id} waits for {runs} to end the turn; a second signal ends the worker at once", err=True)
 
     async with made:
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -146,7 +146,7 @@ class EntryDecoder:
                     self._miss(words)
                 return message
         role = original.get("role")
-        words = f"record {number} holds a message whose type or content is not known, {role!r}"
+        words = f"record {number} holds a message of the role {role!r}, whose type or content is not known"
         self._miss(words, is_damage=role in _OUR_ROLES)
         return UnknownMessage(original)
 

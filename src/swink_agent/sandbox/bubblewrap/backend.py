@@ -92,7 +92,7 @@ class BubblewrapSandbox(Sandbox):
         self._nothing = os.path.join(self._private.own, "nothing")
         os.close(os.open(self._nothing, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0))
         self._running: dict[BubblewrapCommand, bool] = {}  # and whether it protects everything that is known
-        # If the sandbox is never closed, commands are killed and the folder is removed all the same.
+        # Even if the sandbox is never closed, commands are killed and the folder is removed.
         self._finalizer = weakref.finalize(self, _end, self._running, self._private, os.getpid())
         self._watch = Watch()
         self._helper: NamespaceHelper | None = None

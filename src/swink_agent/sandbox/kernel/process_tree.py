@@ -216,7 +216,7 @@ def _call(functions: Iterable[Callable[[], None]]) -> None:
     for function in functions:
         try:
             function()
-        except Exception:  # the others are called all the same
+        except Exception:  # the others must still be called
             _LOG.exception("resources of an ended command could not be freed")
 
 

@@ -70,7 +70,7 @@ class LandlockSandbox(Sandbox):
         except BaseException:
             self._private.close()
             raise
-        # If the sandbox is never closed, no process, folder or descriptor is left all the same.
+        # Even if the sandbox is never closed, no process, folder or descriptor is left.
         self._finalizer = weakref.finalize(self, _end, self._running, self._launcher, self._private, os.getpid())
 
     @property

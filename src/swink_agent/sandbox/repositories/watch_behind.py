@@ -1,6 +1,6 @@
 """Checks what a command left behind, outside of the event loop.
 
-Owns the thread and limits the wait. A check that takes longer is finished all the same; the next command's result and
+Owns the thread and limits the wait. A check that takes longer is still finished; the next command's result and
 the log then report what it found.
 """
 

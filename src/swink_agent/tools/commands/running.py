@@ -108,7 +108,7 @@ class RunningCommand:
             return self._end(exited.result() if has_exited else None, is_cancelled, is_gone, seconds)
         except asyncio.CancelledError:
             process.kill()
-            # The files that it left behind are checked all the same, and findings are logged.
+            # The files that it left behind are still checked, and findings are logged.
             await asyncio.wait({self._loop.create_task(self._look_behind_at_end())}, timeout=_DRAIN_CANCELLED)
             raise
         finally:

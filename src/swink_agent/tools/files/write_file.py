@@ -159,7 +159,7 @@ def refuse_unread(ctx: ToolContext, workspace: Workspace, place: Place, before: 
     shown = None if before.data is None else _shown(before.data, str if redactor is None else redactor.redact)
     if shown is None:
         size = show_size(before.file.stat.st_size)
-        how = f"It cannot be shown as text ({size}): to replace it all the same, move it away with a command first."
+        how = f"It cannot be shown as text ({size}): to replace it anyway, move it away with a command first."
     else:
         seen.read(place.parts, before.version, 1, shown.last, shown.total, now)
         how = _advice(shown)
