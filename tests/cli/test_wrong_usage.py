@@ -103,6 +103,7 @@ WRONG = [
     ),
     (["-p", "x", "--schema", '{"required": "a"}'], 'required cannot be "a": it must be a list (--schema)'),
     (["-p", "x", "--schema", '{"properties": 3}'], "properties cannot be 3: it must be an object (--schema)"),
+    (["-p", "x", "--schema", '{"minLength": "a"}'], 'minLength cannot be "a": it must be a whole number (--schema)'),
     (["-p", "x", "--schema", '{"pattern": "("}'], 'pattern cannot be "(": it must be a regular expression (--schema)'),
     (["-p", "x", "--schema", '{"$ref": "#/nope"}'], "Pointer '/nope' does not exist (--schema)"),
     # folders, files, ids

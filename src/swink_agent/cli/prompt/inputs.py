@@ -207,6 +207,9 @@ def schema_problem(schema: dict[str, Any], text: str, error: BaseException) -> s
     return f"{_line_of(path, text)}{'.'.join(map(str, path))} {_reason(path[-1], value, message)}"
 
 
+_KINDS = {"object": "an object", "array": "a list", "boolean": "true or false", "integer": "a whole number"}
+
+
 def _reason(name: str | int, value: Any, message: str) -> str:
     shown = json.dumps(value, ensure_ascii=False)
     shown = shown if len(shown) <= 40 else f"{shown[:39]}…"
@@ -218,8 +221,8 @@ def _reason(name: str | int, value: Any, message: str) -> str:
         return f"cannot be {shown}: {hint} one of {', '.join(_TYPES)}, or a list of them"
     _, is_wrong, wanted = message.partition(" is not of type ")
     if is_wrong:
-        kind = {"object": "an object", "array": "a list", "boolean": "true or false"}.get(wanted.strip('"'))
-        return f"cannot be {shown}: it must be {kind or 'a ' + wanted.strip(chr(34))}"
+        kind = wanted.strip('"')
+        return f"cannot be {shown}: it must be {_KINDS.get(kind, f'a {kind}')}"
     if message.endswith('is not a "regex"'):
         return f"cannot be {shown}: it must be a regular expression"
     return f"cannot be {shown}: {message.partition(' is not valid')[0] if 'anyOf' in message else message}"
