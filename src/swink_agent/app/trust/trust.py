@@ -252,7 +252,7 @@ class TrustStore:
 
 
 def find_project(folder: Path, store: TrustStore) -> Project | None:
-    """The nearest folder from here up that has files, up to the root of the repository if this is one.
+    """The nearest folder with project files, from this one up to the root of its repository, if it is in one.
 
     Projects further up are its `above`. From outside the repository, only trusted settings that tighten are used. The
     bytes that are used are exactly those that were compared with the record.

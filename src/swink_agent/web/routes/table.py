@@ -66,7 +66,7 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", f"{_R}/cancel", "operate", runs.cancel, "Cancel the run", runs.Counted, 200, None, runs.Reason),
     Route("POST", f"{_R}/retry", "operate", runs.retry, "Try a failed run again", _Object, 200, None, live.Nothing),
     Route("GET", "evals", "read", evals.list_runs, "Runs of evaluations", evals.EvalRuns),
-    Route("GET", "evals/compare", "read", evals.compare, "The differences between two", Comparison, query=evals.Two),
+    Route("GET", "evals/compare", "read", evals.compare, "The differences of two runs", Comparison, query=evals.Two),
     Route("GET", _E, "read", evals.read, "A run with its results", _Object),
     Route("GET", f"{_E}/report", "read", evals.report, "A report", "text/markdown", query=evals.ReportFormat),
     Route("GET", f"{_E}/cases/{{case}}", "read", evals.case, "A case with its conversations", _Object),
