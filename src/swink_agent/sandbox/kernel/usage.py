@@ -108,7 +108,7 @@ def offering_children_to_the_kernel() -> Generator[None]:
 
 
 def _may_be_used(most: int) -> bool:
-    """Whether the whole machine uses more than that."""
+    """Whether the whole machine may use more than that."""
     try:
         with open("/proc/meminfo", "rb", buffering=0) as file:
             found = _MEMINFO.match(file.read(256))
