@@ -222,7 +222,9 @@ def allowed(folder: Path, remove: str | None, remove_all: bool) -> None:
 
 @config.command("work")
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False), default=".")
-@click.option("--no", "is_no", is_flag=True, help="Answer no: you are asked about calls in the folder.")
+@click.option(
+    "--no", "is_no", is_flag=True, help="Answer no: you are asked about calls there, and not about the folder again."
+)
 @click.option("--remove", is_flag=True, help="Remove your answer.")
 @click.option("--list", "list_all", is_flag=True, help="List the folders, each with yes or no.")
 def work(folder: Path, is_no: bool, remove: bool, list_all: bool) -> None:

@@ -188,8 +188,8 @@ def run_command(**options: Any) -> int:
 def score_command(result: str, store: str | None, **options: Any) -> int:
     """Score a result again, and store that as a new result that names the old one.
 
-    Nothing is run, and only the judge's model is asked. Files, whose folders are deleted, keep their scores, and so do
-    rubrics if no judge is given. The exit code is 1 if a case fails.
+    Nothing is run, and only the judge's model is asked. The scores of files stay, because the folders are deleted, and
+    so do those of rubrics if no judge is given. The exit code is 1 if a case fails.
     """
     from .eval_run import score_result
 
