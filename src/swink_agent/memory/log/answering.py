@@ -27,25 +27,23 @@ class OpenCalls:
 
     def place(self, message: ToolResultMessage, call: int | None) -> int | None:
         """The index of the call that this result answers; `None` if it answers none."""
-        for index in range(len(self.calls)) if call is None else (call,):
-            if (
-                0 <= index < len(self.calls)
-                and self.calls[index].id == message.tool_call_id
-                # Only a pending result is ever replaced.
-                and ((result := self.results[index]) is None or result[1].outcome is _PENDING)
-            ):
+        if call is not None:
+            return call if 0 <= call < len(self.calls) and self._is_answered_by(message, call) else None
+        for index in range(len(self.calls)):
+            if self._is_answered_by(message, index):
                 return index
         return None
+
+    def _is_answered_by(self, message: ToolResultMessage, index: int) -> bool:
+        if self.calls[index].id != message.tool_call_id:
+            return False
+        result = self.results[index]
+        return result is None or result[1].outcome is _PENDING  # only a pending result is ever replaced
 
     def start(self, call: int) -> None:
         """Notes that a call starts: a pending result no longer holds."""
         if 0 <= call < len(self.calls) and (result := self.results[call]) is not None and result[1].outcome is _PENDING:
             self.results[call] = None
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether every call has a result that stays."""
-        return all(result is not None and result[1].outcome is not _PENDING for result in self.results)
 
 
 class AnsweredHistory:
@@ -79,17 +77,16 @@ class AnsweredHistory:
             return True
         if type(message) is UnknownMessage and message.data.get("role") == "tool_result":
             return False  # another version wrote it: its place is unknown, and other results may still come
+        messages, numbers = self.messages, self.numbers
         if batch is not None:
-            self.batch = None
-            self._late = None if batch.is_complete else (batch, len(self.messages))
-            self._put_results(batch, self.messages, self.numbers)
-        self.messages.append(message)
-        self.numbers.append(number)
+            self.batch, start = None, len(messages)
+            self._late = None if self._put_results(batch, messages, numbers) else (batch, start)
+        messages.append(message)
+        numbers.append(number)
         if type(message) is AssistantMessage:
             if self._late is not None and not is_empty(message):
                 self._late = None
-            calls = message.tool_calls
-            if calls:
+            if calls := message.tool_calls:
                 self.batch = OpenCalls(number, calls)
         return True
 
@@ -106,12 +103,19 @@ class AnsweredHistory:
         self.messages[start + index], self.numbers[start + index] = message, number
         return True
 
-    def _put_results(self, batch: OpenCalls, messages: list[AgentMessage], numbers: list[int | None]) -> None:
-        """Adds the results after the reply, in the order of its calls. Missing ones are recovered."""
+    def _put_results(self, batch: OpenCalls, messages: list[AgentMessage], numbers: list[int | None]) -> bool:
+        """Adds the results after the reply, in the order of its calls. Missing ones are recovered.
+
+        Returns whether every call has a result that stays.
+        """
+        is_complete = True
         for index, result in enumerate(batch.results):
             number, message = (None, self._recover(batch, index)) if result is None else result
+            if number is None or message.outcome is _PENDING:
+                is_complete = False
             messages.append(message)
             numbers.append(number)
+        return is_complete
 
     def all(self) -> tuple[list[AgentMessage], list[int | None]]:
         """The messages and their numbers, recovered results included."""

@@ -134,7 +134,8 @@ class Fold:
                 self._started.add((batch.reply, call))
                 if self._recovered:
                     self._recovered.pop((batch.reply, call), None)  # made when the history was read before the start
-                batch.start(call)
+                if batch.results[call] is not None:
+                    batch.start(call)
                 if self._context is not None and self._context.batch is not None:
                     self._context.batch.start(call)
             return
