@@ -30,10 +30,10 @@ MODEL = ModelSpec("test", "model")
 USED, PRICE = Usage(input=10, output=2, total=12), Cost(input=0.5, total=0.5)
 
 
-def failing(kind: ErrorKind, *, retry_after: float | None = None) -> Any:
+def failing(kind: ErrorKind) -> Any:
     async def model(*_: Any) -> AsyncIterator[AssistantMessageEvent]:
         yield StreamStart()
-        yield StreamFailed("no", kind, retry_after=retry_after, usage=USED, cost=PRICE)
+        yield StreamFailed("no", kind, usage=USED, cost=PRICE)
 
     return model
 
