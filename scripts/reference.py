@@ -78,6 +78,31 @@ def settings() -> str:
     return table(["Setting", "What it sets", "Values", "Default", "A project's file may"], rows)
 
 
+@part
+def hook_settings() -> str:
+    """The keys of a table `[hooks.NAME]`."""
+    from swink_agent.app.settings.hook_tables import HOOK_KEYS
+
+    return table(["Key", "Value"], [[_code(key), words] for key, (_, words) in HOOK_KEYS.items()])
+
+
+@part
+def server_settings() -> str:
+    """The keys of a table `[mcp.servers.NAME]`."""
+    from swink_agent.app.settings.mcp_servers import SERVER_KEYS
+
+    return table(["Key", "Value"], [[_code(key), words] for key, (_, words) in SERVER_KEYS.items()])
+
+
+@part
+def key_settings() -> str:
+    """The keys of the table `[keys]`: actions of the terminal UI."""
+    from swink_agent.app.settings.key_bindings import ACTIONS
+
+    rows = [[_code(action.name), action.help, _code(*action.keys)] for action in ACTIONS]
+    return table(["Action", "What it does", "Usual keys"], rows)
+
+
 def _default(value: Any) -> str:
     if value is None or value == ():
         return "none"

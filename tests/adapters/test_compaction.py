@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib import import_module
 from typing import Any, SupportsIndex
 
 import pytest
@@ -20,22 +19,12 @@ from swink_agent import (
     ThinkingLevel,
     tool,
 )
-from swink_agent.core.stream import StreamFn
 from swink_agent.memory import SummarizingCompactor
 from swink_agent.testing.fakes import APIS, FakeProvider, FakeReply
 from tests.request_bytes import changed_bytes
 
-ADAPTERS = {
-    "anthropic": ("anthropic", "AnthropicStreamFn", "claude-sonnet-4-5"),
-    "openai": ("openai", "OpenAiStreamFn", "gpt-5"),
-    "openai-responses": ("openai_responses", "OpenAiResponsesStreamFn", "gpt-5"),
-    "azure": ("azure", "AzureStreamFn", "gpt-5"),
-    "xai": ("xai", "XAiStreamFn", "grok-4.3"),
-    "mistral": ("mistral", "MistralStreamFn", "magistral-medium-latest"),
-    "gemini": ("gemini", "GeminiStreamFn", "gemini-3-pro-preview"),
-    "ollama": ("ollama", "OllamaStreamFn", "qwen3"),
-    "bedrock": ("bedrock", "BedrockStreamFn", "us.anthropic.claude-sonnet-4-5-20250929-v1:0"),
-}
+from .each_provider import ADAPTERS, adapter_at
+
 PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 TURNS = 40
 CACHE_MARKS = (b',"cache_control":{"type":"ephemeral"}', b',{"cachePoint":{"type":"default"}}')
@@ -61,12 +50,6 @@ def photograph(subject: str) -> AgentToolResult:
 def weigh(thing: str) -> str:
     """Weighs a thing."""
     raise ValueError(f"there is no {thing} to weigh")
-
-
-def stream_fn(fake: FakeProvider) -> StreamFn:
-    module, name, _ = ADAPTERS[fake.api]
-    adapter = getattr(import_module(f"swink_agent.adapters.{module}"), name)
-    return adapter(region="eu-west-1", base_url=fake.url) if fake.api == "bedrock" else adapter(fake.url, fake.key)
 
 
 class Replies(list[Any]):
@@ -108,7 +91,7 @@ async def test_what_is_left_is_taken_by_every_provider_and_begins_alike_for_many
         replies = fake.replies = Replies(fake)
         agent = Agent(
             ModelSpec(api, ADAPTERS[api][2], ThinkingLevel.MEDIUM),
-            stream_fn=stream_fn(fake),
+            stream_fn=adapter_at(fake.api, fake.url, fake.key),
             system_prompt="You know cats.",
             tools=[photograph, weigh],
             transform_context=transform,

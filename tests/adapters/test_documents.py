@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -46,22 +45,13 @@ from swink_agent.testing import scripted
 from swink_agent.testing.fakes import APIS, FakeProvider, FakeReply
 from swink_agent.testing.fakes.provider import _APIS
 
+from .each_provider import adapter_at, model_of
+
 PDF = b"%PDF-1.4\n1 0 obj\n<<>>\nendobj\n"
 DATA = base64.b64encode(PDF).decode()
 DATA_URL = f"data:application/pdf;base64,{DATA}"
 REPORT = Document(Base64Source("application/pdf", DATA), "Q3 report.pdf")
 LINKED = Document(UrlSource("https://a.example/papers/17.pdf?v=2"))
-ADAPTERS = {
-    "anthropic": ("anthropic", "AnthropicStreamFn", "claude-sonnet-4-5"),
-    "openai": ("openai", "OpenAiStreamFn", "gpt-5"),
-    "openai-responses": ("openai_responses", "OpenAiResponsesStreamFn", "gpt-5"),
-    "azure": ("azure", "AzureStreamFn", "gpt-5"),
-    "xai": ("xai", "XAiStreamFn", "grok-4.3"),
-    "mistral": ("mistral", "MistralStreamFn", "magistral-medium-latest"),
-    "gemini": ("gemini", "GeminiStreamFn", "gemini-3-pro-preview"),
-    "ollama": ("ollama", "OllamaStreamFn", "qwen3"),
-    "bedrock": ("bedrock", "BedrockStreamFn", "us.anthropic.claude-sonnet-4-5-20250929-v1:0"),
-}
 TAKERS = ("anthropic", "openai", "openai-responses", "gemini", "bedrock")
 OTHERS = [api for api in APIS if api not in TAKERS]
 NOTE = "[document Q3 report.pdf left out: this model takes no documents]"
@@ -99,18 +89,8 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     return iter(())
 
 
-def made(api: str, url: str, key: str) -> Any:
-    module, name, _ = ADAPTERS[api]
-    adapter = getattr(import_module(f"swink_agent.adapters.{module}"), name)
-    return adapter(region="eu-west-1", base_url=url) if api == "bedrock" else adapter(url, key)
-
-
-def model_of(api: str) -> ModelSpec:
-    return ModelSpec(api, ADAPTERS[api][2])
-
-
 def agent_at(fake: FakeProvider, **options: Any) -> Agent:
-    return Agent(model_of(fake.api), stream_fn=made(fake.api, fake.url, fake.key), **options)
+    return Agent(model_of(fake.api), stream_fn=adapter_at(fake.api, fake.url, fake.key), **options)
 
 
 def parts_of(body: dict[str, Any]) -> list[Any]:
@@ -174,7 +154,7 @@ async def test_gemini_before_3_is_sent_the_document_of_a_tool_behind_the_result(
     result = ToolResultMessage("call_1", (REPORT,), tool_name="fetch")
     async with FakeProvider("gemini", ["It is about cats."]) as fake:
         agent = Agent(
-            "gemini:gemini-2.5-flash", stream_fn=made("gemini", fake.url, fake.key), messages=two_turns(result)
+            "gemini:gemini-2.5-flash", stream_fn=adapter_at("gemini", fake.url, fake.key), messages=two_turns(result)
         )
         assert (await agent.continue_loop()).error is None
     *_, last = fake.bodies[0]["contents"]
@@ -234,7 +214,7 @@ async def test_the_local_model_refuses_a_new_document_and_reads_a_note_for_an_ol
 
 async def test_a_model_of_openai_without_eyes_takes_no_documents() -> None:
     async with FakeProvider("openai", ["Hello."]) as fake:
-        agent = Agent("openai:o3-mini", stream_fn=made("openai", fake.url, fake.key))
+        agent = Agent("openai:o3-mini", stream_fn=adapter_at("openai", fake.url, fake.key))
         refused = await agent.prompt("What is it about?", documents=[REPORT])
         assert refused.error_kind == ErrorKind.INVALID_REQUEST
         assert refused.error is not None
@@ -316,7 +296,7 @@ async def test_a_proxy_passes_documents_on(tmp_path: Path) -> None:
 
 async def test_behind_a_proxy_too_a_document_is_refused_once() -> None:
     async with FakeProvider("mistral", ["Hello."]) as fake:
-        adapter = made("mistral", fake.url, fake.key)
+        adapter = adapter_at("mistral", fake.url, fake.key)
         async with ProxyServer({"t": 1}, lambda model: adapter).serve() as url:
             agent = Agent(model_of("mistral"), stream_fn=ProxyStreamFn(url, "t"))
             assert (await agent.prompt("Look", documents=[REPORT])).error_kind == ErrorKind.INVALID_REQUEST
@@ -367,7 +347,7 @@ EXCHANGES = st.lists(
 def test_any_history_with_documents_is_accepted_by_every_provider(api: str, exchanges: list[list[Any]]) -> None:
     history = [message for exchange in exchanges for message in exchange]
     messages = repair_pairs([UserMessage("Hello."), *history, AssistantMessage("Well."), UserMessage("And now?")])
-    adapter, model = made(api, "https://example.com/v1", "k"), model_of(api)
+    adapter, model = adapter_at(api, "https://example.com/v1", "k"), model_of(api)
 
     async def body() -> dict[str, Any]:
         context = await adapter.prepared(model, AgentContext("", messages))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -27,7 +26,7 @@ from swink_agent.core.providers import ProviderStreamFn
 from swink_agent.core.schemas.schema import type_schema
 from swink_agent.testing.fakes import APIS, FakeFailure, FakeProvider, FakeReply
 
-from .test_switching import ADAPTERS
+from .each_provider import ADAPTERS, adapter_at, model_of
 
 
 @dataclass
@@ -87,18 +86,8 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "fake-key")
 
 
-def stream_of(api: str, url: str = "http://127.0.0.1:9") -> Any:
-    module, name, _ = ADAPTERS[api]
-    adapter = getattr(import_module(f"swink_agent.adapters.{module}"), name)
-    return adapter(region="eu-west-1", base_url=url) if api == "bedrock" else adapter(url, "fake-key")
-
-
-def model_of(api: str) -> ModelSpec:
-    return ModelSpec(api, ADAPTERS[api][2])
-
-
 def agent_at(server: FakeProvider, api: str, **options: Any) -> Agent:
-    return Agent(model_of(api), stream_fn=stream_of(api, server.url), **options)
+    return Agent(model_of(api), stream_fn=adapter_at(api, server.url), **options)
 
 
 @pytest.mark.parametrize("api", FORMATS)
@@ -150,7 +139,7 @@ async def test_with_tools_the_schema_goes_beside_them_or_a_tool_takes_the_value(
 
 
 def says_yes(api: str, schema: dict[str, Any] = CITY, has_tools: bool = False, model: str = "") -> bool:
-    ask = getattr(stream_of(api), "native_schema", None)
+    ask = getattr(adapter_at(api), "native_schema", None)
     return ask is not None and ask(ModelSpec(api, model or ADAPTERS[api][2]), schema, has_tools)
 
 
@@ -200,7 +189,7 @@ def test_the_stream_function_by_provider_asks_the_adapter(monkeypatch: pytest.Mo
 async def test_thinking_and_the_schema_are_beside_each_other() -> None:
     model = ModelSpec("anthropic", "claude-opus-4-6", ThinkingLevel.HIGH)
     async with FakeProvider("anthropic", [ROME_TEXT]) as server:
-        agent = Agent(model, stream_fn=stream_of("anthropic", server.url))
+        agent = Agent(model, stream_fn=adapter_at("anthropic", server.url))
         assert await agent.structured_output("Where?", City) == City("Rome", 2_800_000)
     assert server.rejections == []
     assert server.bodies[0]["output_config"] == {"effort": "high", "format": EXPECTED["anthropic"]}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -12,22 +11,13 @@ import pytest
 from swink_agent import Agent, AgentResult, AgentToolResult, Base64Image, Image, ModelSpec, Text, ThinkingLevel, tool
 from swink_agent.core.errors import AgentError
 from swink_agent.core.events import AgentEvent, MessageUpdate
-from swink_agent.core.stream import StreamFn, TextDelta, ThinkingDelta
+from swink_agent.core.stream import TextDelta, ThinkingDelta
 from swink_agent.core.types import AssistantMessage, StopReason, Thinking, Usage
 from swink_agent.testing import call, scripted, text
 from swink_agent.testing.fakes import APIS, FakeFailure, FakeProvider, FakeReply
 
-ADAPTERS = {
-    "anthropic": ("anthropic", "AnthropicStreamFn", "claude-sonnet-4-5"),
-    "openai": ("openai", "OpenAiStreamFn", "gpt-5"),
-    "openai-responses": ("openai_responses", "OpenAiResponsesStreamFn", "gpt-5"),
-    "azure": ("azure", "AzureStreamFn", "gpt-5"),
-    "xai": ("xai", "XAiStreamFn", "grok-4.3"),
-    "mistral": ("mistral", "MistralStreamFn", "magistral-medium-latest"),
-    "gemini": ("gemini", "GeminiStreamFn", "gemini-3-pro-preview"),
-    "ollama": ("ollama", "OllamaStreamFn", "qwen3"),
-    "bedrock": ("bedrock", "BedrockStreamFn", "us.anthropic.claude-sonnet-4-5-20250929-v1:0"),
-}
+from .each_provider import ADAPTERS, adapter_at
+
 PAIRS = [(first, second) for first in APIS for second in APIS]
 PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -72,18 +62,12 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     return iter(())
 
 
-def stream_fn(fake: FakeProvider) -> StreamFn:
-    module, name, _ = ADAPTERS[fake.api]
-    adapter = getattr(import_module(f"swink_agent.adapters.{module}"), name)
-    return adapter(region="eu-west-1", base_url=fake.url) if fake.api == "bedrock" else adapter(fake.url, fake.key)
-
-
 def agent_at(fake: FakeProvider, messages: Any = (), **options: Any) -> Agent:
     return Agent(
         ModelSpec(fake.api, ADAPTERS[fake.api][2], ThinkingLevel.MEDIUM),
         system_prompt="You know cats.",
         messages=list(messages),
-        stream_fn=stream_fn(fake),
+        stream_fn=adapter_at(fake.api, fake.url, fake.key),
         retry_strategy=NeverAgain(),
         **{"tools": [photograph, weigh], **options},
     )

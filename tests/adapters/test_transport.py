@@ -292,9 +292,9 @@ async def test_one_transport_serves_many_calls_at_once() -> None:
 def test_a_stream_function_works_in_one_event_loop_after_another() -> None:
     stream_fn = OpenAiStreamFn("http://127.0.0.1:9", "key")
 
-    async def use() -> None:
-        async for _ in stream_fn(MODEL, CONTEXT, StreamOptions(), CancellationToken()):
-            pass
+    async def use() -> Any:
+        return [event async for event in stream_fn(MODEL, CONTEXT, StreamOptions(), CancellationToken())][-1]
 
-    asyncio.run(use())
-    asyncio.run(use())
+    for _ in range(2):
+        failed = asyncio.run(use())
+        assert (type(failed), failed.kind) == (StreamFailed, ErrorKind.NETWORK)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from .documents import ROOT, blocks_of
+from .test_names_in_prose import is_known
 
 PACKAGE = ROOT / "src/swink_agent"
 ROOMS = sorted({module.parent.relative_to(ROOT) for module in PACKAGE.rglob("*.py")} - {PACKAGE.relative_to(ROOT)})
@@ -120,15 +121,17 @@ PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", *so
 _FILE_OF_OURS = re.compile(r"`((?:src|tests|docs|bench|evals|examples|scripts)/[\w./-]+\.\w+)`")
 _TOP_ROOMS = "|".join(sorted({room.relative_to(PACKAGE.relative_to(ROOT)).parts[0] for room in ROOMS}))
 _NAME_OF_OURS = re.compile(rf"`(?:swink_agent\.)?((?:{_TOP_ROOMS})(?:\.\w+)+)[`(]")
+_PART_OF_OURS = re.compile(rf"`((?:{_TOP_ROOMS})/[\w/]+\.py|[A-Z]\w+\.[a-z_]\w*(?:\(\))?)`")
 _NAMES_OF_GIT = {"core.fsmonitor", "core.hooksPath"}
 
 
 @pytest.mark.table
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_the_files_and_modules_that_a_page_names_are_there(page: Path) -> None:
+def test_the_files_modules_and_methods_that_a_page_names_are_there(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     missing = [path for path in _FILE_OF_OURS.findall(text) if not (ROOT / path).exists()]
     missing += [name for name in _NAME_OF_OURS.findall(text) if name not in _NAMES_OF_GIT and not _is_there(name)]
+    missing += [name for name in _PART_OF_OURS.findall(text) if not is_known(name)]
     assert not missing, f"{page.name} names {missing}"
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
+import sys
 from collections import defaultdict
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,19 @@ OF_OTHERS = {
     *("HF_ENDPOINT", "HF_TOKEN", "RESOLVE_BENEATH", "sock_filter"),
 }
 """Names of other programs and libraries that our code does not use itself."""
-EXAMPLES = {"opnai", "v1beta1", "PORT", "output_file", "configPath", "aa", "aaa", "serverPort", "server_port"}
+EXAMPLES = {
+    "opnai",
+    "v1beta1",
+    "PORT",
+    "output_file",
+    "configPath",
+    "aa",
+    "aaa",
+    "serverPort",
+    "server_port",
+    "foo_bar.baz",
+    "docs.python.org",
+}
 """Words that a comment makes up, to show what it speaks of."""
 
 _PROSE = re.compile(r'(?ms)^[ \t]*r?""".*?"""|(?:^[ \t]*|  )# [^\n]*')
@@ -98,6 +112,38 @@ def is_dotted_name(name: str) -> bool:
     return any(f'"{name}"' in divided(path)[1] for path in SOURCES)
 
 
+def is_relative_name(name: str) -> bool:
+    """Whether a dotted name of which the first part is a module, a nested package or a variable of ours exists.
+
+    A variable may be called like a module (`agent.prompt`): then the rest is an attribute somewhere.
+    """
+    parts = name.split(".")
+    if is_module("/".join(parts)):
+        return True
+    files = [path for path in SOURCES if path.stem == parts[-2] or path.parent.name == parts[-2]]
+    if any(re.search(rf"\b{parts[-1]}\b", divided(path)[1]) for path in files):
+        return True
+    return parts[-1] in attributes() and all(part in words_in_code() for part in parts)
+
+
+@cache
+def is_of_another(module: str) -> bool:
+    return module in sys.stdlib_module_names or find_spec(module) is not None
+
+
+@cache
+def attributes() -> set[str]:
+    """Every name in the code that stands behind a point, is a field or is in quotes alone, as in JSON."""
+    patterns = r"\.(\w+)", r"(?m)^ +(\w+):", r"def (\w+)", r"[\"'](\w+)[\"']"
+    return {name for path in SOURCES for pattern in patterns for name in re.findall(pattern, divided(path)[1])}
+
+
+@cache
+def called_in_code() -> set[str]:
+    found = (re.findall(r"(\w+)\(", divided(path)[1]) for path in SOURCES)
+    return set(dir(builtins)).union(*found)
+
+
 def is_known(name: str, code: str = "") -> bool:
     """Whether what is between backticks in a file with this code exists, or is not a name of ours by its form."""
     if _PATH.fullmatch(name):
@@ -109,13 +155,16 @@ def is_known(name: str, code: str = "") -> bool:
         return owner not in members() or attribute in members()[owner]
     if dotted := _DOTTED.fullmatch(name):
         first = dotted[1].split(".")[0]
-        return (first != "swink_agent" and first not in _top_packages()) or is_dotted_name(dotted[1])
+        if first == "swink_agent" or first in _top_packages():
+            return is_dotted_name(dotted[1])
+        return name in EXAMPLES or (ROOT / name).exists() or is_of_another(first) or is_relative_name(dotted[1])
     if word := _WORD.fullmatch(name):
         if word[1].startswith("_") and not word[1].endswith(
             "__"
         ):  # private: a module of ours, or a name of this very file
             return is_module(word[1]) or re.search(rf"\b{word[1]}\b", code) is not None
-        return word[1] in words_in_code() or word[1] in OF_OTHERS or word[1] in EXAMPLES
+        known = called_in_code() if name.endswith("()") else words_in_code()
+        return word[1] in known or word[1] in OF_OTHERS or word[1] in EXAMPLES
     return True
 
 
@@ -161,12 +210,19 @@ def test_what_a_docstring_or_a_comment_names_exists() -> None:
         ("swink_agent.core.lost", False),
         ("core.diffs", False),
         ("asyncio.run", True),
+        ("opening.read_contents", True),
+        ("opening.read_nothing", False),
+        ("log.records", True),
+        ("log.tally", False),
+        ("agent.prompt()", True),
+        ("agent.tally_up()", False),
         ("Agent.prompt()", True),
         ("Agent.lost", False),
         ("ModelSpec.parse", True),
         ("Popen.wait", True),
         ("extract_text", True),
         ("extract_lost()", False),
+        ("lost()", False),
         ("_lost_helper", False),
         ("LostClass", False),
         ("x < y", True),

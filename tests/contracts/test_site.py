@@ -122,6 +122,21 @@ def test_every_setting_is_in_the_reference_with_its_variable() -> None:
         assert f"`{definition.variable}`" in variables
 
 
+def test_every_table_of_a_settings_file_is_in_the_reference_with_its_keys() -> None:
+    from swink_agent.app.settings.hook_tables import HOOK_KEYS
+    from swink_agent.app.settings.key_bindings import ACTIONS
+    from swink_agent.app.settings.mcp_servers import SERVER_KEYS
+
+    page = (DOCS / "reference/settings.md").read_text(encoding="utf-8")
+    for request, names in {
+        "hook-settings": HOOK_KEYS,
+        "server-settings": SERVER_KEYS,
+        "key-settings": [action.name for action in ACTIONS],
+    }.items():
+        assert f"<!-- generated: {request} -->" in page
+        assert re.findall(r"^\| `(\w+)` \|", reference.generated(request), re.MULTILINE) == list(names)
+
+
 def test_every_variable_of_ours_in_the_code_is_in_the_reference() -> None:
     page = (DOCS / "reference/environment.md").read_text(encoding="utf-8")
     page = GENERATED.sub(lambda match: reference.generated(match[1]), page)

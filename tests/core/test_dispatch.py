@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +14,32 @@ import pytest
 
 from swink_agent import (
     Agent,
+    AgentEvent,
     AgentToolResult,
+    AssistantMessageEvent,
     ModelSpec,
+    Stop,
     StopReason,
     Text,
     ToolContext,
     ToolError,
     ToolExecutionEnd,
     ToolExecutionUpdate,
+    ToolOutcome,
     ToolResultMessage,
     TurnEnd,
     extract_text,
     tool,
 )
-from swink_agent.testing import call, check_events, collect, names, scripted, text
+from swink_agent.testing import (
+    call,
+    check_events,
+    collect,
+    names,
+    scripted,
+    text,
+    truncated,
+)
 
 MODEL = ModelSpec("test", "model")
 
@@ -362,3 +375,94 @@ async def test_an_update_after_the_end_is_dropped() -> None:
     events = await collect(agent.prompt_stream("go"))
     check_events(events)
     assert "ToolExecutionUpdate" not in names(events)
+
+
+# -- how each result came about --------------------------------------------------------------------------------
+
+
+@tool
+async def echo(word: str) -> str:
+    """Says it again."""
+    return word
+
+
+def outcomes(agent: Agent) -> list[tuple[str, str]]:
+    return [
+        (message.outcome, extract_text(message.content))
+        for message in agent.messages
+        if isinstance(message, ToolResultMessage)
+    ]
+
+
+async def test_arguments_that_are_no_object_go_back_to_the_model_and_the_others_run() -> None:
+    raw = scripted([call("echo", word="a"), call("echo", word="b")], text("ok"))
+
+    async def model(*given: Any) -> AsyncIterator[AssistantMessageEvent]:
+        async for event in raw(*given):
+            is_first = type(event).__name__ == "ToolCallDelta" and event.index == 0  # type: ignore[union-attr]
+            yield type(event)(0, event.delta.replace("}", "")) if is_first else event  # type: ignore[union-attr, call-arg]
+
+    agent = Agent(MODEL, stream_fn=model, tools=[echo])
+    result = await agent.prompt("go")
+    assert result.text == "ok"
+    (invalid, said), (ran, echoed) = outcomes(agent)
+    assert (invalid, ran, echoed) == (ToolOutcome.INVALID, ToolOutcome.RAN, "b")
+    assert "not JSON" in said
+    assert '{"word":"a"' in said.replace(" ", "")
+
+
+async def test_every_result_says_how_it_came_about() -> None:
+    @tool
+    async def bad() -> str:
+        """Fails."""
+        raise ValueError("no")
+
+    @tool(requires_approval=True)
+    async def risky() -> str:
+        """Nobody allows it."""
+        return "never"
+
+    class Skips:
+        def pre_dispatch(self, ctx: Any) -> Any:
+            from swink_agent import Skip
+
+            return Skip("not now") if ctx.arguments.get("word") == "skip me" else None
+
+    calls = [call("echo", word="x"), call("echo", word=1), call("bad"), call("risky"), call("nothing")]
+    agent = Agent(
+        MODEL,
+        stream_fn=scripted([*calls, call("echo", word="skip me")], truncated(call("echo", word="cut")), text("ok")),
+        tools=[echo, bad, risky],
+        policies=[Skips()],
+    )
+    seen: list[AgentEvent] = []
+    agent.subscribe(seen.append)
+    await agent.prompt("go")
+    expected = ["ran", "invalid", "failed", "rejected", "unknown_tool", "skipped", "incomplete"]
+    assert [outcome for outcome, _ in outcomes(agent)] == expected
+    ends = {event.call_id: event.outcome for event in seen if type(event).__name__ == "ToolExecutionEnd"}  # type: ignore[union-attr]
+    ids = {m.tool_call_id: m.outcome for m in agent.messages if isinstance(m, ToolResultMessage)}
+    assert ends == ids
+
+
+async def test_arguments_that_fit_the_schema_and_not_the_type_are_invalid_too() -> None:
+    @tool
+    async def when(day: date) -> str:
+        """Takes a day."""
+        return day.isoformat()
+
+    agent = Agent(MODEL, stream_fn=scripted(call("when", day="not a day"), text("ok")), tools=[when])
+    await agent.prompt("go")
+    assert [outcome for outcome, _ in outcomes(agent)] == [ToolOutcome.INVALID]
+
+
+async def test_calls_that_a_policy_kept_from_running_by_a_stop_were_skipped() -> None:
+    class Stops:
+        name = "stops"
+
+        def pre_dispatch(self, ctx: Any) -> Stop:
+            return Stop("enough")
+
+    agent = Agent(MODEL, stream_fn=scripted(call("echo", word="x")), tools=[echo], policies=[Stops()])
+    await agent.prompt("go")
+    assert [outcome for outcome, _ in outcomes(agent)] == [ToolOutcome.SKIPPED]

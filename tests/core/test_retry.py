@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, cast
 
 import pytest
 
@@ -17,13 +18,22 @@ from swink_agent import (
     ErrorKind,
     MessageEnd,
     MessageRetry,
+    ModelFallback,
     ModelSpec,
     ModelThrottled,
     NetworkError,
     StopReason,
     StreamError,
 )
-from swink_agent.testing import FakeClock, check_events, collect, fail, names, scripted, text
+from swink_agent.testing import (
+    FakeClock,
+    check_events,
+    collect,
+    fail,
+    names,
+    scripted,
+    text,
+)
 
 MODEL = ModelSpec("test", "model")
 
@@ -173,3 +183,73 @@ async def test_an_abort_ends_the_wait_at_once() -> None:
     result = await run
     assert result.stop_reason == StopReason.ABORTED
     assert clock.now == 0.0
+
+
+# -- how long a provider may ask to wait -----------------------------------------------------------------------
+
+
+class _WithoutACeiling:
+    max_retry_after = None
+
+    def should_retry(self, error: AgentError, attempt: int, /) -> bool:
+        return attempt < 2
+
+    def delay(self, attempt: int, /) -> float:
+        return 0.0
+
+
+class _WithAnOddCeiling(_WithoutACeiling):
+    max_retry_after = cast("None", "soon")
+
+
+@pytest.mark.parametrize("strategy", [_WithoutACeiling(), _WithAnOddCeiling()])
+async def test_a_strategy_whose_ceiling_is_no_number_has_the_usual_one(strategy: Any) -> None:
+    throttled = fail(ErrorKind.THROTTLED, "slow down", retry_after=0.0)
+    agent = Agent(MODEL, stream_fn=scripted(throttled, "whole"), retry_strategy=strategy)
+    assert (await agent.prompt("hi")).text == "whole"
+    throttled = fail(ErrorKind.THROTTLED, "slow down", retry_after=301.0)
+    agent = Agent(MODEL, stream_fn=scripted(throttled, "never"), retry_strategy=strategy)
+    assert "max_retry_after is 300 s" in str((await agent.prompt("hi")).error)
+
+
+async def test_a_wait_beyond_the_ceiling_is_not_waited_for_and_the_error_says_how_long_it_was() -> None:
+    clock = FakeClock()
+    model = scripted(fail("throttled", "slow down", retry_after=3600), "never")
+    result = await Agent(MODEL, stream_fn=model, sleep=clock.sleep).prompt("go")
+    assert clock.now == 0
+    assert len(model.requests) == 1
+    assert isinstance(result.exception, ModelThrottled)
+    assert result.exception.retry_after == 3600
+    assert result.error is not None
+    assert "slow down" in result.error
+    assert "3,600 s" in result.error
+    assert "300 s" in result.error
+
+
+async def test_a_wait_up_to_the_ceiling_is_waited_for_and_the_ceiling_can_be_set() -> None:
+    clock = FakeClock()
+    model = scripted(fail("throttled", retry_after=300), "ok")
+    assert (await Agent(MODEL, stream_fn=model, sleep=clock.sleep).prompt("go")).text == "ok"
+    assert clock.now == 300
+    patient = DefaultRetryStrategy(max_retry_after=7200)
+    model = scripted(fail("throttled", retry_after=3600), "ok")
+    assert (await Agent(MODEL, stream_fn=model, sleep=clock.sleep, retry_strategy=patient).prompt("go")).text == "ok"
+
+
+async def test_a_model_that_asks_for_too_much_patience_counts_as_exhausted() -> None:
+    agent = Agent(
+        MODEL,
+        stream_fn=scripted(fail("throttled", retry_after=301)),
+        fallbacks=[("test:other", scripted("from the other"))],
+    )
+    events = await collect(agent.prompt_stream("go"))
+    assert any(isinstance(event, ModelFallback) for event in events)
+    assert agent.messages[-1].text == "from the other"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("advised", [float("nan"), float("inf"), -5.0, "soon", [1]])
+async def test_advice_that_is_no_time_is_survived(advised: Any) -> None:
+    clock = FakeClock()
+    model = scripted(fail("throttled", retry_after=advised), "ok")
+    result = await Agent(MODEL, stream_fn=model, sleep=clock.sleep).prompt("go")
+    assert result.text == "ok" or (advised == float("inf") and isinstance(result.exception, ModelThrottled))

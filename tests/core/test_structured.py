@@ -17,9 +17,11 @@ from swink_agent import (
     AgentEvent,
     AlreadyRunning,
     AuthError,
+    MaxTurns,
     MessageUpdate,
     ModelSpec,
     PolicyContext,
+    PolicyStop,
     PreDispatchContext,
     Skip,
     Stop,
@@ -33,7 +35,17 @@ from swink_agent import (
     extract_text,
     tool,
 )
-from swink_agent.testing import Request, call, check_conversation, check_events, fail, reply, scripted, stall, text
+from swink_agent.testing import (
+    Request,
+    call,
+    check_conversation,
+    check_events,
+    fail,
+    reply,
+    scripted,
+    stall,
+    text,
+)
 from swink_agent.testing.script import Part
 
 MODEL = ModelSpec("test", "model")
@@ -528,3 +540,18 @@ def test_the_sync_variant_raises_the_same() -> None:
         agent.structured_output_sync("where?", POINT)
     with pytest.raises(ValueError, match="schema"):
         agent.structured_output_sync("where?", {"type": "nonsense"})
+
+
+# -- a run that a policy ended ---------------------------------------------------------------------------------
+
+
+async def test_structured_output_that_a_policy_ended_says_which_one() -> None:
+    agent = Agent(MODEL, stream_fn=scripted("no", "no", "no"), policies=[MaxTurns(1)])
+    with pytest.raises(StructuredOutputFailed) as caught:
+        await agent.structured_output("x", {"type": "object"})
+    assert isinstance(caught.value.stopped_by, PolicyStop)
+    assert caught.value.stopped_by.policy == "max_turns"
+    agent = Agent(MODEL, stream_fn=scripted("no", "no"))
+    with pytest.raises(StructuredOutputFailed) as caught:
+        await agent.structured_output("x", {"type": "object"}, max_retries=1)
+    assert caught.value.stopped_by is None

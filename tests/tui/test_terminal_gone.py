@@ -139,7 +139,7 @@ async def test_it_ends_when_the_terminal_goes_away(tmp_path: Path) -> None:
         await flood(model, running)
         running.close()
         async with asyncio.timeout(20):
-            await running.process.wait()
+            assert await running.process.wait() == 128 + signal.SIGHUP
 
 
 @pytest.mark.sweep

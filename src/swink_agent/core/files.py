@@ -1,8 +1,9 @@
 """Replaces files in one step: a reader sees the old content or the new one, never a part, even after a crash.
 
 Code that writes whole files uses these functions. Some places need their own way: file tools work beneath a folder by
-descriptors and check the file again just before the rename (`tools/workspace/place`), a session locks its copy before
-the rename (`memory/sessions/opening`), and a masking key never replaces another (`app/keys/masking_key`).
+descriptors and check the file again just before the rename (`tools/workspace/place`, `tools/checkpoints/restoring`), a
+session locks its copy before the rename (`memory/storage/folder`), and a masking key never replaces another
+(`app/keys/masking_key`).
 """
 
 from __future__ import annotations

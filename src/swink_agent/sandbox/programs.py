@@ -64,8 +64,11 @@ def own_interpreter() -> str:
     The base interpreter is preferred, because a file beside the interpreter of a virtual environment decides what that
     one loads.
     """
-    for program in (getattr(sys, "_base_executable", None), sys.executable):
-        if program and os.path.isabs(program) and os.access(program, os.X_OK):
+    if not sys.executable:
+        return ""
+    base = os.path.join(sys.base_exec_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
+    for program in (base, sys.executable):
+        if os.path.isabs(program) and os.access(program, os.X_OK):
             return program
     return ""
 

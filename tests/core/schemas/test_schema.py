@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, NotRequired, Optional, TypedDict, Un
 import msgspec
 import pydantic
 import pytest
+import typing_extensions
 
 from swink_agent import AgentToolResult, ToolContext, extract_text, tool
 from swink_agent.core.schemas.schema import ValueSchema, type_schema
@@ -287,6 +288,22 @@ def test_a_typed_dict_requires_what_it_says_it_requires() -> None:
     assert type_schema(Options)["required"] == ["depth"]
     assert type_schema(Options)["properties"]["depth"]["description"] == "how deep to look"
     assert not type_schema(Loose).get("required")
+
+
+class Watched(TypedDict):
+    plain: typing_extensions.ReadOnly[int]
+    maybe: typing_extensions.ReadOnly[NotRequired[str]]
+    other: NotRequired[typing_extensions.ReadOnly[str]]
+
+
+def test_what_is_read_only_in_a_typed_dict_is_required_unless_it_says_so() -> None:
+    schema = type_schema(Watched)
+    assert schema["required"] == ["plain"]
+    assert {name: part["type"] for name, part in schema["properties"].items()} == {
+        "plain": "integer",
+        "maybe": "string",
+        "other": "string",
+    }
 
 
 def test_a_msgspec_struct_brings_its_constraints() -> None:

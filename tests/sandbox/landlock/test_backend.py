@@ -571,7 +571,6 @@ def test_a_launcher_that_does_not_start_is_told(
 
 def test_a_python_without_a_program_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "")
-    monkeypatch.setattr(sys, "_base_executable", "")
     with pytest.raises(SandboxError, match="does not know its own program"):
         LandlockSandbox(SandboxProfile(write=(str(root),)))
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swink_agent.rendering.cells import cell_width
+from swink_agent.rendering.prose import prose_html
 from swink_agent.tui.transcript.leaves import PIECE
 from swink_agent.tui.transcript.line import plain
 from swink_agent.tui.transcript.markdown import MarkdownStream
@@ -92,6 +93,12 @@ def test_code_keeps_its_lines_and_names_its_language() -> None:
         "\u258e     return 1",
         "\u258e",
     ]
+
+
+def test_marks_that_are_indented_like_code_do_not_end_a_block_here_as_on_a_page() -> None:
+    text = "```\none\n    ```\ntwo\n   ```\nafter"
+    assert drawn(text) == ["\u258e one", "\u258e     ```", "\u258e two", "", "after"]
+    assert "one\n    ```\ntwo" in prose_html(text)
 
 
 def test_indented_code_goes_over_an_empty_line() -> None:

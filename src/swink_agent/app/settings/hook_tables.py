@@ -67,10 +67,10 @@ def read_hooks(path: str, tables: object, line_of: Callable[[str], int]) -> dict
         place = f"hooks.{name}"
         if not _NAME.fullmatch(name):
             raise refuse(place, " cannot be used: a hook's name has 1 to 40 letters, digits, '-' and '_'")
-        values = checked_table(table, place, refuse, kinds=_KINDS, noun="hook", needs="event and command")
+        values = checked_table(table, place, refuse, kinds=HOOK_KEYS, noun="hook", needs="event and command")
         for key in ("event", "command"):
             if key not in values:
-                raise refuse(place, f" needs {key}: {_KINDS[key][1]}")
+                raise refuse(place, f" needs {key}: {HOOK_KEYS[key][1]}")
         if "tools" in values and values["event"] not in _OF_A_TOOL:
             raise refuse(f"{place}.tools", f" cannot be used with {values['event']}")
         found[name] = HookSettings(name=name, source=f"{path}:{line_of(place)}", **values)
@@ -86,7 +86,7 @@ def notes_on_project(hooks: Mapping[str, HookSettings]) -> list[str]:
 # -- values ----------------------------------------------------------------------------------------------------------
 
 
-_KINDS: Kinds = {
+HOOK_KEYS: Kinds = {
     "event": (lambda value: value in _EVENTS, f"one of {', '.join(_EVENTS)}"),
     "command": (
         lambda value: are_texts(value) and bool(value) and bool(value[0].strip()),

@@ -88,7 +88,7 @@ def read_servers(path: str, tables: object, line_of: Callable[[str], int]) -> di
             check_server_name(name)
         except ValueError as error:
             raise refuse(place, f" cannot be used: {error}") from error
-        values = checked_table(table, place, refuse, kinds=_KINDS, noun="server", needs="command or url")
+        values = checked_table(table, place, refuse, kinds=SERVER_KEYS, noun="server", needs="command or url")
         for key, check_texts in _TABLES.items():
             try:
                 check_texts(values.get(key, {}))
@@ -186,7 +186,7 @@ def _is_address(value: object) -> bool:
 
 
 _SECONDS: Kind = (lambda value: is_number(value) and 0 < value < 86_400 * 365), "a number of seconds, above 0"
-_KINDS: Kinds = {
+SERVER_KEYS: Kinds = {
     "command": (_is_text, "the program to start"),
     "args": (are_texts, "a list of texts"),
     "env": (_is_table_of_texts, "a table of texts, with ${NAME} for a variable"),

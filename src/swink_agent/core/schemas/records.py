@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import inspect
+import sys
 import typing
 from collections.abc import Callable, Sequence
 from typing import (
@@ -154,10 +155,16 @@ def _substituted(hint: Any, kind: Any, owner: type) -> Any:
 
 def _unwrapped(hint: Any, is_required: bool) -> tuple[Any, bool]:
     """The type of a `TypedDict`'s key, and whether it is required, which the class does not know for quoted hints."""
-    while (said := getattr(get_origin(hint), "_name", "")) in ("Required", "NotRequired", "ReadOnly"):
-        is_required = is_required if said == "ReadOnly" else said == "Required"
+    while (said := get_origin(hint)) in (Required, NotRequired) or is_read_only(said):
+        is_required = is_required if is_read_only(said) else said is Required
         (hint,) = get_args(hint)
     return hint, is_required
+
+
+def is_read_only(origin: Any) -> bool:
+    """Whether it is `ReadOnly`, of `typing` (3.13 and later) or of `typing_extensions`, which is not imported here."""
+    modules = (typing, sys.modules.get("typing_extensions"))
+    return origin is not None and any(origin is getattr(module, "ReadOnly", None) for module in modules)
 
 
 def _is_struct(owner: type) -> bool:

@@ -22,7 +22,7 @@ from msgspec import Meta
 from ..values.decoders import json_decoder, learn
 from .constraints import Check, read_constraints, wants_pydantic
 from .docstrings import parse_docstring
-from .records import RecordField, fields_of, hints_of_class, maker_of, shadow_of
+from .records import RecordField, fields_of, hints_of_class, is_read_only, maker_of, shadow_of
 from .references import JsonSchema, inline
 from .validation import compile_schema
 
@@ -155,7 +155,7 @@ class Shapes:
             return self._translate_annotated(kind, arguments[0], arguments[1:])
         if origin in (Union, types.UnionType):
             return self._union([self.translate(item) for item in arguments])
-        if origin in (Required, NotRequired):
+        if origin in (Required, NotRequired) or is_read_only(origin):
             return self.translate(arguments[0])
         if origin in _CONTAINERS and arguments:
             inner = tuple([item if item is Ellipsis else self.translate(item) for item in arguments])
@@ -308,6 +308,8 @@ def _needs_help(kind: Any, seen: set[Any] | None = None) -> bool:
         is_known = id(kind) in seen
         seen.add(id(kind))
         return not is_known and _needs_help(hidden, seen)
+    if is_read_only(origin):
+        return True
     owner = origin or kind
     if isinstance(owner, type):
         if _is_pydantics_own(owner):

@@ -49,7 +49,7 @@ def which_name(name: str, names: Iterable[str]) -> str:
 
 
 def likeness(matcher: SequenceMatcher[str], a: int, b: int, most: int = _MOST_BLOCKS) -> float:
-    """Returns the similarity from 0 to 1, as `matcher.ratio()`; it is less if the texts share more than `most` pieces.
+    """Returns the similarity from 0 to 1, as `SequenceMatcher.ratio()`; less if more than `most` pieces are shared.
 
     `a` and `b` are the lengths of the matcher's two texts.
     """

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from typing import NamedTuple, TypeAlias
 
+from swink_agent.rendering.block_marks import Fence
+
 from .highlighting import Highlighter
 from .inline_markup import inline_spans
 from .line import Span, padded, plain
@@ -125,13 +127,12 @@ def split_lines(spans: Sequence[Span]) -> list[list[Span]]:
 class Code:
     """A code block: lines with a bar at the left and their own background. A finished line is final."""
 
-    __slots__ = ("_blanks", "_highlighter", "_is_begun", "_label", "_width", "fence", "indent", "kind")
+    __slots__ = ("_blanks", "_highlighter", "_is_begun", "_label", "_width", "fence", "kind")
 
-    def __init__(self, width: int, name: str, fence: str = "", indent: int = 0) -> None:
+    def __init__(self, width: int, name: str, fence: Fence | None = None) -> None:
         self.kind = "code"
         self.fence = fence
-        """The mark that ends the block; "" for indented code."""
-        self.indent = indent
+        """The line that opened the block; `None` for indented code."""
         self._width = width
         self._label = name
         self._highlighter = Highlighter(name)
@@ -148,8 +149,7 @@ class Code:
         self._is_begun = True
 
     def closes(self, text: str) -> bool:
-        mark = text.strip()
-        return bool(self.fence) and len(mark) >= len(self.fence) and not mark.strip(self.fence[0])
+        return self.fence is not None and self.fence.is_closed_by(text)
 
     def blank(self) -> None:
         """Adds an empty line of indented code, which is drawn only if more code follows."""
@@ -160,8 +160,8 @@ class Code:
         for _ in range(self._blanks):
             self._row((), emit, None)
         self._blanks = 0
-        if not is_more and self.indent:
-            text = text[min(self.indent, len(text) - len(text.lstrip(" "))) :]
+        if not is_more and self.fence is not None:
+            text = text[min(self.fence.indent, len(text) - len(text.lstrip(" "))) :]
         glue = "" if is_more else None
         for row in chopped(self._highlighter.line(text), self._width - 3):
             self._row(row, emit, glue)

@@ -144,7 +144,7 @@ class _BlockParser:
         leaf = self._leaf
         if isinstance(leaf, Code) and leaf.fence:
             mark = rest.strip()
-            return bool(mark) and not mark.strip(leaf.fence[0]) and len(mark) < len(leaf.fence)
+            return bool(mark) and not mark.strip(leaf.fence.mark[0]) and len(mark) < len(leaf.fence.mark)
         if isinstance(leaf, Paragraph) and "|" in leaf.last_line:
             return "-" in rest and _TABLE_MARKS.fullmatch(rest) is not None
         return False
@@ -269,7 +269,7 @@ class _BlockParser:
             self._close_leaf()
             leaf = None
         if (fence := fence_of(rest)) is not None:
-            self._begin(Code(self._room(), fence.language.strip("{}.")[:24], fence.mark, fence.indent))
+            self._begin(Code(self._room(), fence.language.strip("{}.")[:24], fence))
         elif (heading := heading_of(rest)) is not None:
             words = rest[heading.start :].rstrip().rstrip("#").rstrip() if is_last else rest[heading.start :]
             opened = Paragraph(self._prose_room(), f"{self._role}+heading.{heading.level}", "heading")

@@ -7,14 +7,14 @@ where it is cut, except inside extremely long lines.
 
 from __future__ import annotations
 
-import re
 from typing import Literal, NamedTuple, TypeAlias
+
+from swink_agent.rendering.block_marks import Fence, fence_of
 
 LONG = 60_000
 """A part with more characters ends at the next paragraph or line of code."""
 _TOO_LONG = 2 * LONG
 """A part with more characters ends at any line."""
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^`]*)")
 _SEEN = 200
 """Characters of a line that are searched for a fence."""
 
@@ -40,8 +40,8 @@ class Cutter:
         self._line = ""
         self._is_at_start = True
         self._is_after_blank = False
-        self._fence = ""
-        self._mark = ""
+        self._fence: Fence | None = None
+        self._opened = ""
 
     def feed(self, text: str) -> list[Piece]:
         """Returns the text in pieces; usually one that begins no new part."""
@@ -58,7 +58,7 @@ class Cutter:
                 if cut := self._seam_before(words):
                     if parts:
                         pieces.append(Piece("".join(parts), seam, fence))
-                    seam, fence, parts = cut, self._fence, []
+                    seam, fence, parts = cut, self._opened, []
                     self._size = 0
                 parts.append(words)
                 self._size += len(words)
@@ -98,9 +98,8 @@ class Cutter:
         self._is_after_blank = not line.strip()
         if "`" not in line and "~" not in line:
             return
-        if self._fence:
-            mark = line.strip()
-            if len(mark) >= len(self._mark) and not mark.strip(self._mark[0]):
-                self._fence = ""
-        elif (found := _FENCE.fullmatch(line)) is not None:
-            self._fence, self._mark = line, found[1]
+        if self._fence is None:
+            self._fence = fence_of(line)
+            self._opened = line if self._fence is not None else ""
+        elif self._fence.is_closed_by(line.removeprefix(" " * self._fence.indent)):
+            self._fence, self._opened = None, ""
