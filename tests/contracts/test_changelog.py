@@ -1,4 +1,4 @@
-"""The changelog can be read in a minute: one heading for each version, four kinds of lines, short lines."""
+"""The changelog can be read in a minute: one heading for each version, three kinds of lines, short lines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from .documents import ROOT
 
 TEXT = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-KINDS = ["Added", "Changed", "Fixed", "Security"]
+KINDS = ["Added", "Changed", "Fixed"]
 MOST_WORDS = 25
 
 
