@@ -36,7 +36,6 @@ class PromptCommand(Value, frozen=True):
     name: str
     description: str
     text: str
-    path: str
 
     def prompt(self, words: str) -> str:
         """The text with the words in it: `$ARGUMENTS` is all of them, `$1` the first. Without a place, they follow."""
@@ -121,4 +120,4 @@ def _read(path: Path, data: bytes | None) -> PromptCommand:
         raise SkillFileError(f"{path.name} has no text")
     described = _DESCRIPTION.search(front[1]) if front else None
     words = described[1].strip("\"'") if described else body.splitlines()[0].lstrip("# ")
-    return PromptCommand(path.stem, words[:200], body, str(path))
+    return PromptCommand(path.stem, words[:200], body)
