@@ -30,7 +30,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_words_go_to_their_places(text: str, words: str, prompt: str) -> None:
-    assert PromptCommand("x", "", text, "").prompt(words) == prompt
+    assert PromptCommand("x", "", text).prompt(words) == prompt
 
 
 def test_files_are_commands_by_their_names(config: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
-from datetime import date
 from functools import cache
 
 import msgspec
@@ -25,8 +24,6 @@ log = logging.getLogger("swink_agent")
 
 
 class _CatalogFile(Value, frozen=True):
-    source: str
-    as_of: date
     models: tuple[ModelInfo, ...]
 
 

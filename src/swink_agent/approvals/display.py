@@ -15,6 +15,7 @@ import msgspec
 
 from swink_agent.core.approval import ProposedCall
 from swink_agent.rendering.escaping import LIMIT, safe_display, safe_line
+from swink_agent.rendering.turns import changed_texts
 
 from .access import ACCESS, access_lines, access_of
 
@@ -81,9 +82,8 @@ def call_lines(
     known: Mapping[str, Any] = {} if details is None else details
     shown_path = known.get("path", path)
     title = f"{name} {_path(str(shown_path), request)}{' (new file)' if known.get('is_new') else ''}"
-    # Texts that were cut cannot be compared: a change after the cut would not show.
-    if isinstance(known.get("old"), str) and isinstance(known.get("new"), str) and not known.get("is_cut"):
-        return _joined(title, _diff(known["old"], known["new"], limit), details, limit)
+    if (texts := changed_texts(known)) is not None:
+        return _joined(title, _diff(*texts, limit), details, limit)
     # Another tool of this name may take more arguments than ours: they are shown too.
     if isinstance(path, str) and isinstance(arguments.get("content"), str):
         more = _fields(_without(arguments, "path", "content"), limit)

@@ -25,7 +25,6 @@ class WebPlace(NamedTuple):
 
     url: str
     """The URL in its normal form, without a fragment."""
-    scheme: str
     host: str | Address
     port: int
 
@@ -58,7 +57,7 @@ def read_url(url: str) -> WebPlace:
     port = _PORTS[parts.scheme] if port is None else port
     place = _with_port(host, port if port != _PORTS[parts.scheme] else None)
     whole = urlunsplit((parts.scheme, place, parts.path or "/", parts.query, ""))
-    return WebPlace(whole.translate(_QUOTED), parts.scheme, host, port)
+    return WebPlace(whole.translate(_QUOTED), host, port)
 
 
 def _with_port(host: str | Address, port: int | None) -> str:

@@ -8,9 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
+
+from .errors import Aborted
+
+T = TypeVar("T")
 
 
 class Signal:
@@ -123,6 +127,26 @@ class CancellationToken(Signal):
     async def wait(self) -> None:
         """Returns once the token is cancelled."""
         await super().wait()
+
+
+async def unless_cancelled(token: CancellationToken, work: Awaitable[T]) -> T:
+    """Waits for the work. If the token is cancelled first, stops the work and raises `Aborted`."""
+    task: asyncio.Future[T] = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    key = token.add_callback(lambda: call_in(loop, task.cancel))
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not task.done():  # the caller itself is being cancelled
+            task.cancel()
+            await asyncio.wait([task])
+            raise
+        caller = asyncio.current_task()
+        if token.is_cancelled and not (caller is not None and caller.cancelling()):
+            raise Aborted from None
+        raise
+    finally:
+        token.remove_callback(key)
 
 
 def call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *arguments: object) -> None:

@@ -1,4 +1,6 @@
-"""Replaces files in one step: a reader sees the old content or the new one, never a part, even after a crash.
+"""Files: which one a path leads to, and how one is written and replaced.
+
+A replaced file has the old content or the new one for every reader, never a part, even after a crash.
 
 Code that writes whole files uses these functions. Some places need their own way: file tools work beneath a folder by
 descriptors and check the file again just before the rename (`tools/workspace/place`, `tools/checkpoints/restoring`), a
@@ -68,3 +70,19 @@ def sync_folder(folder: str | os.PathLike[str], fsync: Callable[[int], None] | N
         (fsync or os.fsync)(descriptor)
     finally:
         os.close(descriptor)
+
+
+def write_fully(descriptor: int, data: bytes) -> None:
+    """Writes all of the data: the system may write only a part of it at a time. Raises `OSError`."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def identity_of(path: str | os.PathLike[str]) -> tuple[int, int] | None:
+    """Returns the device and the inode of what a path leads to; `None` if nothing is there."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return status.st_dev, status.st_ino

@@ -6,9 +6,8 @@ cancellation. `loading` finds the model; `prompt` writes the prompt and reads th
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar, cast
 
@@ -16,7 +15,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from swink_agent.core.cancel import CancellationToken, call_in
+from swink_agent.core.cancel import CancellationToken, unless_cancelled
 from swink_agent.core.context.context import new_document, refused_document
 from swink_agent.core.errors import Aborted, AgentError, ErrorKind
 from swink_agent.core.stream import (
@@ -251,8 +250,8 @@ class _Call(Struct, eq=False):
     async def _ready(self) -> tuple[Engine, ModelInfo, list[ShownTool]]:
         """The engine with its model in memory, and the tools as they are shown to it."""
         engines = self.owner.engines
-        engine = await self._unless_cancelled(engines.engine(self.name, self.cancel))
-        info = await self._unless_cancelled(engines.loaded(engine, self.name))
+        engine = await unless_cancelled(self.cancel, engines.engine(self.name, self.cancel))
+        info = await unless_cancelled(self.cancel, engines.loaded(engine, self.name))
         self.is_brief = engines.is_small(engine) if self.owner.brief is None else self.owner.brief
         return engine, info, shown(self.context.tools, is_brief=self.is_brief)
 
@@ -274,7 +273,7 @@ class _Call(Struct, eq=False):
         else:
             roles = [("system", whole)] if whole else []
             roles += [pair for turn in kept for pair in turn.texts]
-            text = await self._unless_cancelled(engine.render(_alternating(roles)))
+            text = await unless_cancelled(self.cancel, engine.render(_alternating(roles)))
         return Completion(prompt=text + choice.start, prefixes=_stable(text, tools, system) if tools else ())
 
     # -- decoding --------------------------------------------------------------------------------------------
@@ -336,7 +335,7 @@ class _Call(Struct, eq=False):
         async with aclosing(cast("AsyncGenerator[Chunk, None]", engine.complete(request))) as chunks:
             while True:
                 try:
-                    chunk = await self._unless_cancelled(anext(chunks))
+                    chunk = await unless_cancelled(self.cancel, anext(chunks))
                 except StopAsyncIteration:
                     return
                 yield chunk
@@ -350,25 +349,6 @@ class _Call(Struct, eq=False):
         )
         self.usage = usage if self.usage is None else self.usage + usage
         notify(self.owner.on_finished, finished)
-
-    async def _unless_cancelled(self, work: Awaitable[T]) -> T:
-        """Waits for the work. If the token is cancelled first, stops the work and raises `Aborted`."""
-        task: asyncio.Future[T] = asyncio.ensure_future(work)
-        loop = asyncio.get_running_loop()
-        key = self.cancel.add_callback(lambda: call_in(loop, task.cancel))
-        try:
-            return await task
-        except asyncio.CancelledError:
-            if not task.done():  # the caller itself is being cancelled
-                task.cancel()
-                await asyncio.wait([task])
-                raise
-            caller = asyncio.current_task()
-            if self.cancel.is_cancelled and not (caller is not None and caller.cancelling()):
-                raise Aborted from None
-            raise
-        finally:
-            self.cancel.remove_callback(key)
 
 
 def _stable(text: str, tools: str, system: str) -> tuple[int, ...]:

@@ -48,6 +48,14 @@ def bar(*, has_contents: bool) -> str:
     )
 
 
+def scrolled_table(label: str, heads: str, rows: str) -> str:
+    """Returns a table that can be scrolled with the keyboard, from the HTML of its heads and rows."""
+    return (
+        f'<div class="table" tabindex="0" role="region" aria-label="{escape(label)}"><table>\n'
+        f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>"
+    )
+
+
 @lru_cache(maxsize=4)
 def _style(more: str) -> tuple[str, str]:
     """Returns the style sheet, and its hash as the policy needs it."""

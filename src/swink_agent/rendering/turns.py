@@ -7,7 +7,7 @@ write the markup.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -149,16 +149,20 @@ def status(result: ToolResultMessage | None) -> tuple[str, str]:
     return _WORDS[result.outcome], "bad"
 
 
+def changed_texts(details: object) -> tuple[str, str] | None:
+    """Returns the texts of a file before and after, from the details of a tool's result or of a question.
+
+    `None` if they have no such texts, or texts that were cut: a change after the cut would not show.
+    """
+    known: Mapping[str, Any] = cast("Mapping[str, Any]", details) if isinstance(details, Mapping) else {}
+    old, new = known.get("old"), known.get("new")
+    return (old, new) if isinstance(old, str) and isinstance(new, str) and not known.get("is_cut") else None
+
+
 def change_of(result: ToolResultMessage | None) -> tuple[str, str] | None:
     """Returns the texts before and after a change that a tool reports, or `None` if it reports no change."""
-    details: object = None if result is None else result.details
-    if not isinstance(details, dict):
-        return None
-    known = cast("dict[Any, Any]", details)
-    old, new = known.get("old"), known.get("new")
-    if not isinstance(old, str) or not isinstance(new, str) or known.get("is_cut"):
-        return None
-    return (old, new) if old != new else None
+    texts = changed_texts(None if result is None else result.details)
+    return texts if texts is not None and texts[0] != texts[1] else None
 
 
 def gist(call: ToolCall) -> str:

@@ -24,16 +24,7 @@ class SkillFileError(Exception):
 
 
 FolderId = tuple[int, int]
-"""The identity of a folder: its device and inode."""
-
-
-def folder_id(folder: Path) -> FolderId | None:
-    """The identity of the folder at this path now; `None` if there is none."""
-    try:
-        found = os.stat(folder)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+"""The identity of a folder, as `identity_of` returns it."""
 
 
 def read_beneath(folder: Path, name: str, most: int, expected: FolderId | None = None) -> bytes:

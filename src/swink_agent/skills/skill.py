@@ -26,7 +26,7 @@ _LONGEST_BODY = 256 * 1024
 MOST_FILE = _LONGEST_FRONT + _LONGEST_BODY + 16
 _MOST_FOLDERS = 1_000
 _TEXT = "tag:yaml.org,2002:str"
-_FENCE = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 
 
 class Skill(Value, frozen=True):
@@ -104,7 +104,7 @@ def _parts(data: bytes) -> tuple[dict[str, str], str]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise SkillFileError(f"{FILE} is not UTF-8 text") from None
-    found = _FENCE.match(text)
+    found = FRONT_MATTER.match(text)
     if found is None:
         raise SkillFileError(f"{FILE} does not begin with front matter between two lines of ---")
     front = found[1]

@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from swink_agent.core.errors import ToolError
+from swink_agent.core.files import identity_of
 from swink_agent.core.texts.likeness import which_name
 from swink_agent.core.tool import AgentToolResult, ToolContext
 
-from .reading import FolderId, SkillFileError, files_beneath, folder_id, read_beneath
+from .reading import FolderId, SkillFileError, files_beneath, read_beneath
 from .skill import FILE, Skill
 
 _MOST_NAMED = 64
@@ -59,7 +60,7 @@ class SkillTool:
     def __init__(self, skills: Iterable[Skill]) -> None:
         self._skills = {skill.name: skill for skill in usable(skills)}
         # A command of the agent may replace the folder of a skill by a link later.
-        self._folders = {name: folder_id(skill.folder) for name, skill in self._skills.items()}
+        self._folders = {name: identity_of(skill.folder) for name, skill in self._skills.items()}
         self.parameters_schema: dict[str, Any] = {
             "type": "object",
             "properties": {

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from swink_agent.core.errors import ToolError
+from swink_agent.core.files import identity_of
 from swink_agent.core.values.value import Value
 from swink_agent.rendering.escaping import safe_display
 from swink_agent.sandbox import Sandbox, SandboxClosed, SandboxError, SandboxProfile
@@ -263,7 +264,7 @@ class CommandAccess:
         Raises `SandboxError` and `ToolError`.
         """
         # Some back ends hold the folder itself: if it was deleted and made again, they need a new sandbox.
-        wanted = access, tuple(map(_identity, (*access.write, *access.read)))
+        wanted = access, tuple(map(identity_of, (*access.write, *access.read)))
         with self._opening:
             with self._lock:
                 kept = self._kept.pop(wanted, None)
@@ -325,26 +326,18 @@ class _Place:
 
     def is_in(self, outer: str) -> bool:
         """Whether the folder is `outer`, which need not exist, or in it."""
-        return is_beneath(self._folder, outer) or _identity(outer) in self._above
+        return is_beneath(self._folder, outer) or identity_of(outer) in self._above
 
     def holds(self, inner: str) -> bool:
         """Whether `inner` is the folder, or in it."""
-        return is_beneath(inner, self._folder) or _identity(self._folder) in _identities(inner)
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    try:
-        status = os.stat(path)
-    except (OSError, ValueError):
-        return None
-    return status.st_dev, status.st_ino
+        return is_beneath(inner, self._folder) or identity_of(self._folder) in _identities(inner)
 
 
 def _identities(path: str) -> set[tuple[int, int]]:
     """The identities of the path and of the folders above it, as far as they exist."""
     found: set[tuple[int, int]] = set()
     while True:
-        if (identity := _identity(path)) is not None:
+        if (identity := identity_of(path)) is not None:
             found.add(identity)
         if (above := os.path.dirname(path)) == path:
             return found

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -17,7 +17,7 @@ from swink_agent.app.errors import UsageProblem
 from swink_agent.app.runs.sessions import RunSession, WantedSession
 from swink_agent.app.talk.commands import COMMANDS, command_in
 from swink_agent.app.talk.conversation import Conversation
-from swink_agent.app.talk.front import NoticeKind, PickItem, PreviewFn
+from swink_agent.app.talk.front import NoticeKind, PickItem, PreviewFn, ShownCommand
 from swink_agent.app.talk.options import TalkOptions
 from swink_agent.app.talk.queue import QueuedKind
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalQuestion
@@ -27,7 +27,7 @@ from swink_agent.core.events import AgentEvent, DelegateEvent, MessagesInjected,
 from swink_agent.core.pending import Answer
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.stream import StreamFn
-from swink_agent.core.types import AgentMessage, ModelSpec, ThinkingLevel, ToolOutcome
+from swink_agent.core.types import AgentMessage, ModelSpec, ThinkingLevel
 from swink_agent.memory import SessionInfo
 
 from .problems import Problem, invalid
@@ -109,19 +109,6 @@ class WebFront:
         return Redactor().redact(text) if self.talk is None else self.talk.redact(text)
 
 
-class _Unshown:
-    """Shows nothing, because a browser cannot run the user's own shell commands."""
-
-    def begin(self) -> None:
-        pass
-
-    def hear(self, text: str) -> None:
-        pass
-
-    def finish(self, outcome: ToolOutcome, text: str, **_: Any) -> None:
-        pass
-
-
 class WebView:
     """The `View` of a session on the server: turns changes into events for every reader."""
 
@@ -171,8 +158,8 @@ class WebView:
     def offer(self, title: str, rows: Sequence[tuple[str, str, str]], choose: Callable[[int], None]) -> None:
         pass  # offers are for the first screen of a terminal
 
-    def show_command(self, command: str) -> _Unshown:
-        return _Unshown()
+    def show_command(self, command: str) -> ShownCommand:
+        raise AssertionError("a browser cannot run the user's own shell commands: `StandardTalk.command` refuses them")
 
     def clear(self) -> None:
         pass

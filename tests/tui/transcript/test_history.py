@@ -32,14 +32,13 @@ def test_a_history_becomes_blocks_in_order() -> None:
             AssistantMessage("there is a.txt"),
         ],
         redact=str,
-        first=4,
     )
     assert [type(block) for block in blocks] == [UserBlock, ReplyBlock, ToolBlock, ReplyBlock]
     assert drawn(blocks[0]) == ["\u258c look", "\u258c \u25a3 /tmp/a.png"]
     assert drawn(blocks[1]) == ["\u25b8 thought \u00b7 1 line", "", "\u25cf I look"]
     assert [row.split() for row in drawn(blocks[2])] == [["\u2713", "bash", "ls", "\u2502", "a.txt", "done"]]
     assert isinstance(blocks[0], UserBlock)
-    assert blocks[0].position == 4
+    assert blocks[0].position == 0
 
 
 def test_calls_without_a_result_and_replies_that_failed_say_so() -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from swink_agent.core.texts.likeness import which_name
 from swink_agent.core.values.value import Value
 from swink_agent.skills.reading import SkillFileError, read_beneath
+from swink_agent.skills.skill import FRONT_MATTER
 
 from ..errors import UsageProblem
 from ..settings.paths import config_folder
@@ -25,7 +26,6 @@ from ..trust.trust import Project
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
 _LARGEST = 64 * 1024
 _MOST = 256
-_FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _DESCRIPTION = re.compile(r"^description:[ \t]*(.+?)[ \t]*$", re.MULTILINE)
 _PLACE = re.compile(r"\$(ARGUMENTS|[1-9])")
 
@@ -36,7 +36,6 @@ class PromptCommand(Value, frozen=True):
     name: str
     description: str
     text: str
-    path: str
 
     def prompt(self, words: str) -> str:
         """The text with the words in it: `$ARGUMENTS` is all of them, `$1` the first. Without a place, they follow."""
@@ -115,10 +114,10 @@ def _read(path: Path, data: bytes | None) -> PromptCommand:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise SkillFileError(f"{path.name} is not UTF-8 text") from None
-    front = _FRONT.match(text)
+    front = FRONT_MATTER.match(text)
     body = (text[front.end() :] if front else text).strip()
     if not body:
         raise SkillFileError(f"{path.name} has no text")
     described = _DESCRIPTION.search(front[1]) if front else None
     words = described[1].strip("\"'") if described else body.splitlines()[0].lstrip("# ")
-    return PromptCommand(path.stem, words[:200], body, str(path))
+    return PromptCommand(path.stem, words[:200], body)

@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 
 from swink_agent.app.runs.answers import Answers, missing_tool, named
-from swink_agent.core.approval import Approval, Defer, PendingCall
-from swink_agent.core.cancel import CancellationToken
-from swink_agent.core.errors import Aborted
+from swink_agent.core.approval import Defer, PendingCall
+from swink_agent.core.cancel import CancellationToken, unless_cancelled
 
 from ..agent.open_agent import OpenAgent
 
@@ -41,7 +39,7 @@ class WaitingCalls:
         """Returns the user's answers; a call without one keeps waiting. Raises `Aborted` if `waiting` is cancelled."""
         answers: Answers = {}
         for call in calls:
-            answer = await _unless_stopped(self._opened.made.approvals.ask_later(call), waiting)
+            answer = await unless_cancelled(waiting, self._opened.made.approvals.ask_later(call))
             if not isinstance(answer, Defer):
                 answers[call.call_id] = answer
         return answers
@@ -51,24 +49,6 @@ def given_up(count: int) -> str:
     """The notice that a prompt rejects the calls that wait."""
     calls = "the call that waited is" if count == 1 else f"the {count} calls that waited are"
     return f"{calls} rejected, because the conversation continues without an answer"
-
-
-async def _unless_stopped(question: Awaitable[Approval | Defer], waiting: CancellationToken) -> Approval | Defer:
-    task = asyncio.ensure_future(question)
-
-    def stop() -> None:
-        task.cancel()
-
-    key = waiting.add_callback(stop)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        if waiting.is_cancelled:
-            raise Aborted from None
-        raise
-    finally:
-        waiting.remove_callback(key)
-        task.cancel()
 
 
 def _obstacle(call: PendingCall, opened: OpenAgent) -> str:

@@ -32,17 +32,16 @@ _SLOTS = ("pre_turn", "pre_dispatch", "post_turn", "post_loop")
 
 
 class Extra(Value, frozen=True):
-    """An installed tool or policy, on or off, with its package."""
+    """An installed tool or policy, with its package."""
 
-    kind: ExtraKind
     name: str
     package: str
 
 
 def installed_extras(kind: ExtraKind) -> list[Extra]:
     """The installed tools or policies, by name. Nothing is loaded."""
-    own = [Extra("tool", WEB_FETCH, "swink-agent")] if kind == "tool" else []
-    return own + [Extra(kind, point.name, _package(point)) for point in _points(kind)]
+    own = [Extra(WEB_FETCH, "swink-agent")] if kind == "tool" else []
+    return own + [Extra(point.name, _package(point)) for point in _points(kind)]
 
 
 def extra_tools(

@@ -19,6 +19,7 @@ from swink_agent.approvals.answers import SAID_NO, reason_for
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
 from swink_agent.approvals.display import safe_display
 from swink_agent.approvals.question import QuestionView, Row
+from swink_agent.core.files import write_fully
 from swink_agent.rendering.cells import cut
 
 from ..screen.screen import Palette, Screen, is_live
@@ -243,9 +244,7 @@ class TerminalAsk:
 
     def _write(self, text: str) -> None:
         try:
-            data = text.encode("utf-8", "replace")
-            while data:
-                data = data[os.write(self._descriptor, data) :]
+            write_fully(self._descriptor, text.encode("utf-8", "replace"))
         except OSError:
             pass
 

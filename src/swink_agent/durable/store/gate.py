@@ -30,8 +30,6 @@ class Claim(Struct, frozen=True, kw_only=True):
     id: str
     agent: str
     epoch: int
-    priority: int
-    attempts: int
     fruitless: int
     """Attempts in a row without a new reply, this one included."""
     failures: int
@@ -148,8 +146,7 @@ class Gate:
         statement = sql(
             "UPDATE swink_runs SET status = 'running', epoch = epoch + 1, worker = :worker, attempts = attempts + 1, "
             f"fruitless = fruitless + 1, started = {self._now}, updated = {self._now} WHERE seq = :seq RETURNING id, "
-            "agent, epoch, priority, attempts, fruitless, failures, position, prompt, answers, ticket, "
-            'after_id AS "after"'
+            'agent, epoch, fruitless, failures, position, prompt, answers, ticket, after_id AS "after"'
         )
         row = connection.execute(statement, {"seq": seq, "worker": worker}).mappings().one()
         return Claim(**cast("dict[str, Any]", dict(row)))

@@ -34,14 +34,6 @@ def mark(passed: bool) -> str:
     return f'<span class="mark {word}" title="{word}"><span class="said">{word}</span></span>'
 
 
-def table_html(label: str, head: str, rows: str) -> str:
-    """A table that can be scrolled with the keyboard."""
-    return (
-        f'<div class="table" tabindex="0" role="region" aria-label="{label}"><table>\n'
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>"
-    )
-
-
 def case_html(index: int, count: int, result: CaseResult, out: list[str]) -> None:
     """Adds the page of the case with this index among `count` cases."""
     place = place_of(index)

@@ -15,10 +15,10 @@ from swink_agent.evals.runs.comparing import compare
 from swink_agent.evals.types import CaseResult, EvalGrid
 from swink_agent.rendering.characters import one_line
 from swink_agent.rendering.frame import bar as top_bar
-from swink_agent.rendering.frame import head
+from swink_agent.rendering.frame import head, scrolled_table
 from swink_agent.rendering.tame import escaped
 
-from .case_page import case_html, place_of, table_html
+from .case_page import case_html, place_of
 from .markdown import MARKS, code_cell
 from .page import report_style
 from .words import case_name, difference_words, duration, money, number, outcome, pass_rate, title_of
@@ -128,7 +128,7 @@ def html_grid(grid: EvalGrid) -> str:
     out.append(
         f'<section class="overview" id="overview" aria-label="Overview">\n<h1 dir="auto">{escape(table.title)}</h1>'
     )
-    out.append(f"\n{table_html('variants', f'<th>Case</th>{heads}', ''.join(rows))}\n{told}</section>\n")
+    out.append(f"\n{scrolled_table('variants', f'<th>Case</th>{heads}', ''.join(rows))}\n{told}</section>\n")
     for index, result in enumerate(shown):
         case_html(index, len(shown), result, out)
     out.append("</main>\n</div>\n</body>\n</html>\n")

@@ -16,10 +16,10 @@ from statistics import fmean
 from swink_agent.evals.types import CaseResult, EvalRun, RunInfo, Score
 from swink_agent.rendering.characters import one_line
 from swink_agent.rendering.frame import bar as top_bar
-from swink_agent.rendering.frame import head
+from swink_agent.rendering.frame import head, scrolled_table
 from swink_agent.rendering.turns import moment
 
-from .case_page import case_html, mark, place_of, table_html
+from .case_page import case_html, mark, place_of
 from .charts import Point, bar, over_time, ring
 from .words import case_name, duration, headline, money, number, reasons, run_facts, share, tag_rows, title_of
 
@@ -124,7 +124,7 @@ def _by_metric(run: EvalRun, out: list[str]) -> None:
         return
     rows = "".join([_metric(name, scores) for name, scores in sorted(found.items())])
     head_row = '<th>Metric</th><th>Mean</th><th class="right"></th><th class="right">Passed</th>'
-    table = table_html("metrics", head_row, rows)
+    table = scrolled_table("metrics", head_row, rows)
     out.append(f'<section class="metrics"><h2>By metric</h2>\n{table}</section>\n')
 
 
@@ -138,7 +138,7 @@ def _by_tag(run: EvalRun, out: list[str]) -> None:
     )
     if rows:
         heads = [f'<th class="right">{name}</th>' for name in ("Passed", "Pass rate", "Cost")]
-        table = table_html("tags", f"<th>Tag</th>{''.join(heads)}", rows)
+        table = scrolled_table("tags", f"<th>Tag</th>{''.join(heads)}", rows)
         out.append(f'<section class="metrics"><h2>By tag</h2>\n{table}</section>\n')
 
 
@@ -169,7 +169,7 @@ def _cases(run: EvalRun, runs: Sequence[EvalRun | RunInfo], out: list[str]) -> N
     )
     out.append(
         f'<section class="cases"><h2>Cases</h2><fieldset class="theme"><legend>Cases</legend>{choices}</fieldset>\n'
-        f"{table_html('cases', head_row, rows)}</section>\n"
+        f"{scrolled_table('cases', head_row, rows)}</section>\n"
     )
 
 

@@ -22,7 +22,7 @@ from typing import BinaryIO
 import msgspec
 from msgspec.structs import replace
 
-from swink_agent.core.files import replacing, sync_folder
+from swink_agent.core.files import replacing, sync_folder, write_fully
 from swink_agent.core.values.decoders import json_decoder
 from swink_agent.core.values.value import Value
 
@@ -173,7 +173,7 @@ class AttemptLog:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             line = _header_line(header)
-            _write_all(descriptor, line)
+            write_fully(descriptor, line)
             os.fsync(descriptor)
             sync_folder(path.parent)
         except BaseException:
@@ -231,15 +231,9 @@ class AttemptLog:
             pending, self._pending = self._pending, []
             size = self._size
         if pending:
-            _write_all(self._descriptor, b"".join(pending))
+            write_fully(self._descriptor, b"".join(pending))
             os.fsync(self._descriptor)
         self._synced = size
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
 
 
 def _whole_lines(descriptor: int) -> int:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Literal, NamedTuple, TypeAlias
 
+from swink_agent.core.files import identity_of
+
 from ..search.ignore import IgnoreLevel
 from ..search.tree import level_of
 
@@ -133,7 +135,7 @@ class Tree:
         self._most_file = most_file
         self._most_files = most_files
         self._device = os.fstat(root).st_dev
-        self._without = _identity(without)
+        self._without = identity_of(without)
         self._was_kept = was_kept
         self._may_be_taken_in = may_be_taken_in
         self._sorted: list[bytes] | None = None
@@ -260,14 +262,6 @@ class Tree:
         self.entries[path] = seen
         if len(self.entries) > self._most_files:
             raise TooManyFiles
-
-
-def _identity(folder: str | os.PathLike[str]) -> tuple[int, int] | None:
-    try:
-        state = os.stat(folder)
-    except OSError:
-        return None
-    return state.st_dev, state.st_ino
 
 
 def _signature(state: os.stat_result) -> Signature:

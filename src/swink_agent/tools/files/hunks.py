@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from swink_agent.core.approval import ProposedCall
 from swink_agent.core.errors import ToolError
 from swink_agent.core.texts.diffs import DiffKind, DiffPart, diff_groups
+from swink_agent.rendering.turns import changed_texts
 
 from .edit_file import EditFileTool, edits_in
 from .edits import apply_edits
@@ -50,9 +51,10 @@ class ChangeHunks:
         """
         if details is None or details.get("is_new") is not False or details.get("is_exact") is False:
             return None
-        old, new = details.get("old"), details.get("new")
-        if not isinstance(old, str) or not isinstance(new, str) or details.get("is_cut"):
+        texts = changed_texts(details)
+        if texts is None:
             return None
+        old, new = texts
         if not old or old == new or _NO_TEXT in old or old.startswith(_MARK) or new.startswith(_MARK):
             return None
         if not _makes(request, old, new):

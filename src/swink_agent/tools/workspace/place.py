@@ -12,6 +12,8 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 
+from swink_agent.core.files import write_fully
+
 from .beneath import FOLDER, LeavesRoot, Opened, Root
 
 _MOST_LINKS = 40
@@ -137,7 +139,7 @@ def replace_file(
     fd = os.open(temporary, _NEW, 0o666 if before is None else 0o600, dir_fd=folder)
     try:
         try:
-            _write_fully(fd, data)
+            write_fully(fd, data)
             if before is not None:
                 _take_after(fd, before)
             fsync(fd)
@@ -169,12 +171,6 @@ def _put_new(temporary: str, name: str, folder: int, rename: Callable[..., None]
         rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     else:
         os.unlink(temporary, dir_fd=folder)
-
-
-def _write_fully(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
 
 
 def _take_after(fd: int, before: int) -> None:

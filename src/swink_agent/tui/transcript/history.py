@@ -27,19 +27,17 @@ def blocks_of(
     *,
     redact: Callable[[str], str],
     summary_of: Callable[[str, dict[str, Any]], str] | None = None,
-    first: int = 0,
 ) -> list[Block]:
     """Returns the blocks of a history; an application's own messages have none.
 
-    `first` is the position of the first message. `summary_of` summarizes a call in a few words; without it, the first
-    text among the call's arguments is the summary.
+    `summary_of` summarizes a call in a few words; without it, the first text among the call's arguments is the summary.
     """
     blocks: list[Block] = []
     replies = [position for position, message in enumerate(messages) if type(message) is AssistantMessage]
     ends = dict(zip(replies, [*replies[1:], len(messages)], strict=False))
     for position, message in enumerate(messages):
         if type(message) is types.UserMessage:
-            blocks.append(_prompt(message, first + position, redact))
+            blocks.append(_prompt(message, position, redact))
         elif type(message) is AssistantMessage:
             if any(type(block) in (Text, Thinking) for block in message.content) or message.is_failed:
                 blocks += _reply(message, redact)

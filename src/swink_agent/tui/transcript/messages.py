@@ -117,8 +117,6 @@ class UserBlock(Block):
 class NoticeBlock(Block):
     """A message of the program to the user."""
 
-    is_compact = True
-
     def __init__(self, text: str, kind: NoticeKind = "info") -> None:
         super().__init__()
         self.kind: NoticeKind = kind

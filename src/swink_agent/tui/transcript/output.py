@@ -11,6 +11,7 @@ from typing import Any
 
 from swink_agent.rendering.cells import cut
 from swink_agent.rendering.checklist import SIGNS, TodoItem
+from swink_agent.rendering.turns import changed_texts
 
 from .diffs import Change
 from .highlighting import Highlighter, family_of_path
@@ -68,12 +69,11 @@ def first_line(text: str) -> str:
 
 def change_of(details: Mapping[str, Any] | None) -> Change | None:
     """Returns the change of a file that a tool's details describe, or `None`."""
-    if details is None or details.get("is_cut"):  # truncated texts would show a wrong change
+    texts = changed_texts(details)
+    if details is None or texts is None or texts[0] == texts[1]:
         return None
-    old, new, path = details.get("old"), details.get("new"), details.get("path")
-    if isinstance(old, str) and isinstance(new, str) and old != new:
-        return Change(path if isinstance(path, str) else "", old, new)
-    return None
+    path = details.get("path")
+    return Change(path if isinstance(path, str) else "", *texts)
 
 
 def output_lines(text: str, details: Mapping[str, Any] | None, width: int) -> list[Line]:

@@ -26,6 +26,7 @@ from swink_agent.approvals.question import QuestionView, Row, hunk_rows
 from swink_agent.core.approval import Defer
 from swink_agent.rendering.cells import cell_width, cut, wrap
 from swink_agent.rendering.escaping import safe_display, safe_line
+from swink_agent.rendering.turns import changed_texts
 from swink_agent.tools.files.hunks import ChangeHunks
 
 from ..composing.draft import Draft, plain_text
@@ -179,12 +180,11 @@ class QuestionPanel(Widget, can_focus=True):
 
     def _change_of(self, details: Mapping[str, Any] | None) -> Change | None:
         """Returns the change as the transcript will draw it, or `None` if it is too long or changes nothing."""
-        if self._looks is None or details is None or details.get("is_cut"):
+        texts = changed_texts(details)
+        if self._looks is None or details is None or texts is None:
             return None
-        old, new = details.get("old"), details.get("new")
-        if not isinstance(old, str) or not isinstance(new, str):
-            return None
-        change = Change(str(details.get("path", "")), self._redact(old), self._redact(new), shown=safe_line)
+        old, new = map(self._redact, texts)
+        change = Change(str(details.get("path", "")), old, new, shown=safe_line)
         return change if 0 < change.size <= _MOST_DRAWN and change.longest <= _LONGEST_DRAWN else None
 
     def _prepared(self, view: QuestionView, hunks: ChangeHunks | None, change: Change | None) -> None:

@@ -17,7 +17,7 @@ from swink_agent.core.types import ThinkingLevel
 from swink_agent.memory import SessionInfo
 from swink_agent.rendering.blocks import time_html
 from swink_agent.rendering.characters import one_line
-from swink_agent.rendering.frame import bar
+from swink_agent.rendering.frame import bar, scrolled_table
 
 _PARTS = (("sessions", "", "Sessions"), ("runs", "runs", "Runs"), ("evals", "evals", "Evaluations"))
 ACCEPTED = "image/png,image/jpeg,image/gif,image/webp,application/pdf"
@@ -211,10 +211,7 @@ def table_html(name: str, heads: Sequence[str], rows: Sequence[Sequence[str]], e
         return f'<p class="empty">{escape(empty)}</p>\n'
     head = "".join([f'<th scope="col">{escape(each)}</th>' for each in heads])
     body = "".join([f"<tr>{''.join([f'<td>{each}</td>' for each in row])}</tr>\n" for row in rows])
-    return (
-        f'<div class="table" tabindex="0" role="region" aria-label="{escape(name)}"><table>\n'
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table></div>\n"
-    )
+    return f"{scrolled_table(name, head, body)}\n"
 
 
 def age(milliseconds: int, now: float) -> str:
