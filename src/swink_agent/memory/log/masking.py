@@ -28,6 +28,7 @@ from swink_agent.core.types import AgentMessage, AssistantMessage, CustomMessage
 from swink_agent.core.values.nesting import DEEPEST, is_too_deep, kept_shallow
 
 from ..sessions.info import title_from
+from .old_sessions import with_stated_origin
 from .records import RecordEntry, SessionStarted, Summary, UnknownMessage, fill_line
 
 _NOTHING_SAID = frozenset({HistoryCut, ModelChanged})
@@ -125,7 +126,7 @@ class LineWriter:
         if redactor is not None and may_need_masking(entry):
             entry = self._masked(number, entry, redactor)
         line = self._line
-        fill_line(line, number, at, entry)
+        fill_line(line, number, at, with_stated_origin(entry))
         if self._prefix:
             line[:0], self._prefix = self._prefix, b""
         append = self._append  # a local name: `self._append(line)` takes longer

@@ -2,14 +2,15 @@
 
 In this version, `RunStarted` has the kind and the schema of a run, `RunEnded` its `error_kind` and value, results have
 `CallFacts`, and user messages their `origin`. Nothing here is used for a run that has them. This is the only module
-that knows how earlier versions worded their messages: no other code may read prose.
+that knows how earlier versions worded their messages: no other code may read prose. A message of this version that is
+worded like those is written with an empty origin.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Literal, cast
 
 from msgspec import structs
 
@@ -92,26 +93,50 @@ def old_note(content: Sequence[UserBlock]) -> str:
     return last.text[1:] if isinstance(last, Text) and last.text.startswith("\n") else ""
 
 
-def with_origin(entry: RecordEntry) -> RecordEntry:
-    """The entry with the origins of its user messages, which earlier versions did not write."""
-    if isinstance(entry, (MessageAdded, MessageReplaced)):
-        message = _with_origin(entry.message)
+def with_origins(entries: Iterable[RecordEntry]) -> list[RecordEntry]:
+    """The entries as they are read: with the origins of their user messages, which earlier versions did not write."""
+    # Every record that is read comes here, most of them a `MessageAdded` that stays as it is.
+    return [
+        entry if type(entry) is MessageAdded and not _apparent_origin(entry.message) else _with_messages(entry, _read)
+        for entry in entries
+    ]
+
+
+def with_stated_origin(entry: RecordEntry) -> RecordEntry:
+    """The entry as it is written: a user's text that looks like a command or a summary gets an empty origin, so that it
+    is not taken for a message of an earlier version."""
+    return _with_messages(entry, _written)
+
+
+def _with_messages(entry: RecordEntry, change: Callable[[AgentMessage], AgentMessage]) -> RecordEntry:
+    if type(entry) is MessageAdded or type(entry) is MessageReplaced:
+        message = change(entry.message)
         return entry if message is entry.message else structs.replace(entry, message=message)
     if type(entry) is ContextReplaced:
-        parts = tuple([part if isinstance(part, int) else _with_origin(part) for part in entry.parts])
-        return structs.replace(entry, parts=parts)
+        return structs.replace(entry, parts=tuple([p if isinstance(p, int) else change(p) for p in entry.parts]))
     return entry
 
 
-def _with_origin(message: AgentMessage) -> AgentMessage:
-    if type(message) is not UserMessage or message.origin is not None or len(message.content) != 1:
+def _read(message: AgentMessage) -> AgentMessage:
+    if not (origin := _apparent_origin(message)):
         return message
-    block = message.content[0]
-    text = block.text if type(block) is Text else ""
-    if text.startswith(_SHELL):
-        return structs.replace(message, origin="shell")
-    is_summary = text.startswith(_SUMMARY[0]) and text.endswith(_SUMMARY[1])
-    return structs.replace(message, origin="summary") if is_summary else message
+    stated = cast("UserMessage", message).origin
+    return structs.replace(message, origin=origin if stated is None else stated or None)
+
+
+def _written(message: AgentMessage) -> AgentMessage:
+    is_apparent = _apparent_origin(message) and cast("UserMessage", message).origin is None
+    return structs.replace(message, origin="") if is_apparent else message
+
+
+def _apparent_origin(message: AgentMessage) -> str:
+    """What the text of a user message looks like; empty for any other message."""
+    if type(message) is UserMessage and len(message.content) == 1 and type(block := message.content[0]) is Text:
+        if block.text.startswith(_SHELL):
+            return "shell"
+        if block.text.startswith(_SUMMARY[0]) and block.text.endswith(_SUMMARY[1]):
+            return "summary"
+    return ""
 
 
 def kind_of_old_error(stop_reason: StopReason, messages: Sequence[AgentMessage]) -> ErrorKind | None:
