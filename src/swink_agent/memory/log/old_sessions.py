@@ -46,6 +46,7 @@ _SUMMARY = (
 """The first and the last line of a summary."""
 _SHELL = "<user_shell_command>\n"
 """The start of a message with the output of a command that the user ran."""
+_STARTS = (_SHELL, _SUMMARY[0])
 _BY_THE_TOOL = frozenset({ToolOutcome.RAN, ToolOutcome.FAILED, ToolOutcome.INVALID})
 """Outcomes that only calls of existing tools have."""
 
@@ -131,12 +132,14 @@ def _written(message: AgentMessage) -> AgentMessage:
 
 def _apparent_origin(message: AgentMessage) -> str:
     """What the text of a user message looks like; empty for any other message."""
-    if type(message) is UserMessage and len(message.content) == 1 and type(block := message.content[0]) is Text:
-        if block.text.startswith(_SHELL):
-            return "shell"
-        if block.text.startswith(_SUMMARY[0]) and block.text.endswith(_SUMMARY[1]):
-            return "summary"
-    return ""
+    if type(message) is not UserMessage or len(message.content) != 1:
+        return ""
+    block = message.content[0]
+    if type(block) is not Text or not block.text.startswith(_STARTS):
+        return ""
+    if block.text.startswith(_SHELL):
+        return "shell"
+    return "summary" if block.text.endswith(_SUMMARY[1]) else ""
 
 
 def kind_of_old_error(stop_reason: StopReason, messages: Sequence[AgentMessage]) -> ErrorKind | None:
