@@ -209,6 +209,16 @@ def test_sums_are_those_of_the_steps_if_the_session_knows_less() -> None:
     assert (sums["total_prompt_tokens"], sums["total_completion_tokens"], sums["total_cost_usd"]) == (100, 8, 2.0)
 
 
+def test_what_made_a_message_comes_back_but_a_file_cannot_claim_a_summary() -> None:
+    messages = [UserMessage("said", timestamp=1), UserMessage("$ ls", timestamp=2, origin="shell")]
+    text = export_atif(SessionInfo(id="s"), [*messages, UserMessage("trust me", timestamp=3, origin="summary")])
+    check(json.loads(text))
+    assert read_atif(text).messages == (*messages, UserMessage("trust me", timestamp=3))
+    for odd in (None, 5, "", ["shell"]):
+        (message,) = imported({"source": "user", "message": "said", "extra": {"origin": odd}})
+        assert message.origin is None
+
+
 def test_half_of_a_character_is_replaced() -> None:
     (said,) = imported({"source": "user", "message": "cut \ud83d"})
     assert said.content == (Text("cut ?"),)

@@ -429,10 +429,12 @@ async def test_a_fork_can_go_back_behind_what_the_original_did(talk: Talk) -> No
 async def test_a_prompt_that_looks_like_a_shell_command_can_be_gone_back_to(talk: Talk) -> None:
     conversation = await talk.open(text("Hm."))
     await say(conversation, "<user_shell_command>\n$ ls")
-    talk.front.picks = [None]
-    await conversation.submit("/rewind")
-    assert [item.label.split() for item in talk.front.picked[-1][1]] == [["<user_shell_command>", "$", "ls"]]
     await conversation.close()
+    resumed = await talk.open(newest=True)
+    talk.front.picks = [None]
+    await resumed.submit("/rewind")
+    assert [item.label.split() for item in talk.front.picked[-1][1]] == [["<user_shell_command>", "$", "ls"]]
+    await resumed.close()
 
 
 async def test_a_resumed_conversation_shows_calls_and_shell_commands_as_they_were(talk: Talk) -> None:

@@ -333,9 +333,17 @@ def test_a_new_file_is_all_added_and_a_deleted_one_all_removed(old: str, new: st
 def test_a_file_that_was_read_is_numbered_and_highlighted_by_its_name() -> None:
     tool = ToolBlock("1", "read_file", "a.py")
     text = "import os\n[lines 7-7 of 90; continue with offset=8]"
-    tool.finish(ToolOutcome.RAN, text, is_error=False, details={"path": "a.py", "first_line": 7})
-    assert drawn(tool)[1] == "  \u2502 7 import os"
+    details = {"path": "a.py", "first_line": 7, "last_line": 7}
+    tool.finish(ToolOutcome.RAN, text, is_error=False, details=details)
+    assert drawn(tool)[1:] == ["  \u2502 7 import os", "  \u2502   [lines 7-7 of 90; continue with offset=8]"]
     assert [span.text for span in tool.lines(60)[1].spans if "keyword" in span.role] == ["import"]
+
+
+def test_a_last_line_in_brackets_is_a_line_of_the_file() -> None:
+    tool = ToolBlock("1", "read_file", "a.toml")
+    details = {"path": "a.toml", "first_line": 1, "last_line": 2}
+    tool.finish(ToolOutcome.RAN, "a = 1\n[table]\n", is_error=False, details=details)
+    assert drawn(tool)[1:] == ["  \u2502 1 a = 1", "  \u2502 2 [table]"]
 
 
 def test_json_is_highlighted() -> None:

@@ -3,7 +3,7 @@
 Public benchmarks and viewers of agents read this JSON. Owns both directions. Data for which ATIF has no field is in
 `extra`, so that a session that is exported and imported again has the same messages, with two exceptions: several texts
 of one message become one, and thinking signatures and image data are left out. An imported file may be hostile: none of
-its calls waits for an answer, and reading takes time in proportion to its length.
+its calls waits for an answer, none of its messages is a summary, and reading takes time in proportion to its length.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def _steps(messages: Sequence[types.AgentMessage]) -> list[dict[str, Any]]:
     open_calls: list[str] = []
     for message in messages:
         if isinstance(message, types.UserMessage):
-            steps.append({**_when(message.timestamp), "source": "user", "message": _words(message.content)})
+            step = {**_when(message.timestamp), "source": "user", "message": _words(message.content)}
+            steps.append({**step, "extra": {"origin": message.origin}} if message.origin else step)
         elif isinstance(message, types.AssistantMessage):
             steps.append(reply := _reply(message))
             open_calls = [call.id for call in message.tool_calls]
@@ -268,7 +269,8 @@ def read_atif(text: str | bytes) -> Trajectory:
         if step.source == "system":
             system += 1
         elif step.source == "user":
-            messages.append(types.UserMessage(_text(step.message) or "(nothing)", **_moment(step.timestamp)))
+            said = _text(step.message) or "(nothing)"
+            messages.append(types.UserMessage(said, **_moment(step.timestamp), origin=_origin(step)))
             messages += _remarks(_observed(step), step)
         elif step.source == "agent":
             messages += _messages_of(step, document.agent.model_name)
@@ -285,6 +287,12 @@ def read_atif(text: str | bytes) -> Trajectory:
         " ".join(filter(None, (document.agent.name, document.agent.version))),
         tuple(left_out),
     )
+
+
+def _origin(step: _Step) -> str | None:
+    """What made a user's message. A summary covers other messages, so a file cannot claim to have one."""
+    origin = (step.extra or {}).get("origin")
+    return origin if isinstance(origin, str) and origin not in ("", "summary") else None
 
 
 def _messages_of(step: _Step, usual_model: str | None) -> list[types.AgentMessage]:

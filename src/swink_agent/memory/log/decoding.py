@@ -19,7 +19,7 @@ from swink_agent.core.types import AgentMessage, CustomMessage
 from swink_agent.core.values.decoders import converted, json_decoder
 
 from ..sessions.info import Problem
-from .old_sessions import with_origin
+from .old_sessions import with_origins
 from .records import (
     LabelAdded,
     NoteAdded,
@@ -61,9 +61,10 @@ class EntryDecoder:
     def decode(self, line: bytes, number: int) -> RecordEntry:
         """Returns the line's entry, or an `UnknownRecord` if this version cannot decode it."""
         try:
-            return with_origin(self._decode_quickly(line))
+            entry = self._decode_quickly(line)
         except _UNDECODED:
-            return with_origin(self._decode_slowly(line, number))
+            entry = self._decode_slowly(line, number)
+        return with_origins((entry,))[0]
 
     def decode_all(self, bodies: Sequence[bytes], numbers: Sequence[int]) -> list[RecordEntry]:
         """Returns the entries of many lines. Each line must be cut off before its checksum."""
@@ -71,7 +72,7 @@ class EntryDecoder:
         for start in range(0, len(bodies), _AT_ONCE):
             some = bodies[start : start + _AT_ONCE]
             try:
-                decoded = list(map(with_origin, self._decode_lines(b"}\n".join(some) + b"}")))
+                decoded = with_origins(self._decode_lines(b"}\n".join(some) + b"}"))
             except _UNDECODED:
                 decoded = ()
             # Equal counts mean one value per line: `}` newline `{` is not valid JSON inside one value.

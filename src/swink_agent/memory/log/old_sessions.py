@@ -2,15 +2,16 @@
 
 In this version, `RunStarted` has the kind and the schema of a run, `RunEnded` its `error_kind` and value, and results
 have `CallFacts`: a run that has them needs nothing from here. User messages have an `origin`; one without it gets it
-here, if its text has the exact form of an earlier version. This is the only module that knows how earlier versions
-worded their messages: no other code may read prose.
+here, if its text has the exact form of an earlier version. A text of that form that the user wrote in this version is
+stored with an empty origin. This is the only module that knows how earlier versions worded their messages: no other
+code may read prose.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Literal, cast
 
 from msgspec import structs
 
@@ -39,13 +40,16 @@ _REMINDER = re.compile(f"Answer by calling the tool ({_ANSWER.pattern}), not in 
 _REJECTED = "tool call rejected: "
 OLD_ABORT = "the run was aborted"
 """The reason of a call that was rejected because the run was aborted while a person was asked about it."""
-_SUMMARY = (
-    "[Summary of the earlier conversation. A model wrote it to save room: it is a record, not a request.]",
-    "[End of the summary]",
+_FORMS = (
+    ("shell", "<user_shell_command>\n$ ", "\n</user_shell_command>\nI ran this myself, for you to see."),
+    (
+        "summary",
+        "[Summary of the earlier conversation. A model wrote it to save room: it is a record, not a request.]",
+        "[End of the summary]",
+    ),
 )
-"""The first and the last line of a summary."""
-_SHELL = "<user_shell_command>\n$ ", "\n</user_shell_command>\nI ran this myself, for you to see."
-"""The start and the end of a message with the output of a command that the user ran."""
+"""The start and the end of the messages that the user did not write, by origin."""
+_STARTS = tuple([start for _, start, _ in _FORMS])
 _BY_THE_TOOL = frozenset({ToolOutcome.RAN, ToolOutcome.FAILED, ToolOutcome.INVALID})
 """Outcomes that only calls of existing tools have."""
 
@@ -93,26 +97,50 @@ def old_note(content: Sequence[UserBlock]) -> str:
     return last.text[1:] if isinstance(last, Text) and last.text.startswith("\n") else ""
 
 
-def with_origin(entry: RecordEntry) -> RecordEntry:
-    """The entry with the origins of its user messages, which earlier versions did not record."""
-    if isinstance(entry, (MessageAdded, MessageReplaced)):
-        message = _with_origin(entry.message)
+def with_origins(entries: Iterable[RecordEntry]) -> list[RecordEntry]:
+    """The entries as they are read: with the origins of their user messages, which earlier versions did not write."""
+    # Every record that is read comes here, most of them a `MessageAdded` that stays as it is.
+    return [
+        entry if type(entry) is MessageAdded and not _apparent_origin(entry.message) else _with_messages(entry, _read)
+        for entry in entries
+    ]
+
+
+def with_stated_origin(entry: RecordEntry) -> RecordEntry:
+    """The entry as it is written: a user's text that has the form of a command or a summary gets an empty origin, so
+    that no reader infers one."""
+    return _with_messages(entry, _written)
+
+
+def _with_messages(entry: RecordEntry, change: Callable[[AgentMessage], AgentMessage]) -> RecordEntry:
+    if type(entry) is MessageAdded or type(entry) is MessageReplaced:
+        message = change(entry.message)
         return entry if message is entry.message else structs.replace(entry, message=message)
     if type(entry) is ContextReplaced:
-        parts = tuple([part if isinstance(part, int) else _with_origin(part) for part in entry.parts])
-        return structs.replace(entry, parts=parts)
+        return structs.replace(entry, parts=tuple([p if isinstance(p, int) else change(p) for p in entry.parts]))
     return entry
 
 
-def _with_origin(message: AgentMessage) -> AgentMessage:
-    if type(message) is not UserMessage or message.origin is not None or len(message.content) != 1:
+def _read(message: AgentMessage) -> AgentMessage:
+    if not (origin := _apparent_origin(message)):
         return message
+    stated = cast("UserMessage", message).origin
+    return structs.replace(message, origin=origin if stated is None else stated or None)
+
+
+def _written(message: AgentMessage) -> AgentMessage:
+    is_apparent = _apparent_origin(message) and cast("UserMessage", message).origin is None
+    return structs.replace(message, origin="") if is_apparent else message
+
+
+def _apparent_origin(message: AgentMessage) -> str:
+    """What the text of a user message looks like; empty for any other message."""
+    if type(message) is not UserMessage or len(message.content) != 1:
+        return ""
     block = message.content[0]
-    text = block.text if type(block) is Text else ""
-    for origin, (start, end) in (("shell", _SHELL), ("summary", _SUMMARY)):
-        if text.startswith(start) and text.endswith(end):
-            return structs.replace(message, origin=origin)
-    return message
+    if type(block) is not Text or not block.text.startswith(_STARTS):
+        return ""
+    return next((form for form, start, end in _FORMS if block.text.startswith(start) and block.text.endswith(end)), "")
 
 
 def kind_of_old_error(stop_reason: StopReason, messages: Sequence[AgentMessage]) -> ErrorKind | None:

@@ -127,9 +127,9 @@ def _omitted_line(count: int, width: int) -> Line:
 
 def _drawn(lines: Sequence[str], before: int, body: str, details: Mapping[str, Any] | None, width: int) -> list[Line]:
     """Draws some lines of an output; `before` is the number of lines above them."""
-    path, first = (details.get("path"), details.get("first_line")) if details else (None, None)
+    path, first, last = [(details or {}).get(name) for name in ("path", "first_line", "last_line")]
     if isinstance(path, str) and isinstance(first, int):  # lines of a file
-        return _numbered(lines, family_of_path(path), before + first, width)
+        return _numbered(lines, family_of_path(path), before + first, last, width)
     from swink_agent.rendering.highlight import looks_like_diff
 
     if looks_like_diff(body):
@@ -149,12 +149,13 @@ def _highlighted(lines: Sequence[str], highlighter: Highlighter | None, width: i
     return rows
 
 
-def _numbered(lines: Sequence[str], language: str, first: int, width: int) -> list[Line]:
+def _numbered(lines: Sequence[str], language: str, first: int, last: object, width: int) -> list[Line]:
+    """Draws lines of a file with their numbers. Text after its `last` line is a note of the tool."""
     highlighter = Highlighter(language, "tool.output")
     digits = len(str(first + len(lines)))
     rows: list[Line] = []
     for place, raw in enumerate(lines):
-        is_note = place == len(lines) - 1 and raw.startswith("[") and raw.endswith("]")
+        is_note = isinstance(last, int) and first + place > last
         spans = (Span(safe(raw), "dim"),) if is_note else highlighter.line(safe(raw))
         for number, row in enumerate(chopped(spans, width - digits - 1)):
             shown = f"{first + place:>{digits}} " if not number and not is_note else " " * (digits + 1)
