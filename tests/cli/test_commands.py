@@ -716,3 +716,19 @@ def test_a_pull_shows_progress_prints_the_path_and_can_be_interrupted(
     stopped = program("models", "pull", "-q")
     assert stopped.code == 130
     assert "the next pull continues" in stopped.err
+
+
+def test_a_pull_that_is_interrupted_after_the_fetch_does_not_claim_that_a_part_is_missing(
+    program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from swink_agent.core.errors import Aborted
+
+    async def prepare(*_: object) -> None:
+        raise Aborted
+
+    monkeypatch.setattr("swink_agent.local.weights.store.ModelStore.fetch", lambda *_, **__: tmp_path / "model.gguf")
+    monkeypatch.setattr("swink_agent.cli.commands.models.has_local_extra", lambda: True)
+    monkeypatch.setattr("swink_agent.cli.commands.models.prepare_local", prepare)
+    stopped = program("models", "pull", "-q")
+    assert (stopped.code, stopped.out) == (130, "")
+    assert stopped.err.startswith("stopped; qwen2.5-coder-1.5b is fetched and can be used")
