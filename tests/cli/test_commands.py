@@ -634,6 +634,19 @@ def test_the_doctor_finds_problems(program: Any, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.sweep
+def test_the_doctor_offers_no_tool_whose_extra_is_missing(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def packages() -> list[tuple[str, str, str]]:
+        found = json.loads(program("doctor", "--json").out)
+        return [(one["state"], one["text"], one["remedy"]) for one in found if one["area"] == "packages"]
+
+    monkeypatch.setitem(sys.modules, "html_to_markdown", None)
+    install = "pip install 'swink-agent[fetch]'"
+    assert ("note", "the tool web_fetch needs an extra", install) in packages()
+    monkeypatch.setenv("SWINK_EXTRA_TOOLS", "web_fetch")
+    (problem,) = [text for state, text, _ in packages() if state == "problem"]
+    assert problem.endswith(install)
+
+
 def test_the_doctor_tells_where_sessions_are(program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def finding() -> Any:
         return next(found for found in json.loads(program("doctor", "--json").out) if found["area"] == "sessions")
