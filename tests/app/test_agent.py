@@ -414,3 +414,16 @@ def test_web_fetch_is_an_extra_tool_of_our_own(tmp_path: Path) -> None:
     assert extra_tools(["web_fetch"], tmp_path, denied={"web_fetch"}) == []
     with pytest.raises(UsageProblem, match="web_private cannot be used"):
         extra_tools(["web_fetch"], tmp_path, private=["localhost"])
+
+
+def test_web_fetch_without_its_extra_names_the_setting_and_the_command_that_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from swink_agent.app.trust.extras import extra_tools, installed_extras, lacks_packages
+
+    (own,) = [extra for extra in installed_extras("tool") if extra.name == "web_fetch"]
+    assert not lacks_packages(own)
+    monkeypatch.setitem(sys.modules, "html_to_markdown", None)
+    assert lacks_packages(own)
+    with pytest.raises(UsageProblem, match=r"extra_tools names web_fetch, .* pip install 'swink-agent\[fetch\]'"):
+        extra_tools(["web_fetch"], tmp_path)

@@ -18,3 +18,4 @@ def test_a_fetch_that_goes_on_says_how_long_it_takes_at_the_speed_it_has_now() -
     assert told(progress, 500, 10.2) == "fetching qwen [██████████░░░░░░░░░░] 50% of 1.0 GB"  # from the time before
     assert told(progress, 520, 11.2).endswith(" 52% of 1.0 GB, 24 s left")
     assert told(progress, 999, 40.0).endswith(" 100% of 1.0 GB, 1 s left")
+    assert told(progress, 1000, 40.0).endswith(" 100% of 1.0 GB")

@@ -397,7 +397,8 @@ def test_mistakes_in_settings_are_exit_2_with_their_place(program: Any, tmp_path
 
 
 def test_what_was_allowed_for_a_project_is_shown_and_taken_away(place: Path, tmp_path: Path, program: Any) -> None:
-    assert program("config", "allowed").out == ""
+    nothing = program("config", "allowed")
+    assert (nothing.code, nothing.out, nothing.err) == (0, "", f"No call is always allowed in {place}.\n")
     rules = FolderRules(tmp_path / "config" / "allowed.json")
     rules.add(place, "bash: go build *")
     rules.add(place, "edit_file")
@@ -633,6 +634,19 @@ def test_the_doctor_finds_problems(program: Any, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.sweep
+def test_the_doctor_offers_no_tool_whose_extra_is_missing(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def packages() -> list[tuple[str, str, str]]:
+        found = json.loads(program("doctor", "--json").out)
+        return [(one["state"], one["text"], one["remedy"]) for one in found if one["area"] == "packages"]
+
+    monkeypatch.setitem(sys.modules, "html_to_markdown", None)
+    install = "pip install 'swink-agent[fetch]'"
+    assert ("note", "the tool web_fetch needs an extra", install) in packages()
+    monkeypatch.setenv("SWINK_EXTRA_TOOLS", "web_fetch")
+    (problem,) = [text for state, text, _ in packages() if state == "problem"]
+    assert problem.endswith(install)
+
+
 def test_the_doctor_tells_where_sessions_are(program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def finding() -> Any:
         return next(found for found in json.loads(program("doctor", "--json").out) if found["area"] == "sessions")
@@ -716,3 +730,19 @@ def test_a_pull_shows_progress_prints_the_path_and_can_be_interrupted(
     stopped = program("models", "pull", "-q")
     assert stopped.code == 130
     assert "the next pull continues" in stopped.err
+
+
+def test_a_pull_that_is_interrupted_after_the_fetch_does_not_claim_that_a_part_is_missing(
+    program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from swink_agent.core.errors import Aborted
+
+    async def prepare(*_: object) -> None:
+        raise Aborted
+
+    monkeypatch.setattr("swink_agent.local.weights.store.ModelStore.fetch", lambda *_, **__: tmp_path / "model.gguf")
+    monkeypatch.setattr("swink_agent.cli.commands.models.has_local_extra", lambda: True)
+    monkeypatch.setattr("swink_agent.cli.commands.models.prepare_local", prepare)
+    stopped = program("models", "pull", "-q")
+    assert (stopped.code, stopped.out) == (130, "")
+    assert stopped.err.startswith("stopped; qwen2.5-coder-1.5b is fetched and can be used")

@@ -415,6 +415,18 @@ async def test_prune_asks_at_a_terminal(terminal: Any, swink: Any, answer: str, 
     assert (session_ids(folder) == []) == is_gone
 
 
+async def test_prune_asks_again_after_an_unclear_answer(terminal: Any, swink: Any) -> None:
+    folder = swink.home / ".local/share/swink-agent/sessions"
+    JsonlSessionStore(folder).create(swink.folder).close()
+    await terminal.start("sessions", "prune", "--older-than", "0h")
+    await terminal.expect("Delete 1 session? [y/N]:")
+    terminal.type("perhaps\n")
+    await terminal.expect("Answer y or n.")
+    terminal.type("y\n")
+    assert await terminal.finish() == 0
+    assert session_ids(folder) == []
+
+
 @pytest.mark.parametrize("key", ["\x03", pytest.param("\x04", marks=pytest.mark.sweep)])
 async def test_who_leaves_the_question_is_left_in_a_new_row(terminal: Any, swink: Any, key: str) -> None:
     folder = swink.home / ".local/share/swink-agent/sessions"

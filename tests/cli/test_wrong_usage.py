@@ -35,7 +35,7 @@ WRONG = [
     (["sessions", "search", "x", "-n", "0"], "--limit cannot be 0: it must be a whole number from 1 to 1000"),
     (["sessions", "list", "--al"], "swink sessions list has no option '--al'; did you mean --all?"),
     (["completion"], "{bash|zsh|fish} is missing; usage: swink completion"),
-    (["completion", "tcsh"], "cannot be 'tcsh': it must be one of bash, zsh, fish"),
+    (["completion", "tcsh"], "SHELL cannot be 'tcsh': it must be one of bash, zsh, fish"),
     (["proxy", "--port", "99999"], "--port cannot be 99999: it must be a whole number from 0 to 65535"),
     (["proxy", "--port", "x"], "--port cannot be 'x': it must be a whole number from 0 to 65535"),
     (["proxy", "foo"], "'foo' is not expected; usage: swink proxy [OPTIONS]"),

@@ -29,6 +29,7 @@ from swink_agent import (
     tool,
 )
 from swink_agent.core.errors import Aborted, AgentError, ContentFiltered, PolicyStopped
+from swink_agent.core.extras import MissingExtra
 from swink_agent.core.journal import MessageAdded, RunStarted
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import extract_text
@@ -1079,3 +1080,12 @@ async def test_a_compacted_context_survives_a_wait(sqlite_url: str) -> None:
     assert result.text == "over"
     assert len(result.messages) == 8
     assert lengths == [2, 4]
+
+
+@pytest.mark.parametrize("use", [lambda durable: durable.open_store(), lambda durable: durable.worker()])
+def test_without_the_extra_the_error_names_the_command_that_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[Durable], Any]
+) -> None:
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'swink-agent\[durable\]'"):
+        use(Durable(f"sqlite:///{tmp_path}/store.db"))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from swink_agent.core.extras import MissingExtra
+from swink_agent.core.extras import MissingExtra, install
 from swink_agent.core.values.value import Value
 
 from .agent.approval_modes import mode_here
@@ -24,7 +24,7 @@ from .runs.sessions import session_ids, sessions_folder
 from .runs.telling import number_of
 from .settings.definitions import all_definitions
 from .settings.settings import Settings, load_settings, settings_file
-from .trust.extras import ExtraKind, extra_policies, extra_tools, installed_extras
+from .trust.extras import ExtraKind, extra_policies, extra_tools, installed_extras, lacks_packages
 from .trust.trust import TrustStore, find_project
 
 if TYPE_CHECKING:
@@ -199,7 +199,11 @@ def _packages(settings: Settings, folder: Path | None) -> Iterator[Finding]:
         wanted: tuple[str, ...] = settings.value(setting)
         installed = installed_extras(kind)
         for extra in installed:
-            if extra.name not in wanted:
+            if extra.name in wanted:
+                continue
+            if lacks_packages(extra):
+                yield Finding("packages", "note", f"the {kind} {extra.name} needs an extra", install("fetch"))
+            else:
                 text = f"the {kind} {extra.name} of {extra.package} is installed but off"
                 remedy = f"swink config set {setting} {','.join((*wanted, extra.name))}"
                 yield Finding("packages", "note", text, remedy)

@@ -20,6 +20,7 @@ import msgspec
 
 from swink_agent.core.agent.arguments import Prompt
 from swink_agent.core.codec import checked_types, encode_message
+from swink_agent.core.extras import require
 from swink_agent.core.secrets.messages import masked_message
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, CustomMessage, as_prompts
@@ -295,10 +296,11 @@ class Durable:
         at once if its process ends, and after `lease` seconds if its event loop is blocked. When the context is left,
         its runs have `drain` seconds to end their turns.
         """
+        store = self.open_store()
         from .worker import Worker
 
         return Worker(
-            self.open_store(),
+            store,
             self._entries,
             slots=slots,
             poll=poll,
@@ -309,9 +311,10 @@ class Durable:
         )
 
     def open_store(self) -> Store:
-        """The store, opened on first use; for the rest of this package."""
+        """The store, opened on first use; for the rest of this package. Raises `MissingExtra`."""
         with self._lock:
             if self._store is None:
+                require("sqlalchemy", extra="durable")
                 from .store.store import Store
 
                 self._store = Store(self._address)

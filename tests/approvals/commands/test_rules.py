@@ -110,6 +110,8 @@ def test_joined_commands_that_each_read_are_allowed(command: str) -> None:
         ("ls > f", "the command is not a plain one: it has the redirection >"),
         ("ls $x", "the command is not a plain one: it has a substitution, $"),
         ("ls [a]", "the command is not a plain one: it has the file pattern ["),
+        ("sleep 200", "'sleep' is asked about: it may wait for longer than 99 seconds"),
+        ("sleep 1?", "'sleep' is asked about: it may wait for longer than 99 seconds"),
         ("sort *", "'sort' is asked about: * may become an option"),
         ("A=b ls", "the command is not a plain one: it begins with the assignment A=b"),
         ("ls 'a\nb'", "the command is not a plain one: it has more than one line"),

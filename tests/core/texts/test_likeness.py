@@ -23,7 +23,7 @@ def test_close_names_are_those_of_the_standard_library(name: str) -> None:
 def test_the_hint_for_a_wrong_name_is_the_near_one_or_all() -> None:
     assert which_name("sarch", NAMES[:4]) == "did you mean search?"
     assert which_name("zzz", NAMES[:2]) == "there are: settings, setting"
-    assert which_name("zzz", ()) == "there are: none"
+    assert which_name("zzz", ()) == "there are none"
 
 
 def test_of_a_long_name_the_ends_count() -> None:

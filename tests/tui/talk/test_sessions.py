@@ -357,6 +357,17 @@ async def test_a_rewind_brings_back_the_files_and_the_words_of_that_moment(talk:
     assert "Three." in (next((talk.folder.parent / "data" / "sessions").glob("*.jsonl"))).read_text()
 
 
+async def test_a_rewind_takes_back_the_shell_commands_that_it_removes_from_the_screen(talk: Talk) -> None:
+    conversation = await talk.open(text("One."), text("Two."))
+    await say(conversation, "first")
+    await conversation.submit("!echo later")
+    talk.front.picks = ["0"]
+    await conversation.submit("/rewind")
+    await say(conversation, "second")
+    assert history(conversation) == ["second", "Two."]
+    await conversation.close()
+
+
 async def test_a_rewind_of_the_words_alone_leaves_the_files(talk: Talk) -> None:
     conversation = await talk.open(writing("a.txt", "one\n"), text("One."), approve="all")
     await say(conversation, "first")

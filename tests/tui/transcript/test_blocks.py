@@ -260,6 +260,13 @@ def test_every_outcome_has_a_badge(outcome: ToolOutcome, is_error: bool, status:
     assert [" ".join(row.split()) for row in drawn(tool)] == [" ".join(shown.split())]
 
 
+def test_a_call_that_never_started_shows_no_time() -> None:
+    tool = ToolBlock("1", "x", "")
+    tool.finish(ToolOutcome.REJECTED, "", is_error=True, seconds=0.0)
+    tool.fold()
+    assert drawn(tool)[0].endswith(" rejected")
+
+
 def test_what_is_printed_takes_bounded_room_and_the_rest_is_counted() -> None:
     tool = ToolBlock("1", "bash", "yes")
     tool.begin()

@@ -72,10 +72,11 @@ _NETWORK = re.compile(
 
 class NotConfigured(AuthError):
     """An adapter lacks a key or an address. `problem` names the environment variable to set, `argument` is the name of
-    the argument to pass instead."""
+    the adapter's argument to pass instead."""
 
     def __init__(self, problem: str, argument: str) -> None:
-        super().__init__(f"{problem}, or pass {argument}")
+        instead = "StreamOptions(api_key=…)" if argument == "api_key" else f"{argument} to the adapter"
+        super().__init__(f"{problem}, or pass {instead}")
         self.problem = problem
         self.argument = argument
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from swink_agent.core.texts.likeness import which_name
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.values.value import Value
 from swink_agent.mcp import McpError, McpServer, McpTool
@@ -101,8 +102,7 @@ class McpServers:
         """Restarts one server. Raises `McpError`, `MissingExtra`, or `UsageProblem` for an unknown name."""
         server = self._servers.get(name)
         if server is None:
-            there = ", ".join(self._servers) or "none"
-            raise UsageProblem(f"no MCP server {name[:40]!r} can be started; there are: {there}")
+            raise UsageProblem(f"no MCP server is called {name[:40]!r}; {which_name(name, self._servers)}")
         await asyncio.shield(self.begin())
         await server.restart()
 

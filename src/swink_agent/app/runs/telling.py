@@ -122,7 +122,7 @@ class FetchProgress:
         share = event.done / event.total
         filled = int(share * _BAR)
         speed = (event.done - done_at_start) / (now - start) if now > start else 0.0
-        left = f", {seconds(ceil((event.total - event.done) / speed))} left" if speed > 0 else ""
+        left = f", {seconds(ceil((event.total - event.done) / speed))} left" if speed > 0 and share < 1 else ""
         return f"{head} [{'█' * filled}{'░' * (_BAR - filled)}] {share:.0%} of {size_of(event.total)}{left}"
 
     def is_milestone(self, event: Any) -> bool:

@@ -261,6 +261,11 @@ class Conversation:
         self._take_over(messages)
         self.view.show(messages, first_words(opened) if is_first else (), is_first=is_first)
 
+    def rewind(self, messages: Sequence[AgentMessage]) -> None:
+        """Shows this earlier history. The model does not get the shell commands that are no longer shown."""
+        self._shells.forget()
+        self.show(messages)
+
     def show(self, messages: Sequence[AgentMessage]) -> None:
         """Shows this history alone."""
         self._take_over(messages)

@@ -9,9 +9,11 @@ in: see `foreign_code`.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
+from swink_agent.core.extras import MissingExtra
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.values.value import Value
 
@@ -38,6 +40,13 @@ class Extra(Value, frozen=True):
     package: str
 
 
+def lacks_packages(extra: Extra) -> bool:
+    """Whether it is the library's own, and its optional packages are not installed."""
+    from swink_agent.tools.web.converting import CONVERTER
+
+    return extra.name == WEB_FETCH and find_spec(CONVERTER) is None
+
+
 def installed_extras(kind: ExtraKind) -> list[Extra]:
     """The installed tools or policies, by name. Nothing is loaded."""
     own = [Extra(WEB_FETCH, "swink-agent")] if kind == "tool" else []
@@ -47,7 +56,7 @@ def installed_extras(kind: ExtraKind) -> list[Extra]:
 def extra_tools(
     names: Sequence[str], folder: Path, *, denied: Collection[str] = (), private: Sequence[str] = ()
 ) -> list[AgentTool]:
-    """The tools of these names for a folder, except denied ones. Raises `UsageProblem`, and `MissingExtra`.
+    """The tools of these names for a folder, except denied ones. Raises `UsageProblem`.
 
     An entry point is an `AgentTool`, or a callable that takes the folder and returns one. Its name must be the tool's.
     `web_fetch` is the library's own tool, which may reach the `private` addresses.
@@ -82,6 +91,8 @@ def _web_fetch(private: Sequence[str]) -> AgentTool:
         return WebFetchTool(private)
     except ValueError as error:
         raise UsageProblem(f"the setting web_private cannot be used: {error}") from error
+    except MissingExtra as error:
+        raise UsageProblem(f"extra_tools names {WEB_FETCH}, which cannot be used: {error}") from error
 
 
 def extra_policies(names: Sequence[str], folder: Path) -> list[Policy]:

@@ -81,6 +81,12 @@ def _script_problem(scripts: list[Word], is_reading: Callable[[str], bool]) -> s
     return None
 
 
+def _sleep_form(words: tuple[Word, ...]) -> str | None:
+    times = [word for word in words if not word.text.startswith("-")]
+    is_short = all(word.pattern is None and re.fullmatch(r"[0-9]{0,2}(\.[0-9]{1,3})?", word.text) for word in times)
+    return None if is_short else "it may wait for longer than 99 seconds"
+
+
 def _test_form(words: tuple[Word, ...]) -> str | None:
     return None if is_reading_test(tuple(word.text for word in words)) else "its condition is not known to only read"
 
@@ -380,7 +386,7 @@ READ_ONLY: Mapping[str, ReadOnly] = MappingProxyType(
         "id": reads("Ggnru", "", _HELP, operands=None),
         "nproc": reads("", "", "--all", operands=None),
         "free": reads("bghkmtw", "", "--human", operands=None),
-        "sleep": reads(operands=r"[0-9]{0,2}(\.[0-9]{1,3})?"),
+        "sleep": reads(form=_sleep_form),
         # running processes and open ports, without the environment of others
         "ps": reads("eAdfFljHLwyT", "oCpuU", _PS, operands=_PS_OPERAND, form=_ps_form, paths=False),
         "pgrep": reads(

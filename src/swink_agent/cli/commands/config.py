@@ -216,7 +216,10 @@ def allowed(folder: Path, remove: str | None, remove_all: bool) -> None:
             raise UsageProblem(f"no such rule is stored for {root}: swink config allowed lists them")
         click.echo(f"It is no longer allowed in {root}.", err=True)
         return
-    for rule in rules.rules(folder):
+    kept = rules.rules(folder)
+    if not kept:
+        click.echo(f"No call is always allowed in {root}.", err=True)
+    for rule in kept:
         write_answer(f"{safe_display(rule, None) if sys.stdout.isatty() else rule}\n")
 
 
@@ -235,7 +238,10 @@ def work(folder: Path, is_no: bool, remove: bool, list_all: bool) -> None:
     """
     folders = WorkedFolders()
     if list_all:
-        for place, answer in folders.folders().items():
+        answers = folders.folders()
+        if not answers:
+            click.echo("No folder has an answer yet; swink config work says yes for this one.", err=True)
+        for place, answer in answers.items():
             shown = safe_display(place, None) if sys.stdout.isatty() else place
             write_answer(f"{'yes' if answer else 'no '} {shown}\n")
         return

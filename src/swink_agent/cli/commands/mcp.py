@@ -90,8 +90,10 @@ def test_server(name: str, as_json: bool, cwd: str | None) -> int:
     found, secrets = opening.settings.servers()
     chosen = next((item for item in found if item.name == name), None)
     if chosen is None:
-        there = ", ".join([item.name for item in found]) or "none"
-        raise UsageProblem(f"no MCP server is called {safe_display(name, 40)!r}; there are: {there}")
+        from swink_agent.core.texts.likeness import which_name
+
+        hint = which_name(name, [item.name for item in found])
+        raise UsageProblem(f"no MCP server is called {safe_display(name, 40)!r}; {hint}")
     if chosen.problem:
         raise ApplicationError(f"the MCP server {name} cannot be used ({chosen.source}): {chosen.problem}")
     redactor = opening.credentials.redactor()

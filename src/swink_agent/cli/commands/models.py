@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -198,6 +199,7 @@ def pull(name: str | None, quiet: bool) -> None:
     screen = Screen(sys.stderr)
     reporter = Reporter(screen, Credentials().redactor(), "quiet" if quiet else "normal")
     cancel = CancellationToken()
+    path: Path | None = None
     try:
         with interruptible(cancel.cancel, lambda: None):
             path = _store().fetch(name, reporter.on_local_state, cancel=cancel)
@@ -205,7 +207,10 @@ def pull(name: str | None, quiet: bool) -> None:
     except LocalModelError as error:
         raise NoModel(str(error)) from error
     except Aborted:
-        click.echo("stopped; the fetched part is kept, and the next pull continues", err=True)
+        kept = "the fetched part is kept, and the next pull continues"
+        if path is not None:
+            kept = f"{name} is fetched and can be used; its first answer takes longer"
+        click.echo(f"stopped; {kept}", err=True)
         raise click.Abort from None
     finally:
         screen.clear()

@@ -130,6 +130,8 @@ def _bad_value(error: click.BadParameter) -> str:
     if isinstance(kind, click.Choice):
         from swink_agent.core.texts.likeness import close_names
 
+        if isinstance(error.param, click.Argument):
+            name = error.param.human_readable_name
         choices = [str(choice) for choice in kind.choices]
         near = close_names(value.strip("'\""), choices)
         hint = f"did you mean {near[0]}? It must be" if near else "it must be"

@@ -24,6 +24,7 @@ from swink_agent.rendering.escaping import safe_text
 
 _CHANGES = {"added": ("  + ", "green"), "removed": ("  - ", "red"), "hunk": ("  @ ", "dim")}
 _STYLES = {"dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold": "1"}
+_ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
 _LEAST = 8
 
 
@@ -83,11 +84,12 @@ def confirm(question: str, what: str) -> None:
             f"stdin is not a terminal, so you cannot be asked: add --yes to {what}, or --dry-run to see it"
         )
     try:
-        is_wanted = click.confirm(question, err=True)
+        while (answer := click.prompt(f"{question} [y/N]", "n", show_default=False, err=True).lower()) not in _ANSWERS:
+            click.echo("Answer y or n.", err=True)
     except click.Abort:
         click.echo(err=True)  # Ctrl+C and Ctrl+D leave the cursor after the question
         raise
-    if not is_wanted:
+    if not _ANSWERS[answer]:
         raise click.Abort
 
 

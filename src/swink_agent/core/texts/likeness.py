@@ -45,7 +45,9 @@ def which_name(name: str, names: Iterable[str]) -> str:
     """Returns a hint for an unknown name: the name that was probably meant, else all names."""
     known = list(names)
     near = close_names(name, known)
-    return f"did you mean {near[0]}?" if near else f"there are: {', '.join(known) or 'none'}"
+    if near:
+        return f"did you mean {near[0]}?"
+    return f"there are: {', '.join(known)}" if known else "there are none"
 
 
 def likeness(matcher: SequenceMatcher[str], a: int, b: int, most: int = _MOST_BLOCKS) -> float:

@@ -161,7 +161,9 @@ class EvalStore:
             path for path in _files(self._folders()) if wanted and path.stem.startswith(wanted)
         ]
         if not found:
-            raise EvalStoreError(f"there is no result {wanted!r}", path=str(self.folder))
+            raise EvalStoreError(
+                f"there is no result {wanted!r}: it is not a file, and not the id of a run here", path=str(self.folder)
+            )
         ids = sorted({path.stem for path in found}, reverse=True)
         if len(ids) > 1:
             raise EvalStoreError(_several("results", wanted, ids), path=str(self.folder))

@@ -125,12 +125,15 @@ class ToolBlock(Block):
         details: Mapping[str, Any] | None = None,
         seconds: float | None = None,
     ) -> None:
-        """Notes that the call has ended. `details` with `path`, `old` and `new` are shown as a change of a file."""
+        """Notes that the call has ended. `details` with `path`, `old` and `new` are shown as a change of a file.
+
+        `seconds` is 0.0 for a call that never started, and is not shown then.
+        """
         status = _STATUSES.get(outcome, "failed")
         self.status = "failed" if status == "done" and is_error else status
         self.is_pending = outcome is ToolOutcome.PENDING
         self._word = _WORDS.get(outcome, self.status)
-        self.seconds, self._details, self._change = seconds, details, change_of(details)
+        self.seconds, self._details, self._change = seconds or None, details, change_of(details)
         self._todo = todo_of(self.name, details) or () if self.status == "done" else ()
         self._output = text if text.strip() else self._tail.text
         self._tail = Tail()

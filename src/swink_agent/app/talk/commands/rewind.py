@@ -61,7 +61,7 @@ async def rewind(conversation: Conversation, rest: str) -> None:
     text = dict(said)[position]
     agent.messages = agent.messages[:position]
     conversation.usage.cut(agent.messages)
-    conversation.show(tuple(agent.messages))
+    conversation.rewind(tuple(agent.messages))
     conversation.notice("back to before that message; the session still records what came after it")
     if back is not None and back.done:
         conversation.notice(f"restored: {named(back.done)}")
