@@ -42,7 +42,7 @@ def test_paths_may_be_path_objects_but_not_one_string(tmp_path: Path) -> None:
         SandboxProfile(write=str(tmp_path))  # type: ignore[arg-type]
 
 
-def test_walls_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
+def test_limits_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="whole machine"):
         SandboxProfile(write=("/",))
     (tmp_path / "keys/inner").mkdir(parents=True)

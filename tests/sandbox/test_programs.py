@@ -18,7 +18,7 @@ from swink_agent import extract_text
 from swink_agent.sandbox import Sandbox, SandboxProfile, SandboxUnavailable, find_program
 from swink_agent.sandbox.programs import importable, own_folders, own_interpreter
 from swink_agent.tools import SearchTool, Workspace
-from swink_agent.tools.workspace.wall import WorkspaceError
+from swink_agent.tools.workspace.workspace import WorkspaceError
 
 OpenFn = Callable[[SandboxProfile], Sandbox]
 PACKAGE = Path(swink_agent.__file__).parent

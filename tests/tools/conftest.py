@@ -11,7 +11,7 @@ import pytest
 from swink_agent import AgentTool, AgentToolResult, ToolContext
 from swink_agent.core.tool import Toolbox
 from swink_agent.tools.workspace.beneath import Root, WalkedRoot, open_root
-from swink_agent.tools.workspace.wall import Workspace
+from swink_agent.tools.workspace.workspace import Workspace
 
 
 def _walked(path: str) -> Root:

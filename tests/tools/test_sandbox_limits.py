@@ -158,7 +158,7 @@ def test_what_programs_before_a_pipe_say(places: tuple[Path, Path], command: str
     assert [limit.what for limit in met] == [NO_NETWORK] * is_told
 
 
-async def test_nothing_is_told_of_commands_that_met_no_wall(shell: BashTool, places: tuple[Path, Path]) -> None:
+async def test_nothing_is_told_of_commands_that_met_no_limit(shell: BashTool, places: tuple[Path, Path]) -> None:
     closed = places[0] / "closed"
     closed.write_text("x")
     closed.chmod(0)
@@ -176,7 +176,7 @@ async def test_nothing_is_told_of_commands_that_met_no_wall(shell: BashTool, pla
         assert "walls" not in result.details
 
 
-async def test_without_a_sandbox_there_is_no_wall(places: tuple[Path, Path]) -> None:
+async def test_without_a_sandbox_there_is_no_limit(places: tuple[Path, Path]) -> None:
     tool = BashTool(places[0], "off")
     result = await run(tool, f"echo 'touch: {places[1]}/new: Permission denied'; exit 1")
     assert extract_text(result.content).endswith("[exit code 1]")

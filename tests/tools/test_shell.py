@@ -792,7 +792,7 @@ class Staged(Sandbox):
     def close(self) -> None: ...
 
 
-async def test_walls_that_fall_at_the_start_are_said(make: ShellFn) -> None:
+async def test_limits_that_end_a_command_at_its_start_are_named(make: ShellFn) -> None:
     result = await run(make(Staged(b"no room\n", SandboxError("the walls fell"))), "true")
     assert (said(result), result.is_error) == ("the command was not run: the walls fell\nno room\n", True)
 

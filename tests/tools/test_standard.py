@@ -260,7 +260,7 @@ def test_what_a_workspace_hides_comes_on_top_of_what_sandboxes_hide(folder: Path
     assert set(profile.protected) == {*usual.protected, "kept"}
 
 
-def test_walls_that_stand_already_must_be_those_of_the_workspace(folder: Path, private: Path) -> None:
+def test_a_given_sandbox_must_be_of_the_workspace(folder: Path, private: Path) -> None:
     hiding = SandboxProfile(write=(str(folder),), hidden=("private",))
     protecting = SandboxProfile(write=(str(folder),), protected=(*SandboxProfile().protected, "kept"))
     with pytest.raises(ValueError, match=r"the sandbox hides .*private, and Workspace.* does not"):

@@ -280,7 +280,7 @@ async def test_a_session_in_use_elsewhere_is_read_but_not_changed(folder: Path) 
 async def test_a_session_is_let_go_after_its_run_and_taken_up_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("swink_agent.web.rooms.LET_GO", 0.2)
+    monkeypatch.setattr("swink_agent.web.channels.LET_GO", 0.2)
     store = store_of(folder)
     async with running(folder, text("One."), text("Two.")) as client:
         session = await client.new()

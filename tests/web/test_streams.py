@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from swink_agent.web.rooms import Rooms
+from swink_agent.web.channels import SessionChannels
 from swink_agent.web.streams import EventLog, Place, Readers
 
 
@@ -188,15 +188,15 @@ def test_events_that_are_not_kept_take_no_memory() -> None:
 
 
 def test_streams_that_nobody_reads_have_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("swink_agent.web.rooms._MOST_QUIET_BYTES", 10_000)
+    monkeypatch.setattr("swink_agent.web.channels._MOST_QUIET_BYTES", 10_000)
 
     async def never(*_: Any) -> Any:
         raise AssertionError("nothing is opened here")
 
-    rooms = Rooms(never, lambda _: None)
+    channels = SessionChannels(never, lambda _: None)
     for number in range(8):
-        rooms.of(f"s{number}").log.append("notice", b"x" * 3000)
-    read = rooms.of("s6")
+        channels.of(f"s{number}").log.append("notice", b"x" * 3000)
+    read = channels.of("s6")
     read.log.listen(lambda: None)
-    rooms.of("s8")
-    assert [room.id for room in rooms] == ["s4", "s5", "s7", "s6", "s8"]
+    channels.of("s8")
+    assert [channel.id for channel in channels] == ["s4", "s5", "s7", "s6", "s8"]

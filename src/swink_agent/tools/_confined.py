@@ -19,7 +19,7 @@ from swink_agent.sandbox import Sandbox, SandboxClosed, SandboxProfile
 from swink_agent.sandbox.kernel.mounts import real_paths
 from swink_agent.sandbox.profile import is_beneath
 
-from .workspace.wall import Workspace
+from .workspace.workspace import Workspace
 
 SandboxChoice: TypeAlias = Literal["auto", "off"] | SandboxProfile | Sandbox
 OpenSandboxFn: TypeAlias = Callable[[SandboxProfile], Sandbox]

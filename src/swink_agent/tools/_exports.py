@@ -19,5 +19,5 @@ from .shell import BashTool as BashTool
 from .standard import standard_tools as standard_tools
 from .todo import TodoTool as TodoTool
 from .web.web_fetch import WebFetchTool as WebFetchTool
-from .workspace.wall import Workspace as Workspace
-from .workspace.wall import WorkspaceError as WorkspaceError
+from .workspace.workspace import Workspace as Workspace
+from .workspace.workspace import WorkspaceError as WorkspaceError

@@ -40,7 +40,7 @@ from .checkpoints.checkpoint import CheckpointError
 from .commands.foreground import LONGEST_TIMEOUT, ForegroundCommand, not_run
 from .commands.running import as_shown
 from .commands.tasks import BackgroundTasks, started, with_ends
-from .workspace.wall import Workspace
+from .workspace.workspace import Workspace
 
 _LONGEST_COMMAND = 100_000
 _MOST_OUTPUT = 64 * 1024 * 1024

@@ -23,7 +23,7 @@ from .files.edit_file import EditFileTool
 from .files.list_dir import ListDirTool
 from .files.read_file import ReadFileTool
 from .files.write_file import WriteFileTool
-from .workspace.wall import Workspace
+from .workspace.workspace import Workspace
 
 
 def standard_tools(

@@ -22,9 +22,9 @@ from swink_agent.core.values.decoders import converted
 from swink_agent.memory import SessionNotFound
 from swink_agent.memory.storage.protocols import is_id
 
+from .channels import SessionChannel
 from .problems import Problem, invalid
 from .questions import Question
-from .rooms import Room
 from .routes.asking import MOST_JSON, read_bytes
 from .site import Site
 from .talks import Talk
@@ -65,14 +65,14 @@ async def serve(site: Site, request: web.Request) -> web.StreamResponse:
     if given.resume:
         await site.authorized(request, "answer", given.thread_id)
     site.readers.refuse_if_full()
-    room = await _room(site, given)
+    channel = await _channel(site, given)
     encoder: Any = encoding.EventEncoder(request.headers.get("accept", ""))
     run = _Run(core, given.thread_id, given.run_id)
-    async with room.opening:
-        position = room.log.position
-        talk = await _begin(site, room, given, by)
+    async with channel.opening:
+        position = channel.log.position
+        talk = await _begin(site, channel, given, by)
     with site.readers.counted():
-        return await _stream(request, room, talk, run, position, encoder)
+        return await _stream(request, channel, talk, run, position, encoder)
 
 
 def _read(core: Any, data: bytes) -> Any:
@@ -86,27 +86,27 @@ def _read(core: Any, data: bytes) -> Any:
     raise invalid("; ".join([f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in problems[:5]]))
 
 
-async def _room(site: Site, given: Any) -> Room:
+async def _channel(site: Site, given: Any) -> SessionChannel:
     try:
-        return site.rooms.of(await site.find(given.thread_id))
+        return site.channels.of(await site.find(given.thread_id))
     except SessionNotFound:
         if given.resume or not any(message.role == "user" for message in given.messages):
             raise invalid("a new thread begins with a user's message") from None
-        return site.rooms.of(await site.create("", None, None, given.thread_id))
+        return site.channels.of(await site.create("", None, None, given.thread_id))
 
 
-async def _begin(site: Site, room: Room, given: Any, by: str) -> Talk:
+async def _begin(site: Site, channel: SessionChannel, given: Any, by: str) -> Talk:
     """Begins the run that the request asks for, or answers the questions that a run waits for."""
     if given.resume:
-        if room.talk is None:
+        if channel.talk is None:
             raise Problem(409, "answered", "no run of this session waits for an answer")
         for entry in given.resume:
             choice, reason = _chosen(entry)
-            room.questions.answer(entry.interrupt_id, choice, reason, None, by)
-        return room.talk
-    if room.is_busy:
+            channel.questions.answer(entry.interrupt_id, choice, reason, None, by)
+        return channel.talk
+    if channel.is_busy:
         raise Problem(409, "running", "a run of this session is active: answer its question, or stop it")
-    talk = await room.opened(by)
+    talk = await channel.opened(by)
     _offer(talk, given.tools or ())
     messages = [message for message in given.messages if message.role in ("user", "tool")]
     waiting = {call.call_id for call in talk.agent.pending if call.kind == "external"}
@@ -122,7 +122,7 @@ async def _begin(site: Site, room: Room, given: Any, by: str) -> Talk:
     new = unseen([talk.redact(words) for _, words in texts], talk.agent.messages)
     if not new:
         raise invalid("messages has neither a prompt nor a result that this session does not have yet")
-    files = await asyncio.to_thread(_files, site, room, [message for message, _ in texts[-new:]])
+    files = await asyncio.to_thread(_files, site, channel, [message for message, _ in texts[-new:]])
     await talk.prompt("\n\n".join([words for _, words in texts[-new:] if words]), files)
     return talk
 
@@ -174,7 +174,7 @@ def _text(message: Any) -> str:
     return "\n".join([part.text for part in content if part.type == "text"])
 
 
-def _files(site: Site, room: Room, messages: Sequence[Any]) -> list[str]:
+def _files(site: Site, channel: SessionChannel, messages: Sequence[Any]) -> list[str]:
     """Stores the pictures and documents of messages and returns their paths.
 
     Addresses are not followed. Raises 413, 415 and 422.
@@ -194,27 +194,27 @@ def _files(site: Site, room: Room, messages: Sequence[Any]) -> list[str]:
                 raise invalid("an attachment is not in base 64") from None
             if len(content) > site.max_upload:
                 raise Problem(413, "too_large", f"an attachment is larger than {site.max_upload:,} bytes")
-            kept.append(site.uploads.keep(room.id, content).id)
-    return site.uploads.paths(room.id, kept)
+            kept.append(site.uploads.keep(channel.id, content).id)
+    return site.uploads.paths(channel.id, kept)
 
 
 # -- the events of a run -------------------------------------------------------------------------------------------
 
 
 async def _stream(
-    request: web.Request, room: Room, talk: Talk, run: _Run, position: int, encoder: Any
+    request: web.Request, channel: SessionChannel, talk: Talk, run: _Run, position: int, encoder: Any
 ) -> web.StreamResponse:
     response = web.StreamResponse(headers={"content-type": encoder.get_content_type(), "x-accel-buffering": "no"})
     wake = asyncio.Event()
-    unlisten = room.log.listen(wake.set)
+    unlisten = channel.log.listen(wake.set)
     try:
         await response.prepare(request)
         await response.write("".join([encoder.encode(event) for event in run.begin()]).encode())
         while not run.is_over:
             wake.clear()
-            if not room.log.holds(position):
+            if not channel.log.holds(position):
                 raise ConnectionResetError("the client does not read")
-            new = room.log.events_after(position)
+            new = channel.log.events_after(position)
             position += len(new)
             told = [shown for event in new for shown in run.translate(event.name, event.data)]
             if told:
@@ -232,7 +232,7 @@ async def _stream(
     finally:
         unlisten()
         if not run.is_over:
-            room.later(talk.stop())
+            channel.later(talk.stop())
     return response
 
 

@@ -27,8 +27,8 @@ from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import ModelSpec, StopReason, Text, ThinkingLevel, UserMessage
 from swink_agent.memory import Session, SessionInfo, SessionStore
 
+from .channels import SessionChannel, filled
 from .problems import Problem, invalid
-from .rooms import Room, filled
 from .talks import Figures
 
 _STOPPING = 5.0
@@ -52,8 +52,10 @@ _MakeFn = Callable[["ModelSpec | None"], "Awaitable[Agent[Any]]"]
 class AgentTalk:
     """The `Talk` of an application's agent."""
 
-    def __init__(self, room: Room, store: SessionStore, agent: Agent[Any], session: Session, make: _MakeFn) -> None:
-        self._room = room
+    def __init__(
+        self, channel: SessionChannel, store: SessionStore, agent: Agent[Any], session: Session, make: _MakeFn
+    ) -> None:
+        self._channel = channel
         self._store = store
         self._make = make
         self._agent = agent
@@ -65,33 +67,33 @@ class AgentTalk:
         self._on_turn: Callable[[], None] = lambda: None
         self._info = session.info
         self._fill = filled(self._agent.messages, self._agent.model)
-        room.use_redactor(self._redactor)
+        channel.use_redactor(self._redactor)
         self._subscription = agent.subscribe(self._on_event)
 
     @classmethod
-    async def open(cls, room: Room, store: SessionStore, make_agent: MakeAgentFn, by: str) -> AgentTalk:
+    async def open(cls, channel: SessionChannel, store: SessionStore, make_agent: MakeAgentFn, by: str) -> AgentTalk:
         """Opens the session, and makes its agent. Raises `SessionError` and the errors of `make_agent`."""
-        session = await asyncio.to_thread(store.open, room.id)
+        session = await asyncio.to_thread(store.open, channel.id)
         try:
             redactor = Redactor()
 
             async def ask(question: ApprovalQuestion) -> ApprovalAnswer | Defer:
-                talk = room.talk
+                talk = channel.talk
                 redact = redactor.redact if talk is None else talk.redact
-                return (await room.questions.ask(question, redact))[0]
+                return (await channel.questions.ask(question, redact))[0]
 
             async def make(model: ModelSpec | None) -> Agent[Any]:
-                made = make_agent(AgentContext(session=room.id, user=by, ask=ask, model=model))
+                made = make_agent(AgentContext(session=channel.id, user=by, ask=ask, model=model))
                 return await made if inspect.isawaitable(made) else made
 
-            agent = await make(_model(room.model) if room.model is not None else session.info.model)
+            agent = await make(_model(channel.model) if channel.model is not None else session.info.model)
             offered = agent.model
             session.attach(agent)
-            if room.model is not None:
+            if channel.model is not None:
                 agent.model = offered
-            if room.thinking is not None:
-                agent.thinking_level = ThinkingLevel(room.thinking)
-            return cls(room, store, agent, session, make)
+            if channel.thinking is not None:
+                agent.thinking_level = ThinkingLevel(channel.thinking)
+            return cls(channel, store, agent, session, make)
         except BaseException:
             await session.aclose()
             raise
@@ -153,7 +155,7 @@ class AgentTalk:
             return "idle"
 
         self._runner.begin(work())
-        self._room.changed()
+        self._channel.changed()
 
     async def resume(self, answers: Mapping[str, Answer]) -> None:
         self.begin(lambda: self._agent.resume(answers))
@@ -163,7 +165,7 @@ class AgentTalk:
         if not self.is_running:
             raise Problem(409, "not_running", "the run has ended meanwhile: send it as a prompt")
         self._queue.add(self._agent, Queued(kind, text, message))
-        self._room.changed()
+        self._channel.changed()
 
     async def stop(self) -> list[str]:
         returned = [self.redact(queued.text) for queued in self._queue.take_all(self._agent)]
@@ -171,7 +173,7 @@ class AgentTalk:
             self._runner.stop()
             self._agent.abort()
             await self._runner.wait(_STOPPING)
-        self._room.changed()
+        self._channel.changed()
         return returned
 
     async def _message(self, text: str, files: Sequence[str]) -> UserMessage:
@@ -182,7 +184,7 @@ class AgentTalk:
         return UserMessage([*([Text(self.redact(text))] if text.strip() else []), *attached])
 
     def _on_event(self, event: AgentEvent) -> None:
-        self._room.on_event(event)
+        self._channel.on_event(event)
         if type(event) is TurnStart:
             self._on_turn()
         elif isinstance(event, MessagesInjected):
@@ -191,7 +193,7 @@ class AgentTalk:
             self._fill = filled(self._agent.messages, self._agent.model)
         else:
             return
-        self._room.changed()
+        self._channel.changed()
 
     def _on_end(self) -> None:
         self._on_turn()
@@ -201,11 +203,11 @@ class AgentTalk:
             self.begin(self._agent.continue_loop)
             return
         if left := self._queue.take_all(self._agent):
-            self._room.tell("draft", {"text": self.redact("\n\n".join([queued.text for queued in left]))})
-        self._room.changed()
+            self._channel.tell("draft", {"text": self.redact("\n\n".join([queued.text for queued in left]))})
+        self._channel.changed()
 
     def _fail(self, text: str) -> None:
-        self._room.tell("notice", {"text": self.redact(text), "kind": "error"})
+        self._channel.tell("notice", {"text": self.redact(text), "kind": "error"})
 
     # -- changes -------------------------------------------------------------------------------------------------
 
@@ -221,7 +223,7 @@ class AgentTalk:
             return "idle"
 
         self._runner.begin(work())
-        self._room.changed()
+        self._channel.changed()
 
     async def set_model(self, model: str | None, thinking: str | None) -> None:
         level = self._agent.thinking_level if thinking is None else ThinkingLevel(thinking)
@@ -232,12 +234,12 @@ class AgentTalk:
                 raise invalid(f"{str(chosen)[:100]} is not offered here")
             self._agent.model = chosen
         self._agent.thinking_level = level
-        self._room.changed()
+        self._channel.changed()
 
     async def set_plan(self, is_on: bool) -> None:
         if is_on != (self._plan.mode == "Plan"):
             (self._plan.enter if is_on else self._plan.leave)(self._agent)
-        self._room.changed()
+        self._channel.changed()
 
     async def rename(self, title: str) -> None:
         assert self._session is not None
@@ -253,7 +255,7 @@ class AgentTalk:
     async def take_up(self) -> None:
         if self._session is None:
             before, model = len(self._agent.messages), self._agent.model
-            session = await asyncio.to_thread(self._store.open, self._room.id)
+            session = await asyncio.to_thread(self._store.open, self._channel.id)
             try:
                 session.attach(self._agent)
             except BaseException:
@@ -261,7 +263,7 @@ class AgentTalk:
                 raise
             self._agent.model, self._session = model, session
             if len(self._agent.messages) != before:
-                self._room.tell("reset", {})
+                self._channel.tell("reset", {})
 
     async def close(self) -> None:
         await self.stop()

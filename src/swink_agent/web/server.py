@@ -17,9 +17,9 @@ from swink_agent.adapters.kit.server_log import quoted
 from swink_agent.memory import JsonlSessionStore, SessionStore
 
 from .access import CHANGING, Access
+from .channels import SessionChannel
 from .embedded import AgentTalk, MakeAgentFn
 from .problems import Problem, problem_of
-from .rooms import Room
 from .routes.asking import Asked, Route, read_body, read_query
 from .routes.runs import durable_of
 from .routes.table import ROUTES
@@ -59,8 +59,8 @@ def app(
     """
     sessions = JsonlSessionStore() if store is None else store
 
-    async def open_talk(room: Room, by: str) -> Talk:
-        return await AgentTalk.open(room, sessions, make_agent, by)
+    async def open_talk(channel: SessionChannel, by: str) -> Talk:
+        return await AgentTalk.open(channel, sessions, make_agent, by)
 
     site = Site(
         access=Access(hosts=hosts, origins=origins),

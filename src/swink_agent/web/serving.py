@@ -29,8 +29,8 @@ from swink_agent.core.stream import StreamFn
 from swink_agent.evals import EvalStore
 
 from .access import Access, add_safe_headers
+from .channels import SessionChannel
 from .problems import Problem, invalid
-from .rooms import Room
 from .server import MAX_READERS, MAX_UPLOAD, application
 from .site import Site
 from .standard import StandardTalk
@@ -48,8 +48,8 @@ NAME = "local"
 def standard_site(opening: Opening, access: Access, *, stream_fn: StreamFn | None = None) -> Site:
     """Returns the site of `swink web` for one folder and its settings."""
 
-    async def open_talk(room: Room, by: str) -> Talk:
-        return await StandardTalk.open(room, opening, stream_fn=stream_fn)
+    async def open_talk(channel: SessionChannel, by: str) -> Talk:
+        return await StandardTalk.open(channel, opening, stream_fn=stream_fn)
 
     def models() -> list[tuple[str, str, str]]:
         from swink_agent.app.talk.commands.model_commands import model_items

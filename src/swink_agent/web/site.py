@@ -1,4 +1,4 @@
-"""The parts of one server: sessions and their rooms, readers, uploads, evaluations, and the authorization of users.
+"""The parts of one server: sessions and their channels, readers, uploads, evaluations, and the authorization of users.
 
 Finds, creates, forks, renames and deletes sessions. The routes act on a `Site`; `server` serves it over HTTP.
 """
@@ -19,9 +19,9 @@ from swink_agent.core.types import ThinkingLevel
 from swink_agent.memory import SessionInfo, SessionStore
 
 from .access import Access
+from .channels import OpenFn, SessionChannel, SessionChannels
 from .histories import Histories
 from .problems import Problem
-from .rooms import OpenFn, Room, Rooms
 from .routes.asking import Action
 from .streams import EventLog, Readers
 from .uploads import Uploads
@@ -64,7 +64,7 @@ class Site:
         self.histories = Histories(store)
         self.listed = EventLog()
         """Changes of the list of sessions: `row` for a new or changed session, `state`, `retitled`, `gone`, `bye`."""
-        self.rooms = Rooms(open_talk, self.list_state)
+        self.channels = SessionChannels(open_talk, self.list_state)
         self._watching: asyncio.Future[None] | None = None
         self.readers = Readers(max_readers)
         self.uploads = Uploads()
@@ -108,7 +108,7 @@ class Site:
 
     async def find(self, session_id: str) -> str:
         """Returns the id of a session that exists. Raises `SessionNotFound`."""
-        if self.rooms.find(session_id) is not None:
+        if self.channels.find(session_id) is not None:
             return session_id
         return (await asyncio.to_thread(self.histories.load, session_id)).id
 
@@ -124,8 +124,8 @@ class Site:
                 return session.info
 
         made = await asyncio.to_thread(make)
-        room = self.rooms.of(made.id)
-        room.model, room.thinking = model, None if thinking is None else str(thinking)
+        channel = self.channels.of(made.id)
+        channel.model, channel.thinking = model, None if thinking is None else str(thinking)
         self._list_row(made)
         return made.id
 
@@ -137,33 +137,33 @@ class Site:
         self._list_row(info)
         return info.id
 
-    async def delete(self, room: Room) -> None:
-        """Deletes a session that is not busy. The caller holds the room's `opening`."""
-        await room.close_talk()
-        await asyncio.to_thread(self.store.delete, room.id)
-        room.is_deleted = True
-        await room.close("deleted")
-        self.rooms.forget(room.id)
-        self._list("gone", session=room.id)
+    async def delete(self, channel: SessionChannel) -> None:
+        """Deletes a session that is not busy. The caller holds the channel's `opening`."""
+        await channel.close_talk()
+        await asyncio.to_thread(self.store.delete, channel.id)
+        channel.is_deleted = True
+        await channel.close("deleted")
+        self.channels.forget(channel.id)
+        self._list("gone", session=channel.id)
 
-    async def rename(self, room: Room, title: str) -> None:
-        """Renames a session. The caller holds the room's `opening`."""
-        if room.talk is not None and room.talk.holds_session:
-            await room.talk.rename(title)
+    async def rename(self, channel: SessionChannel, title: str) -> None:
+        """Renames a session. The caller holds the channel's `opening`."""
+        if channel.talk is not None and channel.talk.holds_session:
+            await channel.talk.rename(title)
         else:
-            await asyncio.to_thread(self.store.rename, room.id, title)
-        room.tell("renamed", {"title": title})
-        self._list("retitled", session=room.id, title=title)
+            await asyncio.to_thread(self.store.rename, channel.id, title)
+        channel.tell("renamed", {"title": title})
+        self._list("retitled", session=channel.id, title=title)
 
     # -- the list of sessions, as pages show it ------------------------------------------------------------------
 
-    def list_state(self, room: Room) -> None:
+    def list_state(self, channel: SessionChannel) -> None:
         """Sends readers of the list the state of a session, with its whole row if the session is open."""
-        info = None if room.talk is None else room.talk.info
+        info = None if channel.talk is None else channel.talk.info
         if info is None:
-            self._list("state", session=room.id, state=room.word)
+            self._list("state", session=channel.id, state=channel.word)
         else:
-            self._list_row(info, room.word)
+            self._list_row(info, channel.word)
 
     def watch_list(self) -> None:
         """Checks regularly for sessions that other programs create or change, while the list has readers."""
@@ -181,10 +181,10 @@ class Site:
                 every = known if newest == known[:1] else await asyncio.to_thread(self.store.list, limit=_MOST_WATCHED)
                 if at == self.listed.position:  # else the list may be older than an event that readers have
                     for info in reversed(every):  # the newest is reported last: pages put it first
-                        room = self.rooms.find(info.id)
-                        is_ours = room is not None and room.talk is not None and room.talk.holds_session
+                        channel = self.channels.find(info.id)
+                        is_ours = channel is not None and channel.talk is not None and channel.talk.holds_session
                         if info not in known and info.updated / 1000 >= since and not is_ours:  # ours report themselves
-                            self._list_row(info, self.rooms.word(info.id))
+                            self._list_row(info, self.channels.word(info.id))
                     known = every
             await asyncio.sleep(max(_LOOK, 100 * (time.monotonic() - began)))  # a slow store is read less often
             if not self.listed.has_readers:
@@ -205,7 +205,7 @@ class Site:
         """Stops every run, tells readers, and deletes uploads."""
         if self._watching is not None:
             self._watching.cancel()
-        await self.rooms.close()
+        await self.channels.close()
         self._list("bye")
         self.listed.close()
         self.readers.close()

@@ -30,8 +30,8 @@ from swink_agent.core.stream import StreamFn
 from swink_agent.core.types import AgentMessage, ModelSpec, ThinkingLevel
 from swink_agent.memory import SessionInfo
 
+from .channels import SessionChannel
 from .problems import Problem, invalid
-from .rooms import Room
 from .talks import Figures
 
 if TYPE_CHECKING:
@@ -61,19 +61,19 @@ class WebFront:
     lacks = frozenset(_ELSEWHERE)
     theme = ""
 
-    def __init__(self, room: Room) -> None:
-        self._room = room
+    def __init__(self, channel: SessionChannel) -> None:
+        self._channel = channel
         self.talk: Conversation | None = None
 
     def changed(self) -> None:
-        self._room.changed()
+        self._channel.changed()
 
     async def ask(self, question: ApprovalQuestion) -> ApprovalAnswer | Defer:
         talk = self.talk
         assert talk is not None
         request = question.request
         place = talk.place_of(request.call_id) if question.can_wait or not request.delegates else (1, 1)
-        answer, rule = await self._room.questions.ask(question, self._redact, place)
+        answer, rule = await self._channel.questions.ask(question, self._redact, place)
         if rule:
             await talk.keep_rule(rule)
         return answer
@@ -82,7 +82,7 @@ class WebFront:
         return await self.pick(title, [PickItem(key, words) for key, words in choices])
 
     async def pick(self, title: str, items: Sequence[PickItem], preview: PreviewFn | None = None) -> str | None:
-        return await self._room.questions.choose(title, items, self._redact)
+        return await self._channel.questions.choose(title, items, self._redact)
 
     async def read_secret(self, title: str) -> str | None:
         return None  # secrets are not accepted from a browser
@@ -94,7 +94,7 @@ class WebFront:
         self.give_back(text, images)
 
     def give_back(self, text: str, images: Sequence[str] = ()) -> None:
-        self._room.tell("draft", {"text": self._redact(text)})
+        self._channel.tell("draft", {"text": self._redact(text)})
 
     def copy(self, text: str) -> None:
         pass  # the browser copies
@@ -112,21 +112,21 @@ class WebFront:
 class WebView:
     """The `View` of a session on the server: turns changes into events for every reader."""
 
-    def __init__(self, room: Room) -> None:
-        self._room = room
+    def __init__(self, channel: SessionChannel) -> None:
+        self._channel = channel
         self._redactor = Redactor()
         self._is_shown = False
         self.on_turn: Callable[[], None] = lambda: None
 
     def adopt(self, redactor: Redactor, label: Callable[[], str]) -> None:
         self._redactor = redactor
-        self._room.use_redactor(redactor)
+        self._channel.use_redactor(redactor)
 
     def show(
         self, messages: Sequence[AgentMessage], words: Sequence[tuple[str, NoticeKind]] = (), *, is_first: bool = False
     ) -> None:
         if self._is_shown:
-            self._room.tell("reset", {})  # the history was replaced: readers load it again
+            self._channel.tell("reset", {})  # the history was replaced: readers load it again
         self._is_shown = True
         for text, kind in words:
             if kind != "welcome":
@@ -139,10 +139,10 @@ class WebView:
         pass  # the event itself follows
 
     def hear(self, event: MessageUpdate | DelegateEvent) -> None:
-        self._room.on_event(event)
+        self._channel.on_event(event)
 
     def on_event(self, event: AgentEvent, record: RunRecord) -> None:
-        self._room.on_event(event)
+        self._channel.on_event(event)
         if type(event) is TurnStart:
             self.on_turn()
 
@@ -150,7 +150,7 @@ class WebView:
         self.on_turn()
 
     def notice(self, text: str, kind: NoticeKind = "info") -> None:
-        self._room.tell("notice", {"text": self._redactor.redact(text), "kind": kind})
+        self._channel.tell("notice", {"text": self._redactor.redact(text), "kind": kind})
 
     def show_help(self, parts: Sequence[str]) -> None:
         self.notice("\n\n".join(parts))
@@ -173,21 +173,25 @@ class StandardTalk:
         self._view = view
 
     @classmethod
-    async def open(cls, room: Room, opening: Opening, *, stream_fn: StreamFn | None = None) -> StandardTalk:
+    async def open(
+        cls, channel: SessionChannel, opening: Opening, *, stream_fn: StreamFn | None = None
+    ) -> StandardTalk:
         """Opens the session and its agent. Raises `ApplicationError`."""
-        wanted = WantedSession(id=room.id)
+        wanted = WantedSession(id=channel.id)
         session: RunSession = await asyncio.to_thread(opening.session(wanted).__enter__)
-        front, view = WebFront(room), WebView(room)
+        front, view = WebFront(channel), WebView(channel)
         conversation = Conversation(TalkOptions(opening=opening, session=session, stream_fn=stream_fn), front, view)
         front.talk = conversation
         try:
-            await conversation.open_agent(None if room.model is None else _spec(opening, room.model, room.thinking))
+            await conversation.open_agent(
+                None if channel.model is None else _spec(opening, channel.model, channel.thinking)
+            )
         except BaseException:
             await asyncio.to_thread(session.close)
             raise
         talk = cls(conversation, view)
-        if room.model is None and room.thinking is not None:
-            talk.agent.thinking_level = ThinkingLevel(room.thinking)
+        if channel.model is None and channel.thinking is not None:
+            talk.agent.thinking_level = ThinkingLevel(channel.thinking)
         return talk
 
     @property

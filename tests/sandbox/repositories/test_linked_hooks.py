@@ -11,7 +11,7 @@ import pytest
 
 from swink_agent.sandbox import Sandbox, SandboxProfile
 from swink_agent.tools import Workspace
-from swink_agent.tools.workspace.wall import WorkspaceError
+from swink_agent.tools.workspace.workspace import WorkspaceError
 
 OpenFn = Callable[[SandboxProfile], Sandbox]
 

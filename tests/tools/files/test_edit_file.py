@@ -21,7 +21,7 @@ from swink_agent.testing import call, scripted
 from swink_agent.tools import EditFileTool, ReadFileTool, Workspace
 from swink_agent.tools.files.edits import Edit, apply_edits
 from swink_agent.tools.files.nearest import describe_nearest
-from swink_agent.tools.workspace.wall import WHOLE_FILE_LIMIT
+from swink_agent.tools.workspace.workspace import WHOLE_FILE_LIMIT
 
 Edits = list[dict[str, Any]]
 

@@ -14,7 +14,7 @@ import pytest
 from swink_agent import AgentToolResult, Base64Image, CancellationToken, Image, Text, ToolContext, extract_text
 from swink_agent.tools import ReadFileTool
 from swink_agent.tools._bounded import OUTPUT_LIMIT
-from swink_agent.tools.workspace.wall import WHOLE_FILE_LIMIT
+from swink_agent.tools.workspace.workspace import WHOLE_FILE_LIMIT
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 

@@ -30,7 +30,7 @@ from swink_agent.testing import call, scripted, text
 from swink_agent.tools import EditFileTool, ReadFileTool, Workspace, WriteFileTool
 from swink_agent.tools.files.file_tool import Call
 from swink_agent.tools.workspace.beneath import Root
-from swink_agent.tools.workspace.wall import WHOLE_FILE_LIMIT
+from swink_agent.tools.workspace.workspace import WHOLE_FILE_LIMIT
 
 MODEL = ModelSpec("test", "model")
 WRITES = 10_000

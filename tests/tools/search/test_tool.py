@@ -401,7 +401,7 @@ async def test_rules_above_the_root_are_not_read(make: MakeFn, tmp_path: Path) -
         assert await lines(make(engine, tmp_path / "root"), pattern="n", path="sub") == ["sub/a.txt:1: n"]
 
 
-# -- the wall ------------------------------------------------------------------------------------------------
+# -- what a search may see --------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from swink_agent.skills.skill import FILE, MOST_FILE
 from ..settings.paths import config_folder
 
 if TYPE_CHECKING:
-    from swink_agent.tools.workspace.wall import Workspace
+    from swink_agent.tools.workspace.workspace import Workspace
 
 _LOOK = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) | os.O_CLOEXEC
 _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
@@ -57,7 +57,7 @@ def read_project_file(folder: Path, name: str, most: int) -> ProjectFile:
 def read_project_files(folder: Path, names: Iterable[str], most: int) -> dict[str, ProjectFile]:
     """The same for several files. The folder is examined once."""
     from swink_agent.sandbox.profile import SandboxProfile  # on use: `swink --help` needs none of it
-    from swink_agent.tools.workspace.wall import Workspace
+    from swink_agent.tools.workspace.workspace import Workspace
 
     found: dict[str, ProjectFile] = {}
     workspace: Workspace | None = None
@@ -80,7 +80,7 @@ def read_project_files(folder: Path, names: Iterable[str], most: int) -> dict[st
 
 
 def _read(workspace: Workspace, path: Path, name: str, most: int) -> ProjectFile:
-    from swink_agent.tools.workspace.wall import WorkspaceError
+    from swink_agent.tools.workspace.workspace import WorkspaceError
 
     try:
         with workspace.open_file(name) as file:

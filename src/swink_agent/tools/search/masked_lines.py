@@ -16,7 +16,7 @@ from swink_agent.core.secrets.placeholders import MaskedText
 
 from ..files.masked import mask_text, whole_until
 from ..files.text import decode_text
-from ..workspace.wall import Workspace, read_whole
+from ..workspace.workspace import Workspace, read_whole
 from .engines import Hit
 from .scan import LONGEST_EXCERPT, excerpt
 

@@ -25,7 +25,7 @@ from swink_agent.sandbox.programs import own_interpreter
 
 from .._bounded import OUTPUT_LIMIT, escaped, show_name
 from .._confined import OpenSandboxFn, SandboxChoice, SandboxSource, check_choice, in_thread
-from ..workspace.wall import Workspace, WorkspaceError
+from ..workspace.workspace import Workspace, WorkspaceError
 from .dialect import why_unsupported
 from .engines import Binary, Engine, Hit, Query, Record, RipgrepEngine, ScannerEngine, packages_folder, read_folders
 from .glob import NameGlob

@@ -1,8 +1,8 @@
 """Opens files and folders beneath a folder, and nothing else.
 
 There are two ways: the kernel's (`openat2` with `RESOLVE_BENEATH`) and a step-by-step walk for machines without it.
-Both open first and check afterwards: no path is checked and then opened by name. `wall` decides what a tool may do with
-an opened file.
+Both open first and check afterwards: no path is checked and then opened by name. `workspace` decides what a tool may do
+with an opened file.
 """
 
 from __future__ import annotations

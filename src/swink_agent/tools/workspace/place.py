@@ -1,7 +1,7 @@
 """The place of a file that is to be written, and its replacement in one step.
 
 Finds the folder and the name of a path, creates missing folders, and replaces the old file with a new one, all through
-descriptors. `wall` and the tools decide what may be written.
+descriptors. `workspace` and the tools decide what may be written.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from swink_agent.core.tool import ToolContext
 
-    from .wall import Workspace
+    from .workspace import Workspace
 
 _MOST_FILES = 10_000
 _MOST_SPANS = 1000

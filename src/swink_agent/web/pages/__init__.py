@@ -23,8 +23,8 @@ from swink_agent.memory import LoadedSession, SessionInfo
 from swink_agent.rendering.blocks import entry_html
 from swink_agent.rendering.turns import Label, Note, Reply, entries
 
+from ..channels import state_of
 from ..problems import Problem, invalid
-from ..rooms import state_of
 from ..routes.asking import Action
 from ..routes.live import position_in
 from ..routes.sessions import hits_of, listed
@@ -34,7 +34,7 @@ from .markup import base_of, home_html, html, listed_html, page_html, row_html, 
 from .question_form import question_html
 
 if TYPE_CHECKING:
-    from ..rooms import Room
+    from ..channels import SessionChannel
     from ..site import Site
 
 _PageFn: TypeAlias = "Callable[[Site, web.Request, str], Awaitable[web.StreamResponse]]"
@@ -108,15 +108,15 @@ async def _session_page(site: Site, request: web.Request, base: str) -> web.Stre
     session_id = request.match_info["session"]
     side = await _side(site, request, base, session_id)
     loaded = await asyncio.to_thread(site.histories.load, session_id)
-    room = site.rooms.of(loaded.id)
-    room.show(loaded)
-    live = _live(room)
+    channel = site.channels.of(loaded.id)
+    channel.show(loaded)
+    live = _live(channel)
     is_live = live.is_running or len(loaded.messages) < live.end
     cut = min(live.first, len(loaded.messages)) if is_live else len(loaded.messages)
     running = live.html() if is_live else ""
     position = live.log.position
-    questions = "".join([question_html(question) for question in room.questions.open])
-    state = shown_state(await asyncio.to_thread(state_of, room, loaded, site.model))
+    questions = "".join([question_html(question) for question in channel.questions.open])
+    state = shown_state(await asyncio.to_thread(state_of, channel, loaded, site.model))
     commands = await asyncio.to_thread(site.commands)
 
     def render() -> str:
@@ -154,7 +154,7 @@ async def _events_part(site: Site, request: web.Request) -> web.StreamResponse:
     The name `*`, which no session has, is the list of sessions.
     """
     places: list[Place] = []
-    rooms: list[Room] = []
+    channels: list[SessionChannel] = []
     for part in [part for part in request.query.get("sessions", "").split(",") if part][:100]:
         name, _, given = part.partition(":")
         after = position_in(given) if given else -1
@@ -165,14 +165,16 @@ async def _events_part(site: Site, request: web.Request) -> web.StreamResponse:
             continue
         await site.authorized(request, "read", name)
         try:
-            room = site.rooms.of(await site.find(name))
+            channel = site.channels.of(await site.find(name))
         except Exception:  # deleted meanwhile; its page reports that when it is loaded again
             continue
-        rooms.append(room)
-        places.append(Place(_live(room).log, after, room.id))
+        channels.append(channel)
+        places.append(Place(_live(channel).log, after, channel.id))
     if not places:
         raise Problem(404, "not_found", "there is no such session")
-    ends = [room.log.listen(lambda: None) for room in rooms]  # so that the room is kept while a page reads it
+    ends = [
+        channel.log.listen(lambda: None) for channel in channels
+    ]  # so that the channel is kept while a page reads it
     try:
         return await site.readers.serve(request, places)
     finally:
@@ -196,10 +198,10 @@ def _row_for(site: Site, request: web.Request) -> ShowFn:
     return show
 
 
-def _live(room: Room) -> Live:
-    if room.page is None:
-        room.page = Live(room)
-    return room.page
+def _live(channel: SessionChannel) -> Live:
+    if channel.page is None:
+        channel.page = Live(channel)
+    return channel.page
 
 
 async def _side(site: Site, request: web.Request, base: str, current: str = "") -> str:
@@ -209,7 +211,7 @@ async def _side(site: Site, request: web.Request, base: str, current: str = "") 
 
 async def _list(site: Site, request: web.Request, base: str, current: str = "", before: str = "") -> str:
     shown, more = await listed(site, request, _MOST_LISTED, before)
-    return listed_html(base, shown, site.rooms.word, {}, current, more or "")
+    return listed_html(base, shown, site.channels.word, {}, current, more or "")
 
 
 async def _found(site: Site, request: web.Request, base: str, query: str) -> str:
@@ -221,7 +223,7 @@ async def _found(site: Site, request: web.Request, base: str, query: str) -> str
     hits = await hits_of(site, request, query, _MOST_HITS)
     snippets = {hit.session.id: hit.snippet for hit in reversed(hits)}
     found = {**found, **{hit.session.id: hit.session for hit in hits if hit.session.id not in found}}
-    return listed_html(base, list(found.values())[:_MOST_FOUND], site.rooms.word, snippets)
+    return listed_html(base, list(found.values())[:_MOST_FOUND], site.channels.word, snippets)
 
 
 def _last(loaded: LoadedSession, end: int) -> tuple[str, int]:

@@ -25,8 +25,8 @@ from swink_agent.rendering.blocks import Delegated, Now, Step, anchor, call_anch
 from swink_agent.rendering.characters import one_line, visible
 from swink_agent.rendering.turns import Entry, Other, Prompt, Reply, ToolUse, cost_words
 
+from ..channels import SessionChannel, State
 from ..questions import Question
-from ..rooms import Room, State
 from ..streams import Event, EventLog
 from .question_form import question_html
 
@@ -87,20 +87,20 @@ class Live:
     `first` is the number of messages before the run, `end` the number including the run's; both are 0 without a run.
     """
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, channel: SessionChannel) -> None:
         self.log = EventLog()
         self.first = 0
         self.end = 0
         self.is_running = False
-        self._room = room
+        self._channel = channel
         self._model = ""
         self._entries: list[Entry | _Shown] = []
         self._streaming: _Streaming | None = None
-        began = room.began
-        if began is not None and room.is_busy and room.log.holds(began[0]):
-            for event in room.log.events_after(began[0]):
+        began = channel.began
+        if began is not None and channel.is_busy and channel.log.holds(began[0]):
+            for event in channel.log.events_after(began[0]):
                 self._hear(event)
-        room.log.tap(self._hear)
+        channel.log.tap(self._hear)
 
     # -- the first HTML of a page --------------------------------------------------------------------------------
 
@@ -136,7 +136,7 @@ class Live:
             except AgentError:  # a message of an application's own type: the page loads it from the session
                 self._tell("reset")
         elif name == "state":
-            self._tell("state", **shown_state(self._room.state))
+            self._tell("state", **shown_state(self._channel.state))
         elif name == "question":
             question = _QUESTIONS.decode(event.data)
             self._tell("ask", id=question.id, html=question_html(question))
@@ -210,12 +210,12 @@ class Live:
                 pass
 
     def _begin(self, event: events.AgentStart) -> None:
-        began = self._room.began
+        began = self._channel.began
         self.log.begin_run()
         self._forget()
         self.is_running = True
         self.first = self.end = 0 if began is None else began[1]
-        self._model = "" if self._room.talk is None else str(self._room.talk.agent.model)
+        self._model = "" if self._channel.talk is None else str(self._channel.talk.agent.model)
         self._add(event.prompts)
 
     def _end(self, event: events.AgentEnd) -> None:

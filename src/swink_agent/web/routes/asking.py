@@ -16,7 +16,7 @@ from swink_agent.core.values.decoders import converted
 from ..problems import Problem, invalid
 
 if TYPE_CHECKING:
-    from ..rooms import Room
+    from ..channels import SessionChannel
     from ..site import Site
 
 MOST_JSON = 1024 * 1024
@@ -45,9 +45,9 @@ class Asked(NamedTuple):
         """Returns a part of the path."""
         return self.request.match_info[part]
 
-    async def room(self) -> Room:
-        """Returns the room of the session in the path. Raises `SessionNotFound`."""
-        return self.site.rooms.of(await self.site.find(self.session))
+    async def channel(self) -> SessionChannel:
+        """Returns the channel of the session in the path. Raises `SessionNotFound`."""
+        return self.site.channels.of(await self.site.find(self.session))
 
 
 HandlerFn: TypeAlias = "Callable[[Asked], Awaitable[web.StreamResponse]]"

@@ -60,17 +60,17 @@ class Several(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def prompt(asked: Asked) -> web.StreamResponse:
     site, given = asked.site, asked.body
-    room = await asked.room()
+    channel = await asked.channel()
     _refuse_empty(given)
-    async with room.opening:
-        if room.is_busy:
+    async with channel.opening:
+        if channel.is_busy:
             raise Problem(409, "running", "a run of this session is active: steer it, or queue a follow-up")
-        files = site.uploads.paths(room.id, given.attachments)
-        talk = await room.opened(asked.by)
-        position = room.log.position
+        files = site.uploads.paths(channel.id, given.attachments)
+        talk = await channel.opened(asked.by)
+        position = channel.log.position
         await talk.prompt(given.text, files)
-    site.list_state(room)  # the first prompt is its title
-    await site.rooms.close_idle()
+    site.list_state(channel)  # the first prompt is its title
+    await site.channels.close_idle()
     return answered(Accepted(position), 202)
 
 
@@ -83,13 +83,13 @@ async def follow_up(asked: Asked) -> web.StreamResponse:
 
 
 async def _add(asked: Asked, kind: QueuedKind) -> web.StreamResponse:
-    given, room = asked.body, await asked.room()
+    given, channel = asked.body, await asked.channel()
     _refuse_empty(given)
-    talk = room.talk
+    talk = channel.talk
     if talk is None or not talk.is_running:
         raise Problem(409, "not_running", "no run of this session is active: send a prompt")
-    position = room.log.position
-    await talk.add(kind, given.text, asked.site.uploads.paths(room.id, given.attachments))
+    position = channel.log.position
+    await talk.add(kind, given.text, asked.site.uploads.paths(channel.id, given.attachments))
     return answered(Accepted(position), 202)
 
 
@@ -99,13 +99,13 @@ def _refuse_empty(given: Prompt) -> None:
 
 
 async def abort(asked: Asked) -> web.StreamResponse:
-    room = await asked.room()
-    return answered(Returned([] if room.talk is None else await room.talk.stop()))
+    channel = await asked.channel()
+    return answered(Returned([] if channel.talk is None else await channel.talk.stop()))
 
 
 async def answer(asked: Asked) -> web.StreamResponse:
-    given, room = asked.body, await asked.room()
-    room.questions.answer(given.question, given.choice, given.reason, given.hunks, asked.by)
+    given, channel = asked.body, await asked.channel()
+    channel.questions.answer(given.question, given.choice, given.reason, given.hunks, asked.by)
     return answered({"question": given.question, "choice": given.choice, "by": asked.by})
 
 
@@ -113,10 +113,10 @@ async def command(asked: Asked) -> web.StreamResponse:
     line = asked.body.line.strip()
     if not line.startswith(("/", "#")):
         raise invalid("a command begins with / or #; shell commands run only in a terminal")
-    room = await asked.room()
-    async with room.opening:
-        talk = await room.opened(asked.by)
-        position = room.log.position
+    channel = await asked.channel()
+    async with channel.opening:
+        talk = await channel.opened(asked.by)
+        position = channel.log.position
         await talk.command(line)
     return answered(Accepted(position), 202)
 
@@ -129,9 +129,9 @@ async def upload(asked: Asked) -> web.StreamResponse:
 
 
 async def events(asked: Asked) -> web.StreamResponse:
-    room, seen = await asked.room(), asked.request.headers.get("last-event-id", "").strip()
+    channel, seen = await asked.channel(), asked.request.headers.get("last-event-id", "").strip()
     return await asked.site.readers.serve(
-        asked.request, [Place(room.log, position_in(seen or asked.query.after.strip()))]
+        asked.request, [Place(channel.log, position_in(seen or asked.query.after.strip()))]
     )
 
 
@@ -142,7 +142,7 @@ async def all_events(asked: Asked) -> web.StreamResponse:
         name, _, after = part.partition(":")
         await site.authorized(asked.request, "read", name)
         session_id = await site.find(name)
-        places.append(Place(site.rooms.of(session_id).log, position_in(after), session_id))
+        places.append(Place(site.channels.of(session_id).log, position_in(after), session_id))
     if not places:
         raise invalid("name the sessions, each with its position: sessions=ID:POSITION,ID:POSITION")
     return await site.readers.serve(asked.request, places)

@@ -13,9 +13,9 @@ from swink_agent.core.codec import encode_message
 from swink_agent.core.types import AgentMessage, ThinkingLevel
 from swink_agent.memory import SearchHit, SessionInfo
 
+from ..channels import state_of
 from ..problems import Problem, invalid
 from ..questions import Question
-from ..rooms import state_of
 from .asking import Asked, answered, read_format
 
 if TYPE_CHECKING:
@@ -180,13 +180,13 @@ async def _session(asked: Asked, session_id: str, status: int = 200) -> web.Stre
     """Answers with the session and its state."""
     site = asked.site
     loaded = await asyncio.to_thread(site.histories.load, session_id)
-    room = site.rooms.find(session_id) or site.rooms.of(session_id)
-    room.show(loaded)
-    state = await asyncio.to_thread(state_of, room, loaded, site.model)
+    channel = site.channels.find(session_id) or site.channels.of(session_id)
+    channel.show(loaded)
+    state = await asyncio.to_thread(state_of, channel, loaded, site.model)
     more = SessionState(
         state=state.state,
-        position=room.log.position,
-        questions=room.questions.open,
+        position=channel.log.position,
+        questions=channel.questions.open,
         queue=[QueuedText(**queued) for queued in state.queue],
         plan=state.plan,
         fill=state.fill,
@@ -198,12 +198,12 @@ async def _session(asked: Asked, session_id: str, status: int = 200) -> web.Stre
 
 
 async def change(asked: Asked) -> web.StreamResponse:
-    wanted, room = asked.body, await asked.room()
-    async with room.opening:
+    wanted, channel = asked.body, await asked.channel()
+    async with channel.opening:
         if wanted.model is not None or wanted.thinking is not None or wanted.plan is not None:
-            if room.is_busy:
+            if channel.is_busy:
                 raise Problem(409, "running", "the model and the mode can only change between runs")
-            talk = await room.opened(asked.by)
+            talk = await channel.opened(asked.by)
             if wanted.model is not None or wanted.thinking is not None:
                 thinking = None if wanted.thinking is None else str(wanted.thinking)
                 await talk.set_model(wanted.model, thinking)
@@ -212,16 +212,16 @@ async def change(asked: Asked) -> web.StreamResponse:
             if wanted.plan is not None:
                 await talk.set_plan(wanted.plan)
         if wanted.title is not None:  # last, so that the title stays if another change is refused
-            await asked.site.rename(room, wanted.title)
-    return await _session(asked, room.id)
+            await asked.site.rename(channel, wanted.title)
+    return await _session(asked, channel.id)
 
 
 async def delete(asked: Asked) -> web.StreamResponse:
-    room = await asked.room()
-    async with room.opening:
-        if room.is_busy:
+    channel = await asked.channel()
+    async with channel.opening:
+        if channel.is_busy:
             raise Problem(409, "running", "a run of this session is active: stop it first")
-        await asked.site.delete(room)
+        await asked.site.delete(channel)
     return web.Response(status=204)
 
 

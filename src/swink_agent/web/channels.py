@@ -34,9 +34,9 @@ _MOST_QUIET_BYTES = 256 * 1024 * 1024
 _FIGURES = 0.1
 """Seconds between two `state` events if only figures change."""
 
-OpenFn = Callable[["Room", str], Awaitable[Talk]]
-"""Opens the conversation of a room, for the user of this name."""
-TellFn = Callable[["Room"], None]
+OpenFn = Callable[["SessionChannel", str], Awaitable[Talk]]
+"""Opens the conversation of a channel, for the user of this name."""
+TellFn = Callable[["SessionChannel"], None]
 """Called when a session changes between idle, running and waiting."""
 
 
@@ -58,7 +58,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     progress: str = ""
 
 
-class Room:
+class SessionChannel:
     """One session: its stream, its questions, and its conversation once it is needed."""
 
     def __init__(self, session_id: str, open_talk: OpenFn, on_state: TellFn = lambda _: None) -> None:
@@ -239,73 +239,77 @@ class Room:
         self.log.close()
 
 
-class Rooms:
-    """The rooms of a server, by the ids of their sessions."""
+class SessionChannels:
+    """The channels of a server, by the ids of their sessions."""
 
     def __init__(self, open_talk: OpenFn, on_state: TellFn) -> None:
-        self._rooms: dict[str, Room] = {}
+        self._channels: dict[str, SessionChannel] = {}
         self._open_talk = open_talk
         self._on_state = on_state
 
     def __iter__(self) -> Any:
-        return iter(list(self._rooms.values()))
+        return iter(list(self._channels.values()))
 
-    def of(self, session_id: str) -> Room:
-        """Returns the room of an existing session; makes one if necessary."""
-        room = self._rooms.pop(session_id, None)
-        if room is None:
-            room = Room(session_id, self._open_talk, self._on_state)
+    def of(self, session_id: str) -> SessionChannel:
+        """Returns the channel of an existing session; makes one if necessary."""
+        channel = self._channels.pop(session_id, None)
+        if channel is None:
+            channel = SessionChannel(session_id, self._open_talk, self._on_state)
             self._drop_quiet()
-        self._rooms[session_id] = room  # the newest last
-        return room
+        self._channels[session_id] = channel  # the newest last
+        return channel
 
-    def find(self, session_id: str) -> Room | None:
-        return self._rooms.get(session_id)
+    def find(self, session_id: str) -> SessionChannel | None:
+        return self._channels.get(session_id)
 
     def word(self, session_id: str) -> str:
         """Returns the state of a session in a word."""
-        room = self.find(session_id)
-        return "idle" if room is None else room.word
+        channel = self.find(session_id)
+        return "idle" if channel is None else channel.word
 
     def forget(self, session_id: str) -> None:
-        self._rooms.pop(session_id, None)
+        self._channels.pop(session_id, None)
 
     async def close_idle(self) -> None:
         """Closes the least recently used idle conversations, if there are too many."""
-        idle = [room for room in self if room.talk is not None and not room.is_busy and not room.talk.has_background]
-        for room in idle[: max(len(idle) - _MOST_IDLE, 0)]:
-            async with room.opening:
-                if not room.is_busy:
-                    await room.close_talk()
+        idle = [
+            channel
+            for channel in self
+            if channel.talk is not None and not channel.is_busy and not channel.talk.has_background
+        ]
+        for channel in idle[: max(len(idle) - _MOST_IDLE, 0)]:
+            async with channel.opening:
+                if not channel.is_busy:
+                    await channel.close_talk()
 
     async def close(self) -> None:
-        await asyncio.gather(*[room.close() for room in self], return_exceptions=True)
+        await asyncio.gather(*[channel.close() for channel in self], return_exceptions=True)
 
     def _drop_quiet(self) -> None:
-        quiet = [room for room in self if room.talk is None and not room.log.has_readers]
-        size = sum([room.size for room in quiet])
-        for number, room in enumerate(quiet):
+        quiet = [channel for channel in self if channel.talk is None and not channel.log.has_readers]
+        size = sum([channel.size for channel in quiet])
+        for number, channel in enumerate(quiet):
             if number >= len(quiet) - _MOST_QUIET and size <= _MOST_QUIET_BYTES:
                 break
-            self.forget(room.id)
-            size -= room.size
+            self.forget(channel.id)
+            size -= channel.size
 
 
-def state_of(room: Room, loaded: LoadedSession, usual: Callable[[], str | None]) -> State:
+def state_of(channel: SessionChannel, loaded: LoadedSession, usual: Callable[[], str | None]) -> State:
     """Returns the state of a session; without a conversation, the state in which one would begin. Call it in a thread.
 
     `usual` returns the model of new sessions.
     """
-    state, model = room.state, loaded.info.model
-    if room.talk is not None:
+    state, model = channel.state, loaded.info.model
+    if channel.talk is not None:
         return state
     cost = loaded.info.cost.amount
     if model is None:
-        return msgspec.structs.replace(state, model=room.model or usual() or "", cost=cost)
+        return msgspec.structs.replace(state, model=channel.model or usual() or "", cost=cost)
     return msgspec.structs.replace(
         state,
-        model=room.model or str(model),
-        thinking=room.thinking or str(model.thinking_level),
+        model=channel.model or str(model),
+        thinking=channel.thinking or str(model.thinking_level),
         fill=round(filled(loaded.messages if loaded.context is None else loaded.context, model), 4),
         cost=cost,
     )
