@@ -191,6 +191,8 @@ class Batch:
         """Gives the call its only result, with secrets masked. `reason` defaults to the text of an error result."""
         run, recorder = self.run, self.run.transcript.recorder
         is_told = recorder is not None or bool(run.audience.all)
+        if call.began is not None and call.ended is None:
+            call.ended = monotonic()  # it ended before its first step: the event and the record have the same time
         if result is not call.masked:
             result = masked_result(self.run.redactor, result)
         if is_told:
