@@ -163,11 +163,10 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
                 await _run_turns(run, starts_with_overflow)
         except Interrupted:
             pass  # between two turns
-        if recorder is not None:
-            await _record_end(run, recorder)
+        result = None if recorder is None else await _record_end(run, recorder)
     finally:
         run.close()
-    result = _result_of(run)
+    result = result or _result_of(run)
     if run.pending:
         run.put_back()
     if run.audience.all:
@@ -400,15 +399,22 @@ async def _has_something_to_answer(run: Run) -> bool:
     return False
 
 
-async def _record_end(run: Run, recorder: hints.Recorder) -> None:
-    """Records how the run ended and waits for the journal. An aborted run waits only until its deadline."""
-    recorder.run_ended(run.id, _result_of(run))
+async def _record_end(run: Run, recorder: hints.Recorder) -> AgentResult | None:
+    """Records how the run ended and waits for the journal. An aborted run waits only until its deadline.
+
+    Returns the recorded result, which an abort during the wait no longer changes; `None` if it may not be durable.
+    """
+    result = _result_of(run)
+    recorder.run_ended(run.id, result)
     try:
         await run.make_durable(last_words=True)
     except Interrupted:
         log.info("the run was aborted before its last entries were known to be durable")
     except Exception as error:
         run.error = run.error or as_agent_error(error, "the journal")
+    else:
+        return result
+    return None
 
 
 def _result_of(run: Run) -> AgentResult:
