@@ -241,7 +241,9 @@ class Supervisor:
             except asyncio.CancelledError as error:
                 self.take_cancellation(error)
             if self.is_interrupted and not task.done():
-                await (self._wait_after_interrupt(task, work, True, grace) if last_words else self._end(task, work, grace))
+                await (
+                    self._wait_after_interrupt(task, work, True, grace) if last_words else self._end(task, work, grace)
+                )
         if task.cancelled():
             _close_unstarted(work)  # an ending event loop cancels every task
             raise RuntimeError("it was cancelled from within")
