@@ -178,8 +178,8 @@ class Fold:
         self._known[number] = message
         self.has_messages = True
         if facts is not None and (facts.usage is not None or facts.cost is not None):
-            # This is the usage of a delegate, which the end of the run does not count. A call that was deferred and then
-            # cancelled has two results in one run.
+            # This is the usage of a delegate, which the end of the run does not count. A call that was deferred and
+            # then cancelled has two results in one run.
             batch = self._history.batch
             key = (None if batch is None else batch.reply, entry.call)
             if key not in self._delegated:
