@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from swink_agent import DelegateEvent, ModelSpec, PreDispatchContext, Skip, ToolExecutionEnd, extract_text
+from swink_agent import DelegateEvent, MessageEnd, ModelSpec, PreDispatchContext, Skip, ToolExecutionEnd, extract_text
 from swink_agent.app.agent.standard import AgentOptions, StandardAgent, standard_agent
 from swink_agent.app.errors import ExitCode, NoModel, UsageProblem
 from swink_agent.app.keys.credentials import Credentials
@@ -16,6 +17,8 @@ from swink_agent.app.runs.headless import HeadlessRun, Outcome
 from swink_agent.app.runs.undo import open_checkpoints
 from swink_agent.app.settings.settings import load_settings
 from swink_agent.app.trust.trust import TrustStore, find_project
+from swink_agent.approvals import ApprovalQuestion
+from swink_agent.core.run.threads import WorkerThreads
 from swink_agent.testing import call, scripted, text
 
 KEY = "key-of-the-standard-agent-" + "7" * 8
@@ -74,6 +77,49 @@ async def test_it_has_the_built_in_tools_in_its_folder(root: Path) -> None:
     outcome, results = await run(agent)
     assert outcome.text == "Done."
     assert "hello" in results[0]
+
+
+@pytest.mark.parametrize(
+    "wanted", [call("bash", command="printf hi > b.txt"), call("write_file", path="b.txt", content="hi")]
+)
+async def test_one_approved_call_takes_at_most_three_thread_hops(
+    root: Path, wanted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hops: list[str] = []
+    is_counted = False
+    begin, to_thread = WorkerThreads.begin, asyncio.to_thread
+
+    def counted_begin(threads: WorkerThreads, function: Any, *rest: Any) -> Any:
+        if is_counted:
+            hops.append(repr(function))
+        return begin(threads, function, *rest)
+
+    def counted_to_thread(function: Any, *rest: Any, **named: Any) -> Any:
+        if is_counted:
+            hops.append(repr(function))
+        return to_thread(function, *rest, **named)
+
+    async def yes(question: ApprovalQuestion) -> str:
+        asked.append(question)
+        return "once"
+
+    asked: list[ApprovalQuestion] = []
+    agent = made(root, wanted, "Done.", approve="ask", sandbox="off", ask=yes)
+
+    def watch(event: object) -> None:
+        nonlocal is_counted
+        if isinstance(event, MessageEnd):
+            is_counted = bool(event.message.tool_calls)
+        elif isinstance(event, ToolExecutionEnd):
+            is_counted = False
+
+    monkeypatch.setattr(WorkerThreads, "begin", counted_begin)
+    monkeypatch.setattr(asyncio, "to_thread", counted_to_thread)
+    with agent.agent.subscribe(watch):
+        await run(agent)
+    assert (root / "b.txt").read_text() == "hi"
+    assert len(asked) == 1
+    assert 1 <= len(hops) <= 3, hops
 
 
 async def test_a_task_goes_to_an_agent_that_only_reads(root: Path) -> None:

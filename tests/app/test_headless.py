@@ -15,6 +15,7 @@ from swink_agent import (
     CancellationToken,
     CompactionContext,
     Cost,
+    Defer,
     DelegateEvent,
     Stop,
     Usage,
@@ -204,6 +205,16 @@ async def test_a_schema_that_is_never_met_fails_and_a_limit_is_a_limit() -> None
 
 
 # -- stdout --------------------------------------------------------------------------------------------------
+
+
+async def test_an_answer_beside_a_call_that_waits_is_not_called_a_stop() -> None:
+    made = agent(
+        [call("add", a=1, b=2), call("final_answer", n=3)], approval_mode="enabled", approve=lambda request: Defer()
+    )
+    outcome = await outcome_of(made, schema=SCHEMA)
+    assert (outcome.exit_code, outcome.error, outcome.stopped_by) == (ExitCode.WAITING, None, None)
+    assert [waiting.name for waiting in outcome.pending] == ["add"]
+    assert not outcome.has_value
 
 
 async def written(made: Agent, format_name: str, **options: Any) -> str:

@@ -18,6 +18,7 @@ from swink_agent import (
     AgentEnd,
     AgentEvent,
     AgentLoopConfig,
+    AgentStart,
     AgentToolResult,
     Approve,
     ApproveWith,
@@ -35,6 +36,7 @@ from swink_agent import (
     Reject,
     RunRecord,
     Skip,
+    Stop,
     StopReason,
     StructuredOutputFailed,
     Text,
@@ -570,6 +572,54 @@ async def test_an_abort_of_a_resumed_run_leaves_the_rest_waiting() -> None:
     agent.abort()
     result = await run
     assert (result.stop_reason, agent.pending) == (StopReason.ABORTED, (second,))
+    check_events(events)
+
+
+@pytest.mark.parametrize("when", ["before the turn", "while its tools are made"])
+async def test_after_an_abort_before_the_batch_the_answers_of_a_resumed_run_do_not_count(
+    when: str, tmp_path: Path
+) -> None:
+    shop = Shop()
+    is_resumed = False
+
+    async def tools() -> list[Any]:
+        if is_resumed and when == "while its tools are made":
+            agent.abort()
+            await asyncio.Event().wait()
+        return shop.tools
+
+    def watch(event: AgentEvent) -> None:
+        if is_resumed and when == "before the turn" and isinstance(event, AgentStart):
+            agent.abort()
+
+    agent, _, events = shop_agent(REPLY, "done", tools=tools)
+    agent.subscribe(watch)
+    with JsonlSessionStore(tmp_path).create() as session:
+        session.attach(agent)
+        pending = (await agent.prompt("go")).pending
+        events.clear()
+        is_resumed = True
+        result = await agent.resume({pending[0].call_id: True})
+        assert names(events) == ["AgentStart", "TurnStart", "TurnResumed", "TurnEnd", "AgentEnd"]
+        check_events(events)
+        assert (result.stop_reason, result.messages, agent.pending) == (StopReason.ABORTED, (), pending)
+        assert session.runs()[-1] == RunRecord.of(events)
+
+
+async def test_a_policy_that_stops_the_run_ends_a_deferred_call() -> None:
+    class StopsAtChanges:
+        def pre_dispatch(self, ctx: PreDispatchContext) -> Stop | None:
+            return Stop("no changes") if ctx.arguments == {"order": 3} else None
+
+    def approve(request: ProposedCall) -> Any:
+        return later(request) if request.arguments["order"] == 1 else ApproveWith({"order": 3})
+
+    agent, shop, events = shop_agent(
+        reply(call("refund", order=1), call("refund", order=2)), approve=approve, policies=[StopsAtChanges()]
+    )
+    result = await agent.prompt("go")
+    assert result.stopped_by is not None
+    assert (outcomes(agent), agent.pending, shop.done) == ([ToolOutcome.SKIPPED] * 2, (), [])
     check_events(events)
 
 

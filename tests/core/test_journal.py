@@ -11,6 +11,7 @@ import pytest
 from swink_agent import (
     Agent,
     AgentError,
+    AgentEvent,
     AgentMessage,
     AgentTool,
     AlreadyRunning,
@@ -20,12 +21,14 @@ from swink_agent import (
     ModelSpec,
     PolicyContext,
     Redactor,
+    RunRecord,
     StopReason,
     StreamOptions,
     Text,
     ToolContext,
     ToolOutcome,
     ToolResultMessage,
+    TurnEnd,
     UserMessage,
     extract_text,
     tool,
@@ -235,6 +238,28 @@ async def test_an_abort_is_no_reason_to_warn_of_a_journal_that_takes_its_time(ca
     agent.abort()
     assert (await run).stop_reason is StopReason.ABORTED
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == []
+
+
+async def test_an_abort_after_the_end_was_recorded_does_not_change_the_end() -> None:
+    ledger = Ledger()
+    agent = _recorded(scripted(text("hi")), ledger)
+    live = RunRecord()
+    agent.subscribe(live.feed)
+
+    def hold_the_end(event: AgentEvent) -> None:
+        if isinstance(event, TurnEnd):
+            ledger.gate = asyncio.Event()
+
+    agent.subscribe(hold_the_end)
+    run = asyncio.ensure_future(agent.prompt("hello"))
+    await ledger.until(lambda: "end stop" in ledger.story())
+    await asyncio.sleep(0)
+    agent.abort()
+    assert ledger.gate is not None
+    ledger.gate.set()
+
+    assert (await run).stop_reason is live.stop_reason is StopReason.STOP
+    assert ledger.story()[-1] == "end stop"
 
 
 async def test_what_refuses_is_the_exception_of_the_result() -> None:

@@ -457,6 +457,23 @@ async def _check_equal_records(folder: Path, steps: list[str], end: str) -> None
     assert spent(events) == (live.usage, live.cost)
 
 
+async def test_a_call_that_is_aborted_in_its_first_moment_has_the_same_seconds_everywhere(tmp_path: Path) -> None:
+    agent = Agent("test:model", tools=[add], stream_fn=scripted(call("add", a=1, b=2)))
+    live = RunRecord()
+
+    def abort_at_the_start(event: AgentEvent) -> None:
+        if isinstance(event, ToolExecutionStart):
+            agent.abort()
+
+    store = JsonlSessionStore(tmp_path)
+    with store.create() as session, agent.subscribe(live.feed), agent.subscribe(abort_at_the_start):
+        session.attach(agent)
+        await agent.prompt("go")
+
+    assert live.calls[0].reason == "aborted"
+    assert store.load(session.id).runs() == (live,)
+
+
 async def test_a_run_that_broke_off_is_not_over_in_its_session(tmp_path: Path) -> None:
     store = JsonlSessionStore(tmp_path)
     at_work = asyncio.Event()

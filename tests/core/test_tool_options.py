@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from swink_agent import (
     Agent,
     AgentEvent,
     AgentToolResult,
+    ToolCall,
     ToolContext,
     ToolError,
     ToolExecutionEnd,
@@ -271,6 +273,72 @@ async def test_a_call_that_waits_for_its_turn_is_cancelled_without_a_start(how: 
     await run
     assert [result.outcome for result in results(agent)] == [ToolOutcome.CANCELLED] * 2
     assert sum(isinstance(event, ToolExecutionStart) for event in events) == 1
+    check_events(events)
+
+
+@pytest.mark.parametrize("others", [0, 1, 2])
+async def test_calls_that_waited_for_their_turn_and_are_invalid_end_the_batch(others: int) -> None:
+    @tool(max_concurrent=1)
+    async def work(number: int) -> str:
+        return str(number)
+
+    calls = reply(call("work", number=0), *[call("work", number="x")] * others, call("work", number="y"))
+    agent = Agent("test:model", stream_fn=scripted(calls, "done"), tools=[work])
+    events = watch(agent)
+    async with asyncio.timeout(10):
+        assert (await agent.prompt("go")).text == "done"
+    outcomes = [result.outcome for result in results(agent)]
+    assert outcomes == [ToolOutcome.RAN, *[ToolOutcome.INVALID] * (others + 1)]
+    check_events(events)
+
+
+@pytest.mark.parametrize("execution", ["concurrent", "groups"])
+async def test_a_journal_that_fails_before_a_waiting_call_starts_leaves_running_calls_their_results(
+    execution: str,
+) -> None:
+    has_failed = asyncio.Event()
+
+    class Disk:
+        """A journal that fails once, after the first call has started."""
+
+        def __init__(self) -> None:
+            self.is_full = False
+
+        def record(self, entry: object, redactor: object = None) -> int:
+            return 1
+
+        async def durable(self) -> None:
+            if self.is_full:
+                self.is_full = False
+                has_failed.set()
+                raise OSError("full")
+
+    class Groups:
+        def partition(self, calls: Sequence[ToolCall]) -> list[list[int]]:
+            return [[0, 1, 2], [3]]
+
+    disk = Disk()
+
+    @tool(max_concurrent=1)
+    async def work(number: int) -> str:
+        disk.is_full = number == 0
+        return str(number)
+
+    @tool
+    async def other() -> str:
+        await has_failed.wait()
+        return "other"
+
+    calls = reply(call("work", number=0), call("work", number=1), call("other"), call("work", number=2))
+    how: Any = "concurrent" if execution == "concurrent" else Groups()
+    agent = Agent("test:model", stream_fn=scripted(calls, "done"), tools=[work, other], tool_execution=how)
+    agent.attach_journal(disk)
+    events = watch(agent)
+    async with asyncio.timeout(10):
+        result = await agent.prompt("go")
+    assert result.error == "the journal failed: OSError: full"
+    never = ToolOutcome.NEVER_RAN
+    assert [message.outcome for message in results(agent)] == [ToolOutcome.RAN, never, ToolOutcome.RAN, never]
     check_events(events)
 
 

@@ -16,11 +16,14 @@ from swink_agent import (
     ApproveWith,
     AssistantMessage,
     Defer,
+    Inject,
     PendingCall,
+    PolicyContext,
     PreDispatchContext,
     Redactor,
     Reject,
     RunRecord,
+    Text,
     ToolOutcome,
     ToolResultMessage,
     UserMessage,
@@ -372,6 +375,39 @@ async def test_the_records_of_a_session_equal_those_of_the_events_and_it_replays
     assert (report.divergence, shop.done) == (None, [])
     asks_now = await replay(loaded, lambda stream_fn, wrap: shop.agent(stream_fn=stream_fn, approval_mode="bypassed"))
     assert asks_now.divergence is not None
+
+
+async def test_a_policy_that_replaces_the_reply_of_a_resumed_turn_is_on_record(any_store: Any) -> None:
+    class Rewrites:
+        """Adds a text to replies: to that of a resumed turn too, which an earlier run recorded."""
+
+        def post_turn(self, ctx: PolicyContext) -> Inject | None:
+            reply = ctx.message
+            assert reply is not None
+            if not reply.tool_calls:
+                return None
+            return Inject([AssistantMessage([*reply.content, Text("seen")], stop_reason=reply.stop_reason)])
+
+    def agent_of(**options: Any) -> Agent:
+        options.setdefault("stream_fn", scripted(REPLY, "done"))
+        return Shop().agent(policies=[Rewrites()], **options)
+
+    watched: list[RunRecord] = []
+    with any_store.create() as session:
+        agent = agent_of()
+        session.attach(agent)
+        pending = (await agent.prompt("go")).pending
+        for one in pending:
+            watched.append(RunRecord())
+            with agent.subscribe(watched[-1].feed):
+                answer = AgentToolResult.text("shipped") if one.kind == "external" else Approve()
+                await agent.resume({one.call_id: answer})
+        assert session.runs()[1:] == tuple(watched)
+        assert session.messages == tuple(agent.messages)
+    loaded = any_store.load(session.id)
+    assert loaded.runs()[1:] == tuple(watched)
+    report = await replay(loaded, lambda stream_fn, wrap: agent_of(stream_fn=stream_fn))
+    assert report.divergence is None
 
 
 async def test_a_session_that_waits_and_was_closed_replays(store: JsonlSessionStore) -> None:

@@ -12,8 +12,9 @@ import inspect
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
 import msgspec
 
@@ -48,6 +49,7 @@ _LOG = logging.getLogger("swink_agent")
 ApprovalsMode: TypeAlias = Literal["smart", "auto", "ask", "all", "none"]
 
 _BY_RULES = ("smart", "auto")  # the modes in which rules and trust answer for a person
+_ALLOWED = Approve()  # by rules or trust: whether the command only reads is found later
 _NONE = "nothing that needs approval may run here (approvals are set to none)"
 # Arguments that do not change what a command does.
 _BESIDE_A_COMMAND = frozenset({"timeout", "background", "reason"})
@@ -259,6 +261,15 @@ def _is_in_settings(path: object) -> bool:
 # -- asking --------------------------------------------------------------------------------------------------
 
 
+class _View(NamedTuple):
+    """What a person is shown of a call."""
+
+    shown: ProposedCall
+    """The request with secrets masked."""
+    details: dict[str, Any] | None
+    """The preview, if there is one."""
+
+
 class Approvals:
     """An `approve` callback: `Agent(..., approve=Approvals(ask))`.
 
@@ -328,22 +339,35 @@ class Approvals:
     def prepare_approval(self, request: ProposedCall) -> Callable[[], Awaitable[Approval | Defer]]:
         """Applies the rules. Returns a function that answers, and asks the person if the rules do not decide.
 
-        An agent calls it in a thread, because the rules look at the disk.
+        An agent calls it in a thread, because the rules and the preview look at the disk.
         """
-        return partial(self._answer_by, self._decide(request), request)
+        decision = self._decide(request)
+        is_asked = isinstance(self._answer_without_asking(decision, request), str)
+        return partial(self._answer_by, decision, request, self._view(request) if is_asked else None)
 
-    async def _answer_by(self, decision: Decision, request: ProposedCall) -> Approval | Defer:
+    async def _answer_by(
+        self, decision: Decision, request: ProposedCall, view: _View | None = None
+    ) -> Approval | Defer:
+        answer = self._answer_without_asking(decision, request)
+        if answer is _ALLOWED:
+            return Approve(reads_only=self._only_reads(request))
+        if self._ask is None or not isinstance(answer, str):
+            return cast("Approval", answer)
+        return await self._put(self._ask, request, answer, view)
+
+    def _answer_without_asking(self, decision: Decision, request: ProposedCall) -> Approval | str:
+        """Returns the answer of mode, rules and trust, or why the person must be asked."""
         mode = self._mode
         if mode == "none":
             return Reject(f"{_NONE}; do without it")
         if decision.verdict == "deny":
             return Reject(decision.reason)
         if self._asks_for_access(request):
-            return await self._decide_access(request)
+            return self._decide_access(request)
         if mode == "all":
             return Approve()
         if mode in _BY_RULES and (decision.verdict == "allow" or self.trust.covers(request)):
-            return Approve(reads_only=self._only_reads(request))
+            return _ALLOWED
         why = decision.reason
         if mode == "auto" and self._is_confined(request):
             if UNKEPT not in request.scope:
@@ -354,13 +378,13 @@ class Approvals:
             if request.name in self._tools and mode in _BY_RULES:
                 instead = "use a command that the rules allow, alone and with plain words, or another tool"
             return Reject(f"{why}, and no one can answer a question here; {instead}")
-        return await self._put(self._ask, request, why)
+        return why
 
     def _asks_for_access(self, request: ProposedCall) -> bool:
         return request.name in self._tools and asks_for_access(request)
 
-    async def _decide_access(self, request: ProposedCall) -> Approval | Defer:
-        """Asks about access beyond the sandbox, unless the trust of this session covers it."""
+    def _decide_access(self, request: ProposedCall) -> Approval | str:
+        """Decides on access beyond the sandbox: the person is asked, unless the trust of this session covers it."""
         if self._mode != "ask" and self.trust.covers(request):
             return Approve()
         if self._ask is None:
@@ -370,7 +394,7 @@ class Approvals:
                 f"a person must allow access beyond the sandbox{what}, and no one can answer a question here; work "
                 "without it, and say in the answer what is left to do"
             )
-        return await self._put(self._ask, request, "")
+        return ""
 
     def denial(self, call: PendingCall) -> str | None:
         """Returns why a deny rule or the mode "none" forbids a call that waits, or `None`. `resume` checks neither.
@@ -396,11 +420,14 @@ class Approvals:
         why = safe_display(call.reason, 400) or "it waits for an approval"
         return await self._put(self._ask, _proposed(call), why, can_wait=True)
 
-    async def _put(self, ask: AskFn, request: ProposedCall, why: str, *, can_wait: bool = False) -> Approval | Defer:
+    async def _put(
+        self, ask: AskFn, request: ProposedCall, why: str, view: _View | None = None, *, can_wait: bool = False
+    ) -> Approval | Defer:
         """Asks the person and acts on the answer."""
-        details = await self._details(request)
-        shown = request if self._redactor is None else await asyncio.to_thread(self._shown, request, self._redactor)
-        question = self._question(request, shown, why, self._mode, details)
+        if view is None:
+            is_plain = self._preview is None and self._redactor is None
+            view = self._view(request) if is_plain else await asyncio.to_thread(self._view, request)
+        question = self._question(request, view.shown, why, self._mode, view.details)
         if can_wait:
             question = msgspec.structs.replace(question, can_wait=True)
         answer = await self._answer(ask, question)
@@ -483,17 +510,15 @@ class Approvals:
             reason=reason,
         )
 
-    async def _details(self, request: ProposedCall) -> dict[str, Any] | None:
-        """The preview, made in a thread because it may read and compare a whole file."""
-        preview = self._preview
-        if preview is None:
-            return None
-        try:
-            asked = msgspec.structs.replace(request, arguments=copy_json(request.arguments))
-            details = await asyncio.to_thread(preview, asked)
-            return None if details is None else dict(details)
-        except Exception:  # without a preview the arguments are shown
-            return None
+    def _view(self, request: ProposedCall) -> _View:
+        """Makes the view in a thread: the preview may read and compare a whole file, and masking takes time too."""
+        details: dict[str, Any] | None = None
+        if self._preview is not None:
+            with suppress(Exception):  # without a preview the arguments are shown
+                asked = msgspec.structs.replace(request, arguments=copy_json(request.arguments))
+                given = self._preview(asked)
+                details = None if given is None else dict(given)
+        return _View(request if self._redactor is None else self._shown(request, self._redactor), details)
 
     @staticmethod
     def _shown(request: ProposedCall, redactor: Redactor) -> ProposedCall:

@@ -131,7 +131,7 @@ class Batch:
             ready = self._those_that_run()
             is_one_group = not ready or run.config.tool_execution == "concurrent"
             groups = [ready] if is_one_group else await self._groups(ready)
-            while groups and ready and not (self.was_steered or supervisor.is_interrupted):
+            while groups and ready and not (self.was_steered or supervisor.is_interrupted or run.refusal is not None):
                 group = groups.pop(0)
                 if run.toolbox.options:
                     group = self._admitted(group)
@@ -146,6 +146,8 @@ class Batch:
                 while self._running or self._queued:
                     if self._queued:
                         await self._start_queued()
+                        if not (self._running or self._queued):
+                            break  # all of them were refused
                     if self._steering_deadline is not None:
                         await supervisor.park(self._has_news, self._steering_deadline)
                     else:
@@ -191,6 +193,8 @@ class Batch:
         """Gives the call its only result, with secrets masked. `reason` defaults to the text of an error result."""
         run, recorder = self.run, self.run.transcript.recorder
         is_told = recorder is not None or bool(run.audience.all)
+        if call.began is not None and call.ended is None:
+            call.ended = monotonic()  # it ended before its first step: the event and the record have the same time
         if result is not call.masked:
             result = masked_result(self.run.redactor, result)
         if is_told:
@@ -385,14 +389,15 @@ class Batch:
                 recorder.tool_started(call.index, call.id, call.name, changed, facts)
 
     async def _may_start(self) -> bool:
-        """Waits until the record is durable; if that fails, refuses the remaining calls and returns `False`."""
+        """Waits until the record is durable; if that fails, refuses calls that do not run yet and returns `False`."""
         run = self.run
         try:
             await run.make_durable()
         except Exception as error:
             run.refusal = as_agent_error(error, "the journal")
             for call in self.unresolved:
-                self.refuse(call, f"tool call not run: {run.refusal}", ToolOutcome.NEVER_RAN, str(run.refusal))
+                if call.context is None:  # calls that run already get their own results
+                    self.refuse(call, f"tool call not run: {run.refusal}", ToolOutcome.NEVER_RAN, str(run.refusal))
             return False
         return True
 

@@ -202,7 +202,8 @@ class ToolApprovalResolved(Value, frozen=True, tag_field="type", tag="tool_appro
 class ToolCallDeferred(Value, frozen=True, tag_field="type", tag="tool_call_deferred", gc=False):
     """The call waits for an answer, and has a pending result. The rest of its batch runs.
 
-    Steering or an abort may still cancel it before the batch ends: then its `ToolExecutionEnd` follows.
+    Steering, an abort or a policy that stops the run may still end it with the batch: then its `ToolExecutionEnd`
+    follows.
     """
 
     call_id: str

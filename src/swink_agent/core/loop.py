@@ -163,11 +163,10 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
                 await _run_turns(run, starts_with_overflow)
         except Interrupted:
             pass  # between two turns
-        if recorder is not None:
-            await _record_end(run, recorder)
+        result = None if recorder is None else await _record_end(run, recorder)
     finally:
         run.close()
-    result = _result_of(run)
+    result = result or _result_of(run)
     if run.pending:
         run.put_back()
     if run.audience.all:
@@ -180,8 +179,8 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
 
 async def _run_turns(run: Run, overflow: bool) -> None:
     supervisor = run.supervisor
-    while not supervisor.is_interrupted:
-        while not supervisor.is_interrupted:
+    while run.answers is not None or not supervisor.is_interrupted:
+        while run.answers is not None or not supervisor.is_interrupted:
             has_results = await (_run_turn(run, overflow) if run.answers is None else _resume_turn(run, run.answers))
             overflow = False
             if not has_results:
@@ -243,22 +242,28 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
 
 
 async def _resume_turn(run: Run, answers: dict[str, hints.Answer]) -> bool:
-    """Runs the answered calls of an earlier reply, without asking for a new one; returns the same as `_run_turn`."""
+    """Runs the answered calls of an earlier reply, without asking for a new one; returns the same as `_run_turn`.
+
+    After an abort that came earlier, or while the tools of the turn are made, the answers do not count.
+    """
     from .run.resuming import Resumption  # on use: most runs defer nothing
 
-    run.answers = None
+    run.answers, is_too_late = None, run.is_interrupted
     resumption = Resumption(run, answers)
     run.emit(TurnStart(run.turn_index))
     run.emit(TurnResumed(resumption.message, resumption.pending))
     if run.channel is not None:
         await run.let_reader_catch_up()
-    if run.turn_tools is not None:
+    if run.turn_tools is not None and not is_too_late:
         try:
             tools = await _ask_for_turn(run, run.turn_tools.function, run.turn_tools.takes_context)
             run.take_tools(run.turn_tools.toolbox_of(tools))
+        except Interrupted:
+            is_too_late = True
         except Exception as error:
             run.error = as_agent_error(error, "tools")
-            return await _end_turn(run, resumption.message, (), False)
+    if is_too_late or run.error is not None:
+        return await _end_turn(run, resumption.message, (), False)
     results, was_steered = await resumption.dispatch()
     return await _end_turn(run, resumption.message, results, was_steered)
 
@@ -400,15 +405,22 @@ async def _has_something_to_answer(run: Run) -> bool:
     return False
 
 
-async def _record_end(run: Run, recorder: hints.Recorder) -> None:
-    """Records how the run ended and waits for the journal. An aborted run waits only until its deadline."""
-    recorder.run_ended(run.id, _result_of(run))
+async def _record_end(run: Run, recorder: hints.Recorder) -> AgentResult | None:
+    """Records how the run ended and waits for the journal. An aborted run waits only until its deadline.
+
+    Returns the recorded result, which an abort during the wait no longer changes; `None` if it may not be durable.
+    """
+    result = _result_of(run)
+    recorder.run_ended(run.id, result)
     try:
         await run.make_durable(last_words=True)
     except Interrupted:
         log.info("the run was aborted before its last entries were known to be durable")
     except Exception as error:
         run.error = run.error or as_agent_error(error, "the journal")
+    else:
+        return result
+    return None
 
 
 def _result_of(run: Run) -> AgentResult:

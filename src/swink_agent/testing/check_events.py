@@ -215,7 +215,8 @@ class _Checker:
             is_good = event.is_error or before == "started" or is_given
             self.need(event, is_good, "a good result of a call that never started")
             if before in ("asked", "deferred"):
-                unanswered = (ToolOutcome.INVALID, ToolOutcome.REJECTED, ToolOutcome.CANCELLED, ToolOutcome.NEVER_RAN)
+                refused = (ToolOutcome.INVALID, ToolOutcome.REJECTED, ToolOutcome.SKIPPED)
+                unanswered = (*refused, ToolOutcome.CANCELLED, ToolOutcome.NEVER_RAN)
                 self.need(event, event.outcome in unanswered, "an outcome of a call that has no answer")
             self.results[event.call_id] = event.result
             delegate = self.delegates.get(event.call_id)

@@ -356,6 +356,32 @@ async def test_steering_and_aborts_cancel_what_waits_inside() -> None:
 # -- sessions --------------------------------------------------------------------------------------------------
 
 
+async def test_a_session_counts_a_delegate_once_if_its_call_waited_and_was_then_cancelled(tmp_path: Path) -> None:
+    @tool
+    async def endless(prompt: str) -> str:
+        """Waits until it is stopped."""
+        await asyncio.Event().wait()
+        return "never"
+
+    def abort_when_it_waits(event: AgentEvent) -> None:
+        if isinstance(event, ToolCallDeferred):
+            agent.abort()
+
+    agent = caller(desk(*refunds(1)), endless)
+    live = RunRecord()
+    store = JsonlSessionStore(tmp_path)
+    with store.create() as session, agent.subscribe(live.feed), agent.subscribe(abort_when_it_waits):
+        session.attach(agent)
+        result = await agent.prompt("go")
+        assert session.info.usage == result.total_usage
+    assert result.total_usage.tokens == 2 * 11
+    assert [one.outcome for one in live.calls] == [ToolOutcome.CANCELLED] * 2
+    loaded = store.load(session.id)
+    assert loaded.info.usage == store.list()[0].usage == result.total_usage
+    assert loaded.info.cost == result.total_cost
+    assert loaded.runs() == (live,)
+
+
 async def test_a_session_keeps_what_waits_inside_and_another_process_goes_on(tmp_path: Path) -> None:
     store = JsonlSessionStore(tmp_path)
     made = desk(*refunds(1, 2))

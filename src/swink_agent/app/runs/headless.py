@@ -198,6 +198,8 @@ class HeadlessRun:
                 if not given.pending:
                     return self._made(ExitCode.DONE, value=given.value, has_value=True)
                 result = given.result
+                if result.has_value:  # the answer stopped the run, but counts only when no call waits
+                    return self._made(ExitCode.WAITING, pending=result.pending, stopped_by=None)
             elif isinstance(asked, Mapping):
                 result = await self.agent.resume(asked)
             else:

@@ -88,16 +88,9 @@ class UsageTotals:
         self._earlier, self.record = (self.usage, self.cost), RunRecord()
         self.turns = 0
 
-    def add_compaction(self, report: CompactionReport) -> None:
-        """Counts a compaction outside a run, which no event of a run reports."""
-        usage, cost = self._earlier
-        self._earlier = (usage + report.usage, cost + report.cost)
-        self._shrink(report)
-
     def on_event(self, event: AgentEvent) -> None:
-        if type(event) is ContextCompacted and self.record.is_over:  # `/compact` between two runs
-            self.add_compaction(event.report)
-            return
+        if self.record.is_over:  # `/compact` between two runs: the record of a run ignores its events
+            self._count_between_runs(event)
         self.record.feed(event)
         match event:
             case events.MessageEnd(message=message):
@@ -105,7 +98,7 @@ class UsageTotals:
             case events.MessagesInjected(messages=messages):
                 self._messages += _estimated(messages)
             case ContextCompacted(report=report):
-                self._shrink(report)
+                self.shrink(report)
             case events.TurnStart():
                 self.turns += 1
             case events.TurnEnd(tool_results=results):
@@ -121,7 +114,15 @@ class UsageTotals:
         self._messages = _estimated(messages)
         self._refill()
 
-    def _shrink(self, report: CompactionReport) -> None:
+    def _count_between_runs(self, event: AgentEvent) -> None:
+        match event:
+            case ContextCompacted(report=spent) | (events.UsageAdded() as spent):
+                usage, cost = self._earlier
+                self._earlier = (usage + spent.usage, cost + spent.cost)
+            case _:
+                pass
+
+    def shrink(self, report: CompactionReport) -> None:
         """Reduces the estimate by the report's ratio, because the report counts its tokens differently."""
         self._messages = round(self._messages * min(report.tokens_after / max(report.tokens_before, 1), 1.0))
         self._refill()

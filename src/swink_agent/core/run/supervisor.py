@@ -211,7 +211,7 @@ class Supervisor:
     async def wait(self, work: Awaitable[T], *, last_words: bool = False) -> T:
         """Returns the result of `work`, or raises its error; raises `Interrupted` if the run is cancelled first.
 
-        With `last_words`, work that starts after the cancellation may continue until the deadline.
+        With `last_words`, the work may continue until the deadline.
         """
         return await self.wait_for(self.begin(self._waking(work)), work, last_words=last_words)
 
@@ -241,7 +241,9 @@ class Supervisor:
             except asyncio.CancelledError as error:
                 self.take_cancellation(error)
             if self.is_interrupted and not task.done():
-                await self._end(task, work, grace)
+                await (
+                    self._wait_after_interrupt(task, work, True, grace) if last_words else self._end(task, work, grace)
+                )
         if task.cancelled():
             _close_unstarted(work)  # an ending event loop cancels every task
             raise RuntimeError("it was cancelled from within")

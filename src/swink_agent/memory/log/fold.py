@@ -90,6 +90,8 @@ class Fold:
         self._made = 0
         self._usage, self._cost = Usage(), Cost()
         self._run_usage, self._run_cost = Usage(), Cost()
+        self._delegated = set[tuple[int | None, int | None]]()
+        """The calls of the current run whose delegates are counted: the reply, and the index in it."""
         self._uncounted: list[AssistantMessage] = []
         """Replies that are not in `_run_usage` yet. Most never are: the end of a run has the usage of all of it."""
         self._first = ""
@@ -152,6 +154,7 @@ class Fold:
                 self.state = entry.state
             case RunStarted():
                 self._settle_run()
+                self._delegated.clear()
             case RunEnded():
                 self._usage, self._cost = self._usage + entry.usage, self._cost + entry.cost
                 self._run_usage, self._run_cost = Usage(), Cost()
@@ -176,8 +179,13 @@ class Fold:
         self._known[number] = message
         self.has_messages = True
         if facts is not None and (facts.usage is not None or facts.cost is not None):
-            # This is the usage of a delegate, which the end of the run does not count.
-            self._usage, self._cost = self._usage + (facts.usage or Usage()), self._cost + (facts.cost or Cost())
+            # This is the usage of a delegate, which the end of the run does not count. A call that was deferred and
+            # then cancelled has two results in one run.
+            batch = self._history.batch
+            key = (None if batch is None else batch.reply, entry.call)
+            if key not in self._delegated:
+                self._delegated.add(key)
+                self._usage, self._cost = self._usage + (facts.usage or Usage()), self._cost + (facts.cost or Cost())
         if not self._history.add(number, message, entry.call):
             self._orphans.add(number)
             if entry.source == "result" and type(message) is ToolResultMessage:

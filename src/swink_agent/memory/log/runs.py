@@ -269,7 +269,7 @@ class StoredRun:
             if one.call is not None and isinstance(one.message, ToolResultMessage):
                 yield from _call_events(turn, one.call, one.message)
                 results.append(one.message)
-        reply = turn.reply if turn.waiting else next(one.message for one in added if one.source == "reply")
+        reply = self._now(turn.reply_number, turn.reply)
         assert isinstance(reply, AssistantMessage)
         yield TurnEnd(index, reply, tuple(results), TurnEndReason.TOOLS_EXECUTED if results else TurnEndReason.COMPLETE)
 
@@ -443,6 +443,10 @@ class _Reader:
             return
         self.runs.append(run)
         run.close(self._found)
+        for turn in run.turns[:1]:
+            if turn.waiting and turn.reply is not None and turn.reply_number in run.replaced:
+                reply = self._known[turn.reply_number] = run.replaced[turn.reply_number]
+                self.history[self._place_of(turn.reply)] = (turn.reply_number, reply)
         for one in run.added:
             if one.replaces is None:
                 self._add(one.number, one.message)
@@ -482,7 +486,12 @@ class _Reader:
         if run is not None and reply is not None:
             turn = StoredTurn()
             turn.reply, turn.waiting = reply, waiting
+            turn.reply_number = self.history[self._place_of(reply)][0] or -1
             run.turns.append(turn)
+
+    def _place_of(self, message: AgentMessage) -> int:
+        """The position of a message of the history, which is near its end."""
+        return next(at for at in range(len(self.history) - 1, -1, -1) if self.history[at][1] is message)
 
     def _close_call(self, run: StoredRun, number: int, message: ToolResultMessage, entry: MessageAdded) -> None:
         """Takes the result of a call that waited before this run."""

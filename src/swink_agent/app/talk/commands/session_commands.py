@@ -272,8 +272,8 @@ async def compact(conversation: Conversation, rest: str) -> None:
         if report is None:
             conversation.notice("nothing in the conversation can be shortened yet")
             return "idle"
-        if not report.is_told:  # otherwise an event has counted it
-            conversation.usage.add_compaction(report)
+        if not report.is_told:  # otherwise its event did it
+            conversation.usage.shrink(report)
         conversation.notice(
             f"about {report.tokens_before:,} tokens became {report.tokens_after:,}; the history itself is kept"
         )
