@@ -108,6 +108,8 @@ def without(paths: Iterable[str], folders: Sequence[str]) -> list[str]:
 
 
 def _is_missing(path: str) -> bool:
+    if not exists(path):
+        return True
     try:
         state = os.lstat(path)
     except OSError:
@@ -124,16 +126,15 @@ def holds(
     are not held; `repositories/leftovers` judges them after a command if they changed.
     """
     found: dict[str, HoldKind] = {}
-    innermost_first = sorted(roots, key=len, reverse=True)
     for path in protected:
-        if root := next((root for root in innermost_first if is_beneath(path, root)), ""):
-            _walk(root, path, found, strict=path in own)
+        if way := _way(tuple(roots), path):
+            _walk(*way, found, strict=path in own)
     for outer in roots:
         # A root inside another must not be swapped for a link, and hidden files must not be moved out of hiding.
         inner = [root for root in roots if root != outer] + [os.path.dirname(path) for path in hidden]
         for path in dict.fromkeys(inner):
             if path != outer and is_beneath(path, outer):
-                _walk(outer, path, found, strict=False, pin_last=True)
+                _walk(outer, _parts(outer, path), found, strict=False, pin_last=True)
     read_only = [path for path, kind in found.items() if kind is HoldKind.READ_ONLY]
     return tuple(
         Hold(path, kind)
@@ -142,8 +143,20 @@ def holds(
     )
 
 
-def _walk(root: str, path: str, found: dict[str, HoldKind], *, strict: bool, pin_last: bool = False) -> None:
-    parts = path[len(root) + 1 :].split(os.path.sep)
+@lru_cache(maxsize=4096)
+def _way(roots: tuple[str, ...], path: str) -> tuple[str, tuple[str, ...]] | None:
+    """The innermost root that the path is in, and the names from there. Cached, because every command needs them."""
+    root = max((root for root in roots if is_beneath(path, root)), key=len, default=None)
+    return None if root is None else (root, _parts(root, path))
+
+
+def _parts(root: str, path: str) -> tuple[str, ...]:
+    return tuple(path[len(root) + 1 :].split(os.path.sep))
+
+
+def _walk(
+    root: str, parts: Sequence[str], found: dict[str, HoldKind], *, strict: bool, pin_last: bool = False
+) -> None:
     current = root
     for index, part in enumerate(parts):
         current = f"{current}/{part}"
