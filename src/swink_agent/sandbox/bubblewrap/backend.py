@@ -191,8 +191,10 @@ class BubblewrapSandbox(Sandbox):
         if self._covers[0] is not paths:
             self._covers = paths, {}
         # Placeholders are in write roots alone.
-        inside = self._inside(self._places[2])
-        return [path for path in self._places[2] if path not in inside or not is_placeholder(path)], absent
+        shown = self._places[2]
+        if inside := self._inside(shown):
+            shown = [path for path in shown if path not in inside or not is_placeholder(path)]
+        return shown, absent
 
     def _inside(self, paths: Sequence[str]) -> frozenset[str]:
         """Those of the paths that are in a write root."""

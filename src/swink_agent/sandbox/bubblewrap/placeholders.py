@@ -37,7 +37,7 @@ _FILES = frozenset({"config", "config.worktree", "commondir"}) | frozenset(
 
 def is_a_file(path: str) -> bool:
     """Whether a missing path would be a file. All others are folders, because git ignores an empty folder."""
-    return os.path.basename(path) in _FILES
+    return path.rpartition("/")[2] in _FILES
 
 
 def has_mark(state: os.stat_result) -> bool:
@@ -72,7 +72,8 @@ class Placeholders:
         Returns `None` if something real exists there now, or nothing can be created there: the folder is not ours, or
         sealed, or the file system is read-only. Raises `UnfitFolder` if the name cannot be protected.
         """
-        folder, name = os.path.split(path)
+        above, _, name = path.rpartition("/")
+        folder = above or "/"
         if folder not in self._parents:
             self._parents[folder] = _open_folder(folder, path) if os.access(folder, os.W_OK) else None
         if (parent := self._parents[folder]) is None:
