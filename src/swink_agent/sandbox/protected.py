@@ -154,9 +154,7 @@ def _parts(root: str, path: str) -> tuple[str, ...]:
     return tuple(path[len(root) + 1 :].split(os.path.sep))
 
 
-def _walk(
-    root: str, parts: Sequence[str], found: dict[str, HoldKind], *, strict: bool, pin_last: bool = False
-) -> None:
+def _walk(root: str, parts: Sequence[str], found: dict[str, HoldKind], *, strict: bool, pin_last: bool = False) -> None:
     current = root
     for index, part in enumerate(parts):
         current = f"{current}/{part}"
