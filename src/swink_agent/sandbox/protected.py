@@ -18,7 +18,7 @@ from swink_agent.core.values.value import Value
 from ._places import exists, folders_above, why_not_entered
 from ._presence import lock_path
 from .errors import UnfitFolder
-from .kernel.mounts import is_in, network_mounts
+from .kernel.mounts import network_mounts
 from .profile import EDITOR_PROTECTED, SandboxProfile, is_beneath
 from .programs import run_at_start, way_to
 from .repositories.admission import is_settings
@@ -96,15 +96,21 @@ def own_names(profile: SandboxProfile) -> tuple[str, ...]:
 
 def unmade_repositories(profile: SandboxProfile) -> tuple[str, ...]:
     """The missing `.git` of roots. A command may create it; what it creates is judged by its content afterwards."""
-    if ".git" in profile.protected or not _protects_repositories(profile):
+    return tuple(place for place in _places_of_repositories(profile.write, profile.protected) if _is_missing(place))
+
+
+@lru_cache(maxsize=8)
+def _places_of_repositories(write: tuple[str, ...], protected: tuple[str, ...]) -> tuple[str, ...]:
+    """The `.git` of roots that a command may create. Cached, because every command needs them."""
+    if ".git" in protected or not any(name.startswith(".git/") for name in protected):
         return ()
-    places = (os.path.join(root, ".git") for root in profile.write if not is_git_folder(root))
-    return tuple(place for place in places if _is_missing(place))
+    return tuple(os.path.join(root, ".git") for root in write if not is_git_folder(root))
 
 
 def without(paths: Iterable[str], folders: Sequence[str]) -> list[str]:
     """The paths that are not in any of the folders."""
-    return [path for path in paths if not is_in(path, folders)]
+    beneath = tuple(folder.rstrip(os.path.sep) + os.path.sep for folder in folders)
+    return [path for path in paths if path not in folders and not path.startswith(beneath)]
 
 
 def _is_missing(path: str) -> bool:
@@ -126,8 +132,9 @@ def holds(
     are not held; `repositories/leftovers` judges them after a command if they changed.
     """
     found: dict[str, HoldKind] = {}
+    folders = tuple(roots)
     for path in protected:
-        if way := _way(tuple(roots), path):
+        if way := _way(folders, path):
             _walk(*way, found, strict=path in own)
     for outer in roots:
         # A root inside another must not be swapped for a link, and hidden files must not be moved out of hiding.
@@ -137,9 +144,11 @@ def holds(
                 _walk(outer, _parts(outer, path), found, strict=False, pin_last=True)
     read_only = [path for path, kind in found.items() if kind is HoldKind.READ_ONLY]
     return tuple(
-        Hold(path, kind)
-        for path, kind in sorted(found.items())
-        if not any(path != other and is_beneath(path, other) for other in read_only)
+        [
+            Hold(path, kind)
+            for path, kind in sorted(found.items())
+            if not read_only or not any(path != other and is_beneath(path, other) for other in read_only)
+        ]
     )
 
 

@@ -50,6 +50,10 @@ _OF_THE_MACHINE = re.compile(
     r"namespace|[ug]id map|loopback|RTM_|pivot_root|capabilit|setuid|seccomp|no_new_privs", re.I
 )
 
+# In its reports
+_CHILD = re.compile(rb'"child-pid"\s*:\s*(\d+)\D')
+_EXIT = re.compile(rb'"exit-code"\s*:\s*(\d+)')
+
 
 class BubblewrapCommand:
     """One command. Its exit is reported, and its placeholders are removed, once nothing of it runs in its namespace.
@@ -293,7 +297,7 @@ class BubblewrapCommand:
             self._said += data or b""
             if told.done():  # nothing waits for it now
                 return
-            if pid := re.search(rb'"child-pid"\s*:\s*(\d+)\D', self._said):
+            if pid := _CHILD.search(self._said):
                 told.set_result(int(pid[1]))
             elif data == b"":
                 told.set_exception(ValueError("it ended without a message"))
@@ -446,7 +450,7 @@ class BubblewrapCommand:
     def _tell(self, code: int, ended: int | None) -> None:
         if self._exited.done():
             return
-        said = re.search(rb'"exit-code"\s*:\s*(\d+)', self._said)
+        said = _EXIT.search(self._said)
         if self._killed:
             self._exited.set_result(-signal.SIGKILL)
         elif said is None:
