@@ -180,6 +180,21 @@ async def test_a_file_that_becomes_a_folder_between_two_commands_stays_hidden(
             assert playground.canary not in outcome.output
 
 
+async def test_folders_that_are_missing_at_first_are_looked_at_once_they_exist(
+    playground: Any, open_backend: OpenFn
+) -> None:
+    (playground.home / ".m2").symlink_to(playground.home / "elsewhere")  # leads nowhere at first
+    sandbox = open_backend(playground.profile())
+    script = "cat ~/.config/gcloud/access_tokens.db ~/.config/doctl/config.yaml ~/.m2/settings.xml"
+    for name in ("", ".config/gcloud/access_tokens.db", ".config/doctl/config.yaml", "elsewhere/settings.xml"):
+        if name:
+            secret(playground, playground.home / name)
+        for _ in range(2):  # the second time from memory, if it is remembered by then
+            await asyncio.sleep(0.06)
+            outcome = await playground.run(sandbox, script)
+            assert playground.canary not in outcome.output
+
+
 async def test_what_is_made_while_a_command_runs_is_not_read_or_ends_it(playground: Any, open_backend: OpenFn) -> None:
     """Landlock lets it read nothing that is new; bubblewrap has no mount for what is not there, and ends it."""
     sandbox = open_backend(playground.profile())

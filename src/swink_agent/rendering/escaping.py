@@ -97,11 +97,12 @@ def display_warnings(text: str) -> tuple[str, ...]:
 
 def _shortened(text: str, limit: int | None, show: Callable[[str], str]) -> str:
     """Shows the text, or its two ends and the number of characters between. The head gets three fifths of the limit."""
-    limit = len(text) if limit is None else limit
+    if limit is None or len(text) <= limit:
+        return show(text)
     tail = max(limit * 2 // 5, 1)
     head = max(limit - tail, 1)
     left_out = len(text) - head - tail
-    if len(text) <= limit or left_out <= 0:
+    if left_out <= 0:
         return show(text)
     return f"{show(text[:head])} … [{left_out:,} of {len(text):,} characters not shown] … {show(text[-tail:])}"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import select
 import subprocess
 import termios
 import threading
@@ -19,22 +20,61 @@ from contextlib import suppress
 _CHUNK = 64 * 1024
 
 
+class Readers:
+    """Calls functions when descriptors can be read, like `add_reader` of an event loop. Only on Linux.
+
+    The event loop watches one descriptor for all of them: each of its own registrations takes ten times as long.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._calls: dict[int, Callable[[], object]] = {}
+        self._poll: select.epoll | None = None
+
+    def add_reader(self, descriptor: int, call: Callable[[], object]) -> None:
+        if self._poll is None:
+            self._poll = select.epoll()
+            self._loop.add_reader(self._poll.fileno(), self._ready)
+        self._poll.register(descriptor, select.EPOLLIN)
+        self._calls[descriptor] = call
+
+    def remove_reader(self, descriptor: int) -> None:
+        """Stops watching a descriptor, which must still be open. One that is not watched is ignored."""
+        if self._poll is None or self._calls.pop(descriptor, None) is None:
+            return
+        if self._calls:
+            self._poll.unregister(descriptor)
+            return
+        if not self._loop.is_closed():
+            self._loop.remove_reader(self._poll.fileno())
+        self._poll.close()
+        self._poll = None
+
+    def _ready(self) -> None:
+        ready = [] if self._poll is None else self._poll.poll(0)
+        for descriptor, call in [(descriptor, self._calls[descriptor]) for descriptor, _ in ready]:
+            if self._calls.get(descriptor) is call:  # else an earlier call has ended it
+                call()
+
+
 class OutputPipe(asyncio.ReadTransport):
     """A pipe: `write_end` is for the child, `reader` for us.
 
     A slow reader blocks the child, until `drain()`. Use it only in the thread of its event loop.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None, readers: Readers | None = None) -> None:
+        """`readers` watch the pipe; by default the event loop does."""
         super().__init__()
         self._loop = loop or asyncio.get_running_loop()
+        self._readers = readers or self._loop
         self._read_end, self.write_end = os.pipe()
         os.set_blocking(self._read_end, False)
         self._paused = False
         self._draining = False
         self.reader = asyncio.StreamReader(limit=_CHUNK * 2, loop=self._loop)
         self.reader.set_transport(self)
-        self._loop.add_reader(self._read_end, self._read)
+        self._readers.add_reader(self._read_end, self._read)
 
     def close_write_end(self) -> None:
         """Closes our copy, once the child has its own: otherwise the pipe would never end."""
@@ -64,12 +104,12 @@ class OutputPipe(asyncio.ReadTransport):
     def pause_reading(self) -> None:
         if not self._draining and self.is_reading():
             self._paused = True
-            self._loop.remove_reader(self._read_end)
+            self._readers.remove_reader(self._read_end)
 
     def resume_reading(self) -> None:
         if self._paused and not self.is_closing():
             self._paused = False
-            self._loop.add_reader(self._read_end, self._read)
+            self._readers.add_reader(self._read_end, self._read)
 
     def is_closing(self) -> bool:
         return self._read_end < 0
@@ -80,7 +120,7 @@ class OutputPipe(asyncio.ReadTransport):
         if self._read_end < 0:
             return
         if not self._paused and not self._loop.is_closed():
-            self._loop.remove_reader(self._read_end)
+            self._readers.remove_reader(self._read_end)
         os.close(self._read_end)
         self._read_end = -1
         if not self._loop.is_closed():

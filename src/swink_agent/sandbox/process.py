@@ -269,7 +269,7 @@ class Sandbox(ABC):
         environment = dict(self.profile.environment)
         environment["TMPDIR"] = temporary
         for name, folder in _CACHES.items():
-            environment.setdefault(name, os.path.join(temporary, folder))
+            environment.setdefault(name, f"{temporary}/{folder}")
         environment.update(proxy or {})
         environment.update(additions or {})
         return environment
@@ -323,6 +323,8 @@ def _check_text(what: str, text: object) -> None:
         raise TypeError(f"{what} is of type {type(text).__name__}: give text")
     if "\0" in text:
         raise ValueError(f"{what} contains a NUL character")
+    if text.isascii():
+        return
     try:
         os.fsencode(text)
     except UnicodeEncodeError:

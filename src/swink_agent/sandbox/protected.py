@@ -18,7 +18,7 @@ from swink_agent.core.values.value import Value
 from ._places import exists, folders_above, why_not_entered
 from ._presence import lock_path
 from .errors import UnfitFolder
-from .kernel.mounts import is_in, network_mounts
+from .kernel.mounts import network_mounts
 from .profile import EDITOR_PROTECTED, SandboxProfile, is_beneath
 from .programs import run_at_start, way_to
 from .repositories.admission import is_settings
@@ -96,18 +96,26 @@ def own_names(profile: SandboxProfile) -> tuple[str, ...]:
 
 def unmade_repositories(profile: SandboxProfile) -> tuple[str, ...]:
     """The missing `.git` of roots. A command may create it; what it creates is judged by its content afterwards."""
-    if ".git" in profile.protected or not _protects_repositories(profile):
+    return tuple(place for place in _places_of_repositories(profile.write, profile.protected) if _is_missing(place))
+
+
+@lru_cache(maxsize=8)
+def _places_of_repositories(write: tuple[str, ...], protected: tuple[str, ...]) -> tuple[str, ...]:
+    """The `.git` of roots that a command may create. Cached, because every command needs them."""
+    if ".git" in protected or not any(name.startswith(".git/") for name in protected):
         return ()
-    places = (os.path.join(root, ".git") for root in profile.write if not is_git_folder(root))
-    return tuple(place for place in places if _is_missing(place))
+    return tuple(os.path.join(root, ".git") for root in write if not is_git_folder(root))
 
 
 def without(paths: Iterable[str], folders: Sequence[str]) -> list[str]:
     """The paths that are not in any of the folders."""
-    return [path for path in paths if not is_in(path, folders)]
+    beneath = tuple(folder.rstrip(os.path.sep) + os.path.sep for folder in folders)
+    return [path for path in paths if path not in folders and not path.startswith(beneath)]
 
 
 def _is_missing(path: str) -> bool:
+    if not exists(path):
+        return True
     try:
         state = os.lstat(path)
     except OSError:
@@ -124,26 +132,38 @@ def holds(
     are not held; `repositories/leftovers` judges them after a command if they changed.
     """
     found: dict[str, HoldKind] = {}
-    innermost_first = sorted(roots, key=len, reverse=True)
+    folders = tuple(roots)
     for path in protected:
-        if root := next((root for root in innermost_first if is_beneath(path, root)), ""):
-            _walk(root, path, found, strict=path in own)
+        if way := _way(folders, path):
+            _walk(*way, found, strict=path in own)
     for outer in roots:
         # A root inside another must not be swapped for a link, and hidden files must not be moved out of hiding.
         inner = [root for root in roots if root != outer] + [os.path.dirname(path) for path in hidden]
         for path in dict.fromkeys(inner):
             if path != outer and is_beneath(path, outer):
-                _walk(outer, path, found, strict=False, pin_last=True)
+                _walk(outer, _parts(outer, path), found, strict=False, pin_last=True)
     read_only = [path for path, kind in found.items() if kind is HoldKind.READ_ONLY]
     return tuple(
-        Hold(path, kind)
-        for path, kind in sorted(found.items())
-        if not any(path != other and is_beneath(path, other) for other in read_only)
+        [
+            Hold(path, kind)
+            for path, kind in sorted(found.items())
+            if not read_only or not any(path != other and is_beneath(path, other) for other in read_only)
+        ]
     )
 
 
-def _walk(root: str, path: str, found: dict[str, HoldKind], *, strict: bool, pin_last: bool = False) -> None:
-    parts = path[len(root) + 1 :].split(os.path.sep)
+@lru_cache(maxsize=4096)
+def _way(roots: tuple[str, ...], path: str) -> tuple[str, tuple[str, ...]] | None:
+    """The innermost root that the path is in, and the names from there. Cached, because every command needs them."""
+    root = max((root for root in roots if is_beneath(path, root)), key=len, default=None)
+    return None if root is None else (root, _parts(root, path))
+
+
+def _parts(root: str, path: str) -> tuple[str, ...]:
+    return tuple(path[len(root) + 1 :].split(os.path.sep))
+
+
+def _walk(root: str, parts: Sequence[str], found: dict[str, HoldKind], *, strict: bool, pin_last: bool = False) -> None:
     current = root
     for index, part in enumerate(parts):
         current = f"{current}/{part}"

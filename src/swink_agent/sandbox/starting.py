@@ -159,6 +159,8 @@ def check_words(words: Iterable[str], *, outside: Iterable[str] | None = None) -
 
 def trusted_environment(environ: Mapping[str, str], *, outside: Iterable[str] | None = None) -> dict[str, str]:
     """The variables without places where a command could have written what a program would run or load."""
+    if not environ:
+        return {}
     folders = _writable(outside)
     trusted = dict(environ)
     for name in _SEARCHED:

@@ -42,6 +42,8 @@ _BUILTINS = names(
     "pushd pwd read readarray readonly return set shift shopt source suspend test times trap true type typeset ulimit "
     "umask unalias unset wait"
 )
+_REFUSED_ALONE = _BUILTINS - _HARMLESS_BUILTINS
+_REFUSED_IN_SCRIPTS = _REFUSED_ALONE - _BUILTINS_WITH_HARMLESS_FORMS
 
 _REFUSED = {
     **dict.fromkeys(";&|()", "the operator"),
@@ -123,7 +125,7 @@ def plain_words(command: str) -> tuple[str, ...]:
     ends, also in quotes; keywords; and builtins that evaluate.
     """
     words = tuple(word.text for word in _Reader(command).words())
-    _check_program(words[0] if words else None, _BUILTINS - _HARMLESS_BUILTINS)
+    _check_program(words[0] if words else None, _REFUSED_ALONE)
     return words
 
 
@@ -135,7 +137,7 @@ def pattern_words(text: str) -> list[tuple[str, ...]]:
     words = [word.text for word in _PatternReader(text).words()]
     if words and _STAR in words[0]:
         raise NotPlain("the program is not named: a * is allowed only in the words after it")
-    _check_program(words[0] if words else None, _BUILTINS - _HARMLESS_BUILTINS)
+    _check_program(words[0] if words else None, _REFUSED_ALONE)
     return [tuple(word.split(_STAR)) for word in words]
 
 
@@ -404,16 +406,19 @@ class _ScriptReader(_Reader):
 
     def _skip_spaces(self) -> bool:
         while True:
-            if self._next() == " ":
+            character = self._next()
+            if character == " ":
                 self.position += 1
-            elif self._next() == "\\" and self._next(1) == "\n":
+            elif character == "\\" and self._next(1) == "\n":
                 self.position += 2
-            elif self._next() == "#":
-                while self._next() not in ("", "\n"):
-                    self._check_quoted(self._next())
-                    self.position += 1
+            elif character == "#":
+                end = self.command.find("\n", self.position)
+                end = len(self.command) if end < 0 else end
+                for commented in self.command[self.position : end]:
+                    self._check_quoted(commented)
+                self.position = end
             else:
-                return self.position < len(self.command)
+                return character != ""
 
     def _skip_lines(self) -> bool:
         """Skips empty lines. Returns whether something follows."""
@@ -463,8 +468,7 @@ class _ScriptReader(_Reader):
         program = words[0] if words else None
         if program is not None and (program.pattern is not None or program.varies):
             raise NotPlain("the name of its program is put together from parts")
-        refused = _BUILTINS - _HARMLESS_BUILTINS - _BUILTINS_WITH_HARMLESS_FORMS
-        _check_program(None if program is None else program.text, refused)
+        _check_program(None if program is None else program.text, _REFUSED_IN_SCRIPTS)
         return SimpleCommand(tuple(words), tuple(inputs), merges=self.merges)
 
     def _is_at_operator(self) -> bool:

@@ -22,7 +22,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from .._places import check_folders
+from .._places import check_folders, exists
 from .._presence import Presence
 from .._private import PrivateFolder
 from ..errors import SandboxError
@@ -191,8 +191,10 @@ class BubblewrapSandbox(Sandbox):
         if self._covers[0] is not paths:
             self._covers = paths, {}
         # Placeholders are in write roots alone.
-        inside = self._inside(self._places[2])
-        return [path for path in self._places[2] if path not in inside or not is_placeholder(path)], absent
+        shown = self._places[2]
+        if inside := self._inside(shown):
+            shown = [path for path in shown if path not in inside or not is_placeholder(path)]
+        return shown, absent
 
     def _inside(self, paths: Sequence[str]) -> frozenset[str]:
         """Those of the paths that are in a write root."""
@@ -326,31 +328,40 @@ class _HiddenNow:
     """`look()` returns the hidden paths that exist, and those that do not and must not be created.
 
     There are more than a hundred paths in a few dozen folders, and every command needs the answer. Every change in a
-    folder changes its inode's time, which no command can set, so only the folders are checked while they stay the same.
+    folder changes its inode's time, which no command can set, so only folders are checked while they stay the same: for
+    a missing folder the nearest one above it that exists.
     """
 
     def __init__(self, profile: SandboxProfile) -> None:
         self._profile = profile
-        self._folders = tuple(dict.fromkeys(os.path.dirname(path) for path in profile.hidden))
+        self._parents = tuple(dict.fromkeys(os.path.dirname(path) for path in profile.hidden))
+        self._folders: tuple[str, ...] = ()
         self._known: tuple[_States, tuple[str, ...], tuple[str, ...]] | None = None
 
     def look(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        states = tuple(map(_state, self._folders))
         known = self._known
-        if known is not None and known[0] == states:
+        if known is not None and known[0] == tuple(map(_state, self._folders)):
             return known[1], known[2]
+        began = time.time_ns()
+        folders = self._folders = tuple(dict.fromkeys(map(_nearest, self._parents)))
+        states = tuple(map(_state, folders))
         there = self._profile.hidden_paths()
         absent = tuple(path for path in self._profile.hidden_elsewhere(there) if not os.path.lexists(path))
-        is_lasting = all(state is None or state[2] < time.time_ns() - _COARSE for state in states)
+        is_lasting = all(state is not None and state[2] < began - _COARSE for state in states)
         # The target of a link is in none of the folders that we check.
         has_links = any(map(os.path.islink, self._profile.hidden))
         self._known = (states, there, absent) if is_lasting and not has_links else None
         return there, absent
 
 
+def _nearest(folder: str) -> str:
+    """The folder, or the nearest one above it that exists. A link that leads nowhere exists."""
+    while not exists(folder):
+        folder = os.path.dirname(folder)
+    return folder
+
+
 def _state(folder: str) -> tuple[int, int, int] | None:
-    if not os.access(folder, os.F_OK):  # half of them are missing: an exception for each would take longer
-        return None
     try:
         state = os.stat(folder)
     except OSError:

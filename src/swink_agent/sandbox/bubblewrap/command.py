@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .._pipes import OutputPipe, is_running_here
+from .._pipes import OutputPipe, Readers, is_running_here
 from .._places import exists
 from ..errors import SandboxClosed, SandboxError
 from ..kernel.headcount import Headcount, groups_beneath
@@ -50,6 +50,10 @@ _OF_THE_MACHINE = re.compile(
     r"namespace|[ug]id map|loopback|RTM_|pivot_root|capabilit|setuid|seccomp|no_new_privs", re.I
 )
 
+# In its reports
+_CHILD = re.compile(rb'"child-pid"\s*:\s*(\d+)\D')
+_EXIT = re.compile(rb'"exit-code"\s*:\s*(\d+)')
+
 
 class BubblewrapCommand:
     """One command. Its exit is reported, and its placeholders are removed, once nothing of it runs in its namespace.
@@ -76,12 +80,11 @@ class BubblewrapCommand:
         """Hidden paths that do not exist. No mount can cover them, so the command is killed if one is created."""
         self._loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[int] = self._loop.create_future()
-        self._pipe = OutputPipe(self._loop)
+        self._readers = Readers(self._loop)
+        self._pipe = OutputPipe(self._loop, self._readers)
         self._look_at_files = time.monotonic() + _LOOK_AT_FILES_AGAIN
         self._handle: SandboxedProcess | None = None
         self._told: asyncio.Future[int] | None = None  # the first process of the namespace, while we wait for it
-        self._readers: set[int] = set()
-        """The descriptors that the loop watches for us."""
         self._limits = limits
         self._write = write
         self._watch = watch
@@ -282,7 +285,7 @@ class BubblewrapCommand:
                 self.entrance.close()
             self._pipe.close_write_end()
         self._outer = os.pidfd_open(self._pid)
-        self._begin_to_read(self._outer, self._outer_ended)
+        self._readers.add_reader(self._outer, self._outer_ended)
 
     async def _read_first_pid(self) -> int:
         """The number of the first process of the namespace, once bubblewrap reports it."""
@@ -294,31 +297,22 @@ class BubblewrapCommand:
             self._said += data or b""
             if told.done():  # nothing waits for it now
                 return
-            if pid := re.search(rb'"child-pid"\s*:\s*(\d+)\D', self._said):
+            if pid := _CHILD.search(self._said):
                 told.set_result(int(pid[1]))
             elif data == b"":
                 told.set_exception(ValueError("it ended without a message"))
             else:
                 return
-            self._end_reading(self._status)
+            self._readers.remove_reader(self._status)
 
-        self._begin_to_read(self._status, read)
+        self._readers.add_reader(self._status, read)
         deadline = self._loop.call_later(_START_DEADLINE, _is_late, told)
         try:
             return await told
         finally:
             deadline.cancel()
             self._told = None
-            self._end_reading(self._status)
-
-    def _begin_to_read(self, descriptor: int, call: Callable[[], object]) -> None:
-        self._readers.add(descriptor)
-        self._loop.add_reader(descriptor, call)
-
-    def _end_reading(self, descriptor: int) -> None:
-        if descriptor in self._readers:
-            self._readers.remove(descriptor)
-            self._loop.remove_reader(descriptor)
+            self._readers.remove_reader(self._status)
 
     async def _mounts_made(self) -> None:
         """Waits until the mounts were compared, if they must be. Raises if they are wrong, or bubblewrap gave up."""
@@ -400,7 +394,7 @@ class BubblewrapCommand:
 
     def _outer_ended(self) -> None:
         """Handles the end of the command. Its remaining processes end with the namespace."""
-        self._end_reading(self._outer)
+        self._readers.remove_reader(self._outer)
         if self._first < 0:
             return  # it failed: `start` sees the end of its messages, and ends the rest
         # Orphans become children of the first process: if it has none, only bubblewrap itself is left there, and we
@@ -411,7 +405,7 @@ class BubblewrapCommand:
         if is_alone:
             self._finish()
         else:
-            self._begin_to_read(self._first, self._finish)
+            self._readers.add_reader(self._first, self._finish)
             self._stop_waiting()
 
     def _finish(self) -> None:
@@ -440,13 +434,11 @@ class BubblewrapCommand:
             code = self._process.wait(END_DEADLINE)
             self._said += _read(self._status) or b""
         ended = exit_code_of(self._command) if self._command >= 0 else None
-        is_closed = self._loop.is_closed()
-        for descriptor in () if is_closed else tuple(self._readers):
-            self._end_reading(descriptor)
         for descriptor in (self._outer, self._first, self._status, self._command, self._children):
             if descriptor >= 0:
+                self._readers.remove_reader(descriptor)
                 os.close(descriptor)
-        if is_closed or self._process is None:
+        if self._loop.is_closed() or self._process is None:
             self._pipe.close()
         else:
             self._pipe.drain()
@@ -458,7 +450,7 @@ class BubblewrapCommand:
     def _tell(self, code: int, ended: int | None) -> None:
         if self._exited.done():
             return
-        said = re.search(rb'"exit-code"\s*:\s*(\d+)', self._said)
+        said = _EXIT.search(self._said)
         if self._killed:
             self._exited.set_result(-signal.SIGKILL)
         elif said is None:

@@ -14,8 +14,6 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 
 from ..errors import UnfitFolder
 from ..kernel.calls import close_all, open_without_links
@@ -39,7 +37,7 @@ _FILES = frozenset({"config", "config.worktree", "commondir"}) | frozenset(
 
 def is_a_file(path: str) -> bool:
     """Whether a missing path would be a file. All others are folders, because git ignores an empty folder."""
-    return os.path.basename(path) in _FILES
+    return path.rpartition("/")[2] in _FILES
 
 
 def has_mark(state: os.stat_result) -> bool:
@@ -65,8 +63,8 @@ class Placeholders:
 
     def __init__(self) -> None:
         self._parents: dict[str, int | None] = {}
-        self._placed: list[tuple[int, str, int]] = []
-        """Open parent folders, names in them, and the open placeholders."""
+        self._placed: list[tuple[int, str, int, tuple[int, int]]] = []
+        """Open parent folders, names in them, and the open placeholders with their devices and numbers."""
 
     def place(self, path: str) -> tuple[int, int] | None:
         """Makes or shares the placeholder at `path`. Returns its device and number.
@@ -74,7 +72,8 @@ class Placeholders:
         Returns `None` if something real exists there now, or nothing can be created there: the folder is not ours, or
         sealed, or the file system is read-only. Raises `UnfitFolder` if the name cannot be protected.
         """
-        folder, name = os.path.split(path)
+        above, _, name = path.rpartition("/")
+        folder = above or "/"
         if folder not in self._parents:
             self._parents[folder] = _open_folder(folder, path) if os.access(folder, os.W_OK) else None
         if (parent := self._parents[folder]) is None:
@@ -86,7 +85,7 @@ class Placeholders:
                 if descriptor is None:
                     time.sleep(0.001)  # another process is removing it
                 elif found := _placeholder(parent, name, descriptor, lists=not is_ours):
-                    self._placed.append((parent, name, descriptor))
+                    self._placed.append((parent, name, descriptor, found))
                     return found
                 else:
                     state = os.fstat(descriptor)
@@ -104,11 +103,11 @@ class Placeholders:
 
     def release(self) -> None:
         """Removes those that nothing else uses and that are still empty. Call it when the command has ended."""
-        for parent, name, descriptor in self._placed:
+        for parent, name, descriptor, identity in self._placed:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # A `.git` needs no mark: a command may have begun a repository there. If it is not empty, it stays.
-                if name == ".git" or _placeholder(parent, name, descriptor, lists=False):
+                if name == ".git" or _is_untouched(parent, name, identity):
                     (os.unlink if name in _FILES else os.rmdir)(name, dir_fd=parent)
             except OSError:  # in use elsewhere, or no longer empty: then it stays
                 pass
@@ -117,7 +116,7 @@ class Placeholders:
         """Closes all descriptors. Separate from `release`, because the disk may take a moment. Idempotent."""
         placed, self._placed = self._placed, []
         parents, self._parents = self._parents, {}
-        opened = (*(descriptor for _, _, descriptor in placed), *parents.values())
+        opened = (*(descriptor for _, _, descriptor, _ in placed), *parents.values())
         close_all([descriptor for descriptor in opened if descriptor is not None])
 
 
@@ -126,21 +125,11 @@ def _unfit(path: str, why: str) -> UnfitFolder:
 
 
 def _open_folder(folder: str, path: str) -> int:
-    """Opens the folder of the path, without following a link."""
+    """Opens the folder of the path, without following a link. The descriptor only gives access to names in it."""
     try:
-        parent = open_without_links(folder)
-        with _closing(parent):
-            return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
+        return open_without_links(folder)
     except OSError as error:
         raise UnfitFolder(f"the folder of the protected name {path!r} cannot be opened: {error.strerror}") from error
-
-
-@contextmanager
-def _closing(descriptor: int) -> Generator[None]:
-    try:
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _make(parent: int, name: str) -> bool:
@@ -148,8 +137,10 @@ def _make(parent: int, name: str) -> bool:
     try:
         if name in _FILES:
             descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=parent)
-            with _closing(descriptor):
+            try:
                 os.write(descriptor, _content(name))
+            finally:
+                os.close(descriptor)
         else:
             os.mkdir(name, 0o755, dir_fd=parent)
         os.utime(name, (PLACEHOLDER_STAMP, PLACEHOLDER_STAMP), dir_fd=parent, follow_symlinks=False)
@@ -182,17 +173,22 @@ def _placeholder(parent: int, name: str, descriptor: int, *, lists: bool) -> tup
 
     `lists`: whether to look into a folder too. Otherwise only its time counts, which a command could have set.
     """
-    try:
-        named = os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except OSError:
-        return None
     opened = os.fstat(descriptor)
-    identity = named.st_dev, named.st_ino
-    same = identity == (opened.st_dev, opened.st_ino)
-    small = stat.S_ISDIR(opened.st_mode) and not (lists and os.listdir(descriptor))
-    small = small or (stat.S_ISREG(opened.st_mode) and opened.st_size == len(_content(name)))
-    is_ours = int(opened.st_mtime) == PLACEHOLDER_STAMP and opened.st_uid == os.geteuid()
-    return identity if same and small and is_ours else None
+    identity = opened.st_dev, opened.st_ino
+    if not _is_untouched(parent, name, identity) or (lists and stat.S_ISDIR(opened.st_mode) and os.listdir(descriptor)):
+        return None
+    return identity
+
+
+def _is_untouched(parent: int, name: str, identity: tuple[int, int]) -> bool:
+    """Whether the file of that name is this one, with the mark and size of a placeholder. Does not list a folder."""
+    try:
+        state = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except OSError:
+        return False
+    if (state.st_dev, state.st_ino) != identity or state.st_uid != os.geteuid() or not has_mark(state):
+        return False
+    return stat.S_ISDIR(state.st_mode) or (stat.S_ISREG(state.st_mode) and state.st_size == len(_content(name)))
 
 
 def _exists(parent: int, name: str) -> bool:

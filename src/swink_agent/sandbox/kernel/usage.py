@@ -147,8 +147,7 @@ def _disks(folders: Iterable[str], least: int) -> dict[str, _Left]:
     for folder in folders:
         with suppress(OSError):
             device = os.stat(folder).st_dev
-            left = _left(folder)
-            if device not in found and left is not None:
+            if device not in found and (left := _left(folder)) is not None:
                 found[device] = (folder, _Left(min(least, left.size // 2), min(_LEAST_FILES, left.files // 2)))
     return dict(found.values())
 

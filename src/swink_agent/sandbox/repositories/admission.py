@@ -39,7 +39,7 @@ class Refused(Exception):
 
 def is_settings(path: str) -> bool:
     """Whether a path has the name of a git configuration file."""
-    return os.path.basename(path) in _NAMES
+    return path.rpartition("/")[2] in _NAMES
 
 
 class Admissions:

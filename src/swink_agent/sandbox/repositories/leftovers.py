@@ -187,9 +187,10 @@ class Leftovers:
 
     def _begin(self) -> Look:
         look = Look()
-        for other in [other for other in self._running if other.is_over()]:
-            self._running.discard(other)  # it ended without a last look
-        if not self._running:  # else a running command may have made the changes
+        if len(self._running):
+            for other in [other for other in self._running if other.is_over()]:
+                self._running.discard(other)  # it ended without a last look
+        if not len(self._running):  # else a running command may have made the changes
             self._note_known()
         look.since = time.time_ns() - _COARSE
         self._running.add(look)
