@@ -261,9 +261,8 @@ class Recorder:
             redactor = self.redactor
         if message.outcome is _UNKNOWN_TOOL or message.outcome is _PENDING:
             redactor = self.redactor  # the model made up the name; pending details are not masked yet
-        for block in message.content:
-            if type(block) in _WITH_ADDRESSES:
-                redactor = self.redactor
+        if not _WITH_ADDRESSES.isdisjoint(map(type, message.content)):
+            redactor = self.redactor
         try:
             self._numbers[id(message)] = record(MessageAdded(message, "result", call, facts), redactor)
         except Exception as error:

@@ -28,12 +28,9 @@ from swink_agent.core.types import AgentMessage, AssistantMessage, CustomMessage
 from swink_agent.core.values.nesting import DEEPEST, is_too_deep, kept_shallow
 
 from ..sessions.info import title_from
-from .old_sessions import with_stated_origin
 from .records import RecordEntry, SessionStarted, Summary, UnknownMessage, fill_line
 
 _NOTHING_SAID = frozenset({HistoryCut, ModelChanged})
-_WITH_PROMPTS = frozenset({MessageAdded, MessageReplaced, ContextReplaced})
-"""Entries that may hold messages of the user."""
 
 # Types are compared by `type(x) is T`, as in `core.types`, and the most frequent come first: this is done for every
 # record of every run.
@@ -127,8 +124,6 @@ class LineWriter:
         """Writes one record with one write and returns its size in bytes. Raises if it is not written completely."""
         if redactor is not None and may_need_masking(entry):
             entry = self._masked(number, entry, redactor)
-        if type(entry) in _WITH_PROMPTS and (type(entry) is not MessageAdded or type(entry.message) is UserMessage):
-            entry = with_stated_origin(entry)
         line = self._line
         fill_line(line, number, at, entry)
         if self._prefix:

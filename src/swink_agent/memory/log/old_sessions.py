@@ -29,9 +29,8 @@ from swink_agent.core.types import (
     extract_text,
 )
 
-from .records import RecordEntry
-
 if TYPE_CHECKING:
+    from .records import RecordEntry
     from .runs import StoredRun
 
 _ANSWER = re.compile(r"final_answer_*")
@@ -106,10 +105,16 @@ def with_origins(entries: Iterable[RecordEntry]) -> list[RecordEntry]:
     ]
 
 
-def with_stated_origin(entry: RecordEntry) -> RecordEntry:
-    """The entry as it is written: a user's text that has the form of a command or a summary gets an empty origin, so
+def with_stated_origins(entry: RecordEntry) -> RecordEntry:
+    """The entry as it is written, with its messages as `with_stated_origin` returns them."""
+    return _with_messages(entry, with_stated_origin)
+
+
+def with_stated_origin(message: AgentMessage) -> AgentMessage:
+    """The message as it is written: a user's text that has the form of a command or a summary gets an empty origin, so
     that no reader infers one."""
-    return _with_messages(entry, _written)
+    is_apparent = _apparent_origin(message) and cast("UserMessage", message).origin is None
+    return structs.replace(message, origin="") if is_apparent else message
 
 
 def _with_messages(entry: RecordEntry, change: Callable[[AgentMessage], AgentMessage]) -> RecordEntry:
@@ -126,11 +131,6 @@ def _read(message: AgentMessage) -> AgentMessage:
         return message
     stated = cast("UserMessage", message).origin
     return structs.replace(message, origin=origin if stated is None else stated or None)
-
-
-def _written(message: AgentMessage) -> AgentMessage:
-    is_apparent = _apparent_origin(message) and cast("UserMessage", message).origin is None
-    return structs.replace(message, origin="") if is_apparent else message
 
 
 def _apparent_origin(message: AgentMessage) -> str:
