@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from swink_agent import (
     Agent,
@@ -19,8 +20,10 @@ from swink_agent import (
     AgentEvent,
     AgentStart,
     AgentToolResult,
+    ApprovalMode,
     Approve,
     ApproveWith,
+    CallRecord,
     ContextCompacted,
     Cost,
     ErrorKind,
@@ -29,7 +32,9 @@ from swink_agent import (
     MessageEnd,
     MessageRetry,
     ModelFallback,
+    PolicyContext,
     PolicyStop,
+    ProposedCall,
     Redactor,
     Reject,
     RunRecord,
@@ -254,6 +259,54 @@ async def test_an_abort_during_a_question_is_called_aborted_in_both_events() -> 
     ]
     assert (record.stop_reason, record.error_kind) == (StopReason.ABORTED, ErrorKind.ABORTED)
     assert result.error_kind is ErrorKind.ABORTED
+
+
+async def test_policies_see_the_calls_of_a_turn_as_the_record_has_them() -> None:
+    seen: list[tuple[CallRecord, ...]] = []
+
+    class Watch:
+        def post_turn(self, ctx: PolicyContext) -> None:
+            seen.append(ctx.calls)
+
+        def pre_turn(self, ctx: PolicyContext) -> None:
+            assert ctx.calls == ()
+
+        post_loop = pre_turn
+
+    @tool
+    async def write(path: str) -> str:
+        """Writes."""
+        if path == "broken":
+            raise ToolError("no such disk")
+        return "written"
+
+    async def approve(request: ProposedCall) -> Approve | ApproveWith | Reject:
+        path = request.arguments.get("path")
+        if path == "a":
+            return ApproveWith({"path": "b"}, note="b instead")
+        return Reject("not that") if path == "no" else Approve()
+
+    def make() -> Agent:
+        wanted = [("a", {"path": "a"}), ("b", {"path": "no"}), ("c", {"wrong": 1})]
+        calls = [call("write", **arguments).with_id(call_id) for call_id, arguments in wanted]
+        first = calls[0] + calls[1] + calls[2] + call("missing").with_id("d")
+        model = scripted(first, call("write", path="broken").with_id("e"), text("done"))
+        modes: Any = {"approve": approve, "approval_mode": ApprovalMode.ENABLED}
+        return Agent("test:model", stream_fn=model, tools=[write], policies=[Watch()], **modes)
+
+    agent, record = make(), RunRecord()
+    with agent.subscribe(record.feed):
+        await agent.prompt("go")
+    assert [[one.outcome for one in turn] for turn in seen] == [
+        [ToolOutcome.RAN, ToolOutcome.REJECTED, ToolOutcome.INVALID, ToolOutcome.UNKNOWN_TOOL],
+        [ToolOutcome.FAILED],
+        [],
+    ]
+    assert seen == [turn.calls for turn in record.turns]
+    with_subscriber = [structs.replace(one, seconds=0.0) for turn in seen for one in turn]
+    seen.clear()
+    await make().prompt("go")
+    assert [structs.replace(one, seconds=0.0) for turn in seen for one in turn] == with_subscriber
 
 
 async def test_usage_adds_up_with_retries_and_fallbacks() -> None:

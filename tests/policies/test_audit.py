@@ -15,7 +15,19 @@ from typing import Any
 
 import pytest
 
-from swink_agent import Agent, Cost, PolicyContext, PreDispatchContext, Usage, tool
+from swink_agent import (
+    Agent,
+    ApprovalMode,
+    ApproveWith,
+    Cost,
+    PolicyContext,
+    PreDispatchContext,
+    ProposedCall,
+    Reject,
+    RunRecord,
+    Usage,
+    tool,
+)
 from swink_agent.policies import AuditLog, DenyList, Redactor
 from swink_agent.testing import FakeClock, call, fail, scripted, text
 
@@ -50,6 +62,7 @@ async def test_calls_turns_and_ends_are_written_in_order(tmp_path: Path) -> None
     clock = FakeClock(5.0)
     await run(AuditLog(path, clock=clock.time), call("look", where="here").with_id("a"), text("done"))
     lines = lines_of(path)
+    assert 0 <= lines[1]["results"][0].pop("seconds") < 60
     run_id = lines[0]["run"]
     common = {"time": 5.0, "run": run_id}
     usage = {"input": 3, "output": 4, "cache_read": 0, "cache_write": 0, "total": 7, "extra": {}}
@@ -82,8 +95,32 @@ async def test_what_was_refused_or_failed_says_so_and_why(tmp_path: Path) -> Non
     (turn,) = [line for line in lines_of(path) if line["event"] == "turn" and line["results"]]
     skipped, failed = turn["results"]
     assert (skipped["outcome"], failed["outcome"]) == ("skipped", "failed")
-    assert skipped["reason"] == "tool call skipped: the tool look is not allowed here; do without it"
+    assert skipped["reason"] == "the tool look is not allowed here; do without it"
+    assert skipped["seconds"] == 0
     assert "RuntimeError" in failed["reason"]
+
+
+async def test_a_line_has_what_a_person_answered_and_what_ran(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+
+    async def approve(request: ProposedCall) -> ApproveWith | Reject:
+        if request.arguments["where"] == "there":
+            return Reject("not there")
+        return ApproveWith({"where": "here"}, note="only here")
+
+    model = scripted(call("look", where="everywhere") + call("look", where="there"), text("done"))
+    modes: Any = {"approve": approve, "approval_mode": ApprovalMode.ENABLED}
+    agent = Agent("test:model", stream_fn=model, tools=[look], policies=[AuditLog(path)], **modes)
+    record = RunRecord()
+    with agent.subscribe(record.feed):
+        await agent.prompt("go")
+    (turn,) = [line for line in lines_of(path) if line["event"] == "turn" and line["results"]]
+    changed, rejected = turn["results"]
+    assert (changed["approval"], changed["note"], changed["arguments"]) == ("approved", "only here", {"where": "here"})
+    assert "reason" not in changed
+    assert (rejected["approval"], rejected["reason"], rejected["outcome"]) == ("rejected", "not there", "rejected")
+    assert "arguments" not in rejected
+    assert [line["seconds"] for line in turn["results"]] == [round(one.seconds or 0, 3) for one in record.calls]
 
 
 async def test_a_failed_reply_is_a_line_too(tmp_path: Path) -> None:

@@ -85,6 +85,7 @@ class Batch:
         self.run = run
         self.supervisor = run.supervisor
         self.calls: list[CallState] = []
+        run.calls = self.calls
         self.was_steered = False
         self._running = 0  # how many calls have started and were not passed to `_finish` yet
         self._finished: list[CallState] = []  # calls that have ended and have no result yet
@@ -192,16 +193,15 @@ class Batch:
     ) -> None:
         """Gives the call its only result, with secrets masked. `reason` defaults to the text of an error result."""
         run, recorder = self.run, self.run.transcript.recorder
-        is_told = recorder is not None or bool(run.audience.all)
         if call.began is not None and call.ended is None:
             call.ended = monotonic()  # it ended before its first step: the event and the record have the same time
         if result is not call.masked:
             result = masked_result(self.run.redactor, result)
-        if is_told:
-            if reason is None:
-                reason = extract_text(result.content) if result.is_error else ""
-            elif reason:
-                reason = self.run.redactor.redact(reason)
+        if reason is None:
+            reason = extract_text(result.content) if result.is_error else ""
+        elif reason:
+            reason = self.run.redactor.redact(reason)
+        call.reason = reason
         if call.note:
             note = masked_result(self.run.redactor, AgentToolResult((Text(f"\n{call.note}"),)))
             result = msgspec.structs.replace(result, content=(*result.content, *note.content))
@@ -216,11 +216,11 @@ class Batch:
                 recorder.forget(call.waiting)
             call.waiting = None
         if recorder is not None:
-            recorder.resolved(message, call.index, run.state, call.facts(reason or "", recorder.call_facts))
+            recorder.resolved(message, call.index, run.state, call.facts(reason, recorder.call_facts))
         if run.audience.all:
             run.emit(
                 ToolExecutionEnd(
-                    call.id, call.name, result, result.is_error, outcome, reason or "", call.seconds, call.arguments
+                    call.id, call.name, result, result.is_error, outcome, reason, call.seconds, call.arguments
                 )
             )
 

@@ -282,6 +282,7 @@ async def _end_turn(
     if run.audience.all:
         run.emit(TurnEnd(run.turn_index, message, results, _reason(run, bool(results), was_steered)))
     run.turn_index += 1
+    run.calls = ()
     if run.channel is not None:
         await run.let_reader_catch_up()
     return bool(results)

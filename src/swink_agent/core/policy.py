@@ -52,13 +52,14 @@ class PolicyContext(WithDeps, Generic[Deps_co], frozen=True, kw_only=True):
     """What a policy sees: a snapshot, taken when the slot is reached.
 
     `messages` is the committed history; `usage` and `cost` are the run's so far; `state` is a copy of the agent's.
-    `message` and `tool_results` are set after a turn. `run_id` is the same in all slots of one run and in its tools
-    (`ToolContext.run_id`), and differs in every other run. `request_tokens` is set before a request, if a policy has
-    `every_call`: an upper bound of its tokens, which is the provider's last count and one token for each new byte.
-    `redactor` is the run's: a policy that stores or sends data masks it with that.
+    `message`, `tool_results` and `calls` are set after a turn: message and results with the changes of other policies,
+    calls as they ran. `run_id` is the same in all slots of one run and in its tools (`ToolContext.run_id`), and differs
+    in every other run. `request_tokens` is set before a request, if a policy has `every_call`: an upper bound of its
+    tokens, which is the provider's last count and one token for each new byte. `redactor` is the run's: a policy that
+    stores or sends data masks it with that.
     """
 
-    hidden_fields = frozenset({"deps", "redactor_fn"})
+    hidden_fields = frozenset({"calls_fn", "deps", "redactor_fn"})
 
     turn_index: int
     messages: Sequence[AgentMessage]
@@ -75,6 +76,16 @@ class PolicyContext(WithDeps, Generic[Deps_co], frozen=True, kw_only=True):
     """Returns the run's redactor, which is made on first use."""
     deps: Deps_co = _NO_DEPS
     """What the application gave to the run."""
+    calls_fn: Callable[[], tuple[hints.CallRecord, ...]] | None = None
+    """Returns the turn's calls, which are recorded on first use."""
+
+    @property
+    def calls(self) -> tuple[hints.CallRecord, ...]:
+        """The calls of the turn that is over, in the reply's order; empty elsewhere.
+
+        Of a turn that `resume` continues, these are the answered calls.
+        """
+        return () if self.calls_fn is None else self.calls_fn()
 
     @property
     def redactor(self) -> hints.Redactor | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, MutableMapping, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -59,8 +60,8 @@ class Run:
     """One invocation of the loop, from `AgentStart` to `AgentEnd`."""
 
     __slots__ = (
-        *("_queues", "_redactor", "_slots", "_threads", "announcing", "answers", "assembler", "audience", "cancel"),
-        *("channel", "config", "cost", "delegates", "delegations", "deps", "emit", "error", "executing"),
+        *("_queues", "_redactor", "_slots", "_threads", "announcing", "answers", "assembler", "audience", "calls"),
+        *("cancel", "channel", "config", "cost", "delegates", "delegations", "deps", "emit", "error", "executing"),
         *("has_recovered", "has_reserving_policies", "has_to_poll", "id", "inside", "instructions", "is_waiting"),
         *("loop", "model", "needs_preparation", "observers", "pending", "places", "refusal", "request", "start"),
         *("state", "steering", "stopped_by", "supervisor", "system_prompt", "toolbox", "transcript", "transforms"),
@@ -131,6 +132,7 @@ class Run:
         self.state: MutableMapping[str, Any] = {} if config.state is None else config.state
         self.pending: list[tuple[InjectionSource, AgentMessage]] = []  # messages that lead the next turn
         self.executing: dict[str, None] = {}  # the ids of the calls that run
+        self.calls: Sequence[hints.CallState] = ()  # the calls of this turn, until its end
         self.assembler: MessageAssembler | None = None  # the reply that is being streamed, if one is
         self.turn_index = 0
         self.transforms = config.transform_context is not None or config.async_transform_context is not None
@@ -255,6 +257,7 @@ class Run:
             run_id=self.id,
             redactor_fn=self.own_redactor,
             deps=self.deps,
+            calls_fn=partial(_records_of, self.calls) if self.calls else None,
         )
 
     def own_redactor(self) -> hints.Redactor:
@@ -336,6 +339,10 @@ class Run:
         """Waits until the reader has handled all events, so that it can still intervene."""
         if self.channel is not None:
             await self.supervisor.park(self.channel.is_caught_up)
+
+
+def _records_of(calls: Sequence[hints.CallState]) -> tuple[hints.CallRecord, ...]:
+    return tuple([call.record() for call in calls])
 
 
 RunLoopFn: TypeAlias = Callable[[Run, tuple[AgentMessage, ...] | None], Awaitable[AgentResult]]

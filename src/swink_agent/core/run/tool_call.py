@@ -21,6 +21,7 @@ from .state import Run
 if TYPE_CHECKING:
     from ..journal import CallFacts
     from ..pending import Pending
+    from ..record import CallRecord
 
 _LONGEST_EXCERPT = 200
 
@@ -49,6 +50,7 @@ class CallState(msgspec.Struct, eq=False):
     masked: AgentToolResult | None = None  # the same without secrets
     spent: tuple[Usage, Cost] | None = None  # the usage of the delegate that the call ran, its own delegates included
     message: ToolResultMessage | None = None  # the result as it enters the history: set before the batch ends
+    reason: str = ""  # the bare cause of the outcome, without secrets
     waits_for: Pending | None = None
     """What the call waits for, if its tool has started and must wait because a call of its delegate waits."""
     waiting: ToolResultMessage | None = None
@@ -99,6 +101,28 @@ class CallState(msgspec.Struct, eq=False):
         """Returns the facts for the journal entry of an approved call's start."""
         note = self.run.redactor.redact(self.note) if self.note else ""
         return kind(approval=self.approval, note=note, scope=None if self.grant is None else self.grant.scope)
+
+    def record(self) -> CallRecord:
+        """Returns what is known of the call, as a `RunRecord` has it."""
+        from ..record import CallRecord  # on use: few policies look at the calls of a turn
+
+        message, has_started = self.message, self.began is not None
+        usage, cost = self.spent or (Usage(), Cost())
+        return CallRecord(
+            self.id,
+            self.name,
+            self.arguments,
+            self.approval,
+            self.run.redactor.redact(self.note) if self.note else "",
+            Grant(self.name, self.arguments, self.grant.scope) if self.grant is not None and has_started else None,
+            has_started,
+            None if message is None else message.outcome,
+            self.reason,
+            self.seconds,
+            None if message is None else AgentToolResult(message.content, message.details, message.is_error),
+            usage,
+            cost,
+        )
 
     def call_off(self) -> None:
         """Cancels the token of the tool: its result is no longer wanted."""

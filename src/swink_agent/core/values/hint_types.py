@@ -27,6 +27,7 @@ from ..policy import PostLoopPolicy as PostLoopPolicy
 from ..policy import PostTurnPolicy as PostTurnPolicy
 from ..policy import PreDispatchPolicy as PreDispatchPolicy
 from ..policy import PreTurnPolicy as PreTurnPolicy
+from ..record import CallRecord as CallRecord
 from ..run.announcing import Announcer as Announcer
 from ..run.event_stream import Channel as Channel
 from ..run.event_stream import EventStream as EventStream
@@ -35,6 +36,7 @@ from ..run.slots import Slots as Slots
 from ..run.state import Run as Run
 from ..run.supervisor import Supervisor as Supervisor
 from ..run.threads import WorkerThreads as WorkerThreads
+from ..run.tool_call import CallState as CallState
 from ..run.views import TextStream as TextStream
 from ..run.views import ValueStream as ValueStream
 from ..run.views import ViewFn as ViewFn

@@ -1,7 +1,7 @@
 """`AuditLog`: writes one line of JSON for each call, turn and end of an agent's runs.
 
-Outcomes, usage and cost come from the policy's context. The log never fails a run: a line that cannot be written is
-dropped, with one warning for the first.
+All facts come from the policy's context, those of a call from its record. The log never fails a run: a line that cannot
+be written is dropped, with one warning for the first.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import IO, Any, cast
 import msgspec
 
 from swink_agent.core.policy import PolicyContext, PreDispatchContext
+from swink_agent.core.record import CallRecord
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import Text, ToolResultMessage, extract_text
 from swink_agent.core.values.value import show
@@ -32,7 +33,8 @@ class AuditLog:
     - `call`: `call_id`, `tool` and `arguments`, as the model asked, before any approval.
     - `turn`: `model`, `stop_reason`, `error`, `error_kind`, `usage`, `cost`, `text_size`, and `results`, each with its
       `call_id`, `tool`, `outcome` (a `ToolOutcome`: `ran`, `failed`, `skipped` by a policy, `rejected`, `cancelled` and
-      so on), `size` in characters, and for an error the `reason`.
+      so on), `size` in characters and `seconds`; and where they apply the `reason` of the outcome, the `approval`
+      (`approved` or `rejected`), its `note`, and the `arguments` that ran, if they are not those of the reply.
     - `end`: the run's `usage` and `cost`, when the agent is done. A run that fails, is aborted or stopped has no such
       line; its last `turn` line shows how it ended.
 
@@ -96,8 +98,12 @@ class AuditLog:
 
 
 def _turn(ctx: PolicyContext) -> dict[str, Any]:
-    fields: dict[str, Any] = {"model": str(ctx.model), "results": [_result(result) for result in ctx.tool_results]}
-    message = ctx.message
+    message, calls = ctx.message, ctx.calls
+    asked = {} if message is None else {call.id: call.arguments for call in message.tool_calls}
+    results = [_result(result) for result in ctx.tool_results]
+    for fields, call in zip(results, calls, strict=False):
+        fields |= _facts(call, asked.get(call.id))
+    fields: dict[str, Any] = {"model": str(ctx.model), "results": results}
     if message is not None:
         fields |= {
             "model": f"{message.provider}:{message.model_id}",
@@ -118,6 +124,15 @@ def _result(result: ToolResultMessage) -> dict[str, Any]:
     if result.is_error:
         fields["reason"] = extract_text(result.content)
     return fields
+
+
+def _facts(call: CallRecord, asked: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What the record of a call adds to its result."""
+    facts: dict[str, Any] = {"seconds": None if call.seconds is None else round(call.seconds, 3)}
+    facts |= {"reason": call.reason} if call.reason else {}
+    facts |= {} if call.approval is None else {"approval": call.approval}
+    facts |= {"note": call.note} if call.note else {}
+    return facts if call.arguments == asked else facts | {"arguments": call.arguments}
 
 
 def _cut(value: Any) -> Any:
