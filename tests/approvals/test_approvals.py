@@ -319,7 +319,8 @@ async def test_what_a_person_is_shown_is_made_outside_the_event_loop(given: str)
     approve, person = approvals("no", **options)
     await approve(other(path="a", content="2\n"))
     assert len(person.questions) == 1
-    assert made_in and threading.current_thread() not in made_in
+    assert made_in
+    assert threading.current_thread() not in made_in
 
 
 async def test_warnings_are_about_every_text_of_the_call() -> None:
