@@ -23,6 +23,7 @@ from swink_agent import (
 )
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion, Approvals, SessionTrust
 from swink_agent.approvals.commands.rules import CommandRules
+from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.testing import call, check_events, collect, scripted, text
 
 HERE = {"folder": "/home/ada/project", "sandbox": "bubblewrap:1234"}
@@ -300,6 +301,26 @@ async def test_a_preview_that_fails_leaves_the_arguments_to_be_shown() -> None:
     approve, person = approvals("no", preview=preview)
     await approve(other(path="a", content="2\n"))
     assert person.questions[0].display.split("\n") == ["write_file a", "+ 2"]
+
+
+@pytest.mark.parametrize("given", ["preview", "redactor"])
+async def test_what_a_person_is_shown_is_made_outside_the_event_loop(given: str) -> None:
+    made_in: list[threading.Thread] = []
+
+    class Masks(Redactor):
+        def redact_value(self, value: Any) -> Any:
+            made_in.append(threading.current_thread())
+            return super().redact_value(value)
+
+    def preview(request: ProposedCall) -> None:
+        made_in.append(threading.current_thread())
+
+    options: dict[str, Any] = {"preview": preview} if given == "preview" else {"redactor": Masks()}
+    approve, person = approvals("no", **options)
+    await approve(other(path="a", content="2\n"))
+    assert len(person.questions) == 1
+    assert made_in
+    assert threading.current_thread() not in made_in
 
 
 async def test_warnings_are_about_every_text_of_the_call() -> None:

@@ -262,6 +262,23 @@ async def test_an_abort_after_the_end_was_recorded_does_not_change_the_end() -> 
     assert ledger.story()[-1] == "end stop"
 
 
+async def test_a_policy_that_uses_up_the_last_moments_leaves_the_journal_time_for_the_end() -> None:
+    is_asked = asyncio.Event()
+
+    class Judge:
+        async def post_turn(self, ctx: PolicyContext) -> None:
+            is_asked.set()
+            await asyncio.Event().wait()
+
+    ledger = Ledger()
+    agent = _recorded(scripted(text("hi")), ledger, policies=[Judge()])
+    run = asyncio.ensure_future(agent.prompt("hello"))
+    await is_asked.wait()
+    agent.abort()
+    assert (await run).stop_reason is StopReason.ABORTED
+    assert ledger.safely()[-1] == "end aborted"
+
+
 async def test_what_refuses_is_the_exception_of_the_result() -> None:
     agent = _recorded(scripted(text("hi")), Ledger(refuse_at=1))
     result = await agent.prompt("go")

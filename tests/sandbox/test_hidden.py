@@ -162,9 +162,17 @@ async def test_what_was_made_between_two_commands_is_hidden(playground: Any, ope
     assert playground.canary not in outcome.output
 
 
+@pytest.fixture
+def remembered(playground: Any) -> Any:
+    """A playground in which a back end may remember what it found: no hidden path is a link."""
+    (playground.home / ".azure").unlink()
+    return playground
+
+
 async def test_a_file_that_becomes_a_folder_between_two_commands_stays_hidden(
-    playground: Any, open_backend: OpenFn
+    remembered: Any, open_backend: OpenFn
 ) -> None:
+    playground = remembered
     sandbox = open_backend(playground.profile())
     place = playground.home / ".kube"
     script = "true; cat ~/.kube ~/.kube/config"
@@ -181,8 +189,9 @@ async def test_a_file_that_becomes_a_folder_between_two_commands_stays_hidden(
 
 
 async def test_folders_that_are_missing_at_first_are_looked_at_once_they_exist(
-    playground: Any, open_backend: OpenFn
+    remembered: Any, open_backend: OpenFn
 ) -> None:
+    playground = remembered
     (playground.home / ".m2").symlink_to(playground.home / "elsewhere")  # leads nowhere at first
     sandbox = open_backend(playground.profile())
     script = "cat ~/.config/gcloud/access_tokens.db ~/.config/doctl/config.yaml ~/.m2/settings.xml"
@@ -193,6 +202,33 @@ async def test_folders_that_are_missing_at_first_are_looked_at_once_they_exist(
             await asyncio.sleep(0.06)
             outcome = await playground.run(sandbox, script)
             assert playground.canary not in outcome.output
+
+
+@pytest.mark.parametrize("link", ["above", "behind"])
+async def test_a_folder_that_is_moved_and_linked_again_between_two_commands_stays_hidden(
+    link: str, remembered: Any, open_backend: OpenFn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder of the hidden file stays the same, and only the way to it changes."""
+    playground = remembered
+    first, second, current = (playground.base / name for name in ("first", "second", "current"))
+    secret(playground, first / "keys/key.json")
+    if link == "behind":
+        current.symlink_to("first")
+    else:
+        first.rename(current)
+        first = current
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(current / "keys/key.json"))
+    sandbox = open_backend(playground.profile())
+    script = f"true; cat {current}/keys/key.json {second}/keys/key.json; echo over"
+    for _ in range(2):  # the second time from memory
+        await asyncio.sleep(0.06)
+        assert playground.canary not in (await playground.run(sandbox, script)).output
+    first.rename(second)
+    current.unlink(missing_ok=True)
+    current.symlink_to("second")
+    outcome = await playground.run(sandbox, script)
+    assert playground.canary not in outcome.output
+    assert outcome.output.endswith("over\n")
 
 
 async def test_what_is_made_while_a_command_runs_is_not_read_or_ends_it(playground: Any, open_backend: OpenFn) -> None:

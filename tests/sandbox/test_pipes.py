@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import select
 
-from swink_agent.sandbox._pipes import Readers
+import pytest
+
+from swink_agent.sandbox._pipes import OutputPipe, Readers
 
 
 async def test_each_descriptor_is_read_by_its_own_function_until_it_is_removed() -> None:
@@ -36,3 +40,29 @@ async def test_each_descriptor_is_read_by_its_own_function_until_it_is_removed()
     for pipe in pipes:
         for descriptor in pipe:
             os.close(descriptor)
+
+
+@pytest.mark.parametrize("failing", ["epoll", "register"])
+async def test_a_pipe_that_cannot_be_watched_leaves_no_descriptor_open(
+    failing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = select.epoll
+
+    class Full:
+        def __init__(self) -> None:
+            if failing == "epoll":
+                raise OSError(errno.EMFILE, "Too many open files")
+            self._own = made()
+
+        def fileno(self) -> int:
+            return self._own.fileno()
+
+        def register(self, descriptor: int, events: int) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    loop = asyncio.get_running_loop()
+    open_before = os.listdir("/proc/self/fd")
+    monkeypatch.setattr(select, "epoll", Full)
+    with pytest.raises(OSError, match=r"Too many open files|No space left"):
+        OutputPipe(loop, Readers(loop))
+    assert os.listdir("/proc/self/fd") == open_before

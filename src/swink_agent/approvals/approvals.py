@@ -313,6 +313,7 @@ class Approvals:
         self._tools = dict(tools)
         self._preview = preview
         self._redactor = redactor
+        self._is_plain = preview is None and redactor is None  # then a view is made at once
         self.mode = mode
 
     def __repr__(self) -> str:
@@ -330,10 +331,10 @@ class Approvals:
         self._mode: ApprovalsMode = mode
 
     async def __call__(self, request: ProposedCall) -> Approval | Defer:
-        if request.name in self._tools:
-            answer = await asyncio.to_thread(self.prepare_approval, request)
-        else:
+        if self._is_plain and request.name not in self._tools:
             answer = self.prepare_approval(request)
+        else:
+            answer = await asyncio.to_thread(self.prepare_approval, request)
         return await answer()
 
     def prepare_approval(self, request: ProposedCall) -> Callable[[], Awaitable[Approval | Defer]]:
@@ -425,8 +426,7 @@ class Approvals:
     ) -> Approval | Defer:
         """Asks the person and acts on the answer."""
         if view is None:
-            is_plain = self._preview is None and self._redactor is None
-            view = self._view(request) if is_plain else await asyncio.to_thread(self._view, request)
+            view = self._view(request) if self._is_plain else await asyncio.to_thread(self._view, request)
         question = self._question(request, view.shown, why, self._mode, view.details)
         if can_wait:
             question = msgspec.structs.replace(question, can_wait=True)

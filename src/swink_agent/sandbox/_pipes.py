@@ -32,11 +32,12 @@ class Readers:
         self._poll: select.epoll | None = None
 
     def add_reader(self, descriptor: int, call: Callable[[], object]) -> None:
-        if self._poll is None:
-            self._poll = select.epoll()
-            self._loop.add_reader(self._poll.fileno(), self._ready)
-        self._poll.register(descriptor, select.EPOLLIN)
+        poll = self._poll or select.epoll()
+        poll.register(descriptor, select.EPOLLIN)
         self._calls[descriptor] = call
+        if self._poll is None:
+            self._poll = poll
+            self._loop.add_reader(poll.fileno(), self._ready)
 
     def remove_reader(self, descriptor: int) -> None:
         """Stops watching a descriptor, which must still be open. One that is not watched is ignored."""
@@ -74,7 +75,11 @@ class OutputPipe(asyncio.ReadTransport):
         self._draining = False
         self.reader = asyncio.StreamReader(limit=_CHUNK * 2, loop=self._loop)
         self.reader.set_transport(self)
-        self._readers.add_reader(self._read_end, self._read)
+        try:
+            self._readers.add_reader(self._read_end, self._read)
+        except OSError:  # too many files are open
+            self.close()
+            raise
 
     def close_write_end(self) -> None:
         """Closes our copy, once the child has its own: otherwise the pipe would never end."""

@@ -20,7 +20,7 @@ from ..cancel import CancellationToken, call_in
 from .threads import WorkerThreads, result_of
 
 LAST_MOMENTS = 0.06  # seconds that all running code together gets to end after an interrupt
-LAST_WORDS = 0.02  # seconds that policies get at least for an aborted turn
+LAST_WORDS = 0.02  # seconds that policies or the journal get after an abort even if all moments are used up
 _HELD_UP = 0.005  # if a deadline is missed by this many seconds, something blocked the event loop
 _TURNS = 20  # iterations of the event loop that make up for a wait during which it was blocked
 _NAME = "swink"  # the name of all tasks: formatting a number for each would take longer than the rest of its creation
@@ -256,9 +256,9 @@ class Supervisor:
         self, task: asyncio.Future[T], work: Awaitable[T], last_words: bool, grace: float
     ) -> None:
         if last_words:
-            if not self._has_extended:
-                self._has_extended = True  # even if everything else used up the last moments
-                self.deadline = max(self.deadline, self.loop.time() + LAST_WORDS)
+            least = self.loop.time() + LAST_WORDS
+            if least > self.deadline and not self._has_extended:  # everything else used up the last moments
+                self._has_extended, self.deadline = True, least
             await self.park(task.done, through_interrupt=True)
         if not task.done():
             await self._end(task, work, 0.0 if _is_unstarted(work) else grace)

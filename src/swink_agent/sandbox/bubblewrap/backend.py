@@ -31,7 +31,7 @@ from ..kernel.process_tree import Watch
 from ..kernel.seccomp import base_rules, build_filter
 from ..process import Sandbox, SandboxedProcess, SpawnRequest
 from ..profile import SandboxProfile, is_beneath
-from ..programs import find_program
+from ..programs import find_program, way_to
 from ..protected import Hold, HoldKind, holds, own_names, protected_paths, settings_among, unmade_repositories, without
 from ..starting import run_program
 from .command import END_DEADLINE, BubblewrapCommand
@@ -329,7 +329,7 @@ class _HiddenNow:
 
     There are more than a hundred paths in a few dozen folders, and every command needs the answer. Every change in a
     folder changes its inode's time, which no command can set, so only folders are checked while they stay the same: for
-    a missing folder the nearest one above it that exists.
+    a missing folder the nearest one above it that exists, and for each all that are on the way, also through links.
     """
 
     def __init__(self, profile: SandboxProfile) -> None:
@@ -343,15 +343,21 @@ class _HiddenNow:
         if known is not None and known[0] == tuple(map(_state, self._folders)):
             return known[1], known[2]
         began = time.time_ns()
-        folders = self._folders = tuple(dict.fromkeys(map(_nearest, self._parents)))
-        states = tuple(map(_state, folders))
+        # The target of a link is in none of the folders that we check.
+        has_links = any(map(os.path.islink, self._profile.hidden))
+        self._folders = () if has_links else _on_the_way(self._parents)
+        states = tuple(map(_state, self._folders))
         there = self._profile.hidden_paths()
         absent = tuple(path for path in self._profile.hidden_elsewhere(there) if not os.path.lexists(path))
         is_lasting = all(state is not None and state[2] < began - _COARSE for state in states)
-        # The target of a link is in none of the folders that we check.
-        has_links = any(map(os.path.islink, self._profile.hidden))
         self._known = (states, there, absent) if is_lasting and not has_links else None
         return there, absent
+
+
+def _on_the_way(folders: Sequence[str]) -> tuple[str, ...]:
+    """The folders that exist, and those with a name on the way to one. If such a name changes, so may the real path."""
+    there = dict.fromkeys(map(_nearest, folders))
+    return tuple(dict.fromkeys((*there, *(os.path.dirname(place) for folder in there for place in way_to(folder)))))
 
 
 def _nearest(folder: str) -> str:
