@@ -163,7 +163,7 @@ async def test_a_prompt_from_another_thread_waits_for_an_aborted_run() -> None:
 
 
 class Slow:
-    """A tool that takes its time to end, until it is let go; it listens to nobody."""
+    """A tool that ends only when it is released; it ignores cancellation."""
 
     def __init__(self) -> None:
         self.started = asyncio.Event()
