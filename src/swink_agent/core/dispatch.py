@@ -16,6 +16,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from functools import partial
 from operator import attrgetter
 from time import monotonic
 from typing import Any, Literal, TypeAlias
@@ -474,7 +475,7 @@ class Batch:
             result = given if type(given) is AgentToolResult else as_result(given, tool.name)
             masked = masked_unless_long(self.run, result)
             if masked is None:  # it is so long that masking it here would block the event loop
-                masked = await self.run.threads.run(lambda: masked_result(self.run.redactor, result))
+                masked = await self.run.threads.run(partial(masked_result, self.run.redactor, result))
             call.given = call.masked = masked
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise

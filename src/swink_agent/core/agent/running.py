@@ -27,7 +27,7 @@ from .claim import Claim
 from .given import Given, check_given, config_of, given_to
 
 
-class Order(Struct):
+class Order(Struct, gc=False):
     """A caller's order for one run."""
 
     prompts: tuple[AgentMessage, ...] | None = None  # `None` continues from the history
