@@ -29,7 +29,7 @@ from ..values.nesting import kept_shallow
 from .redaction import SHORTEST_TEXT, Redactor, masked_document, masked_place
 
 _PENDING = ToolOutcome.PENDING
-_NO_TEXT, _NAMES = frozenset({int, float, bool, type(None)}), frozenset({str})
+_NO_TEXT = frozenset({int, float, bool, type(None)})
 
 # This runs for every record of every run: types are compared by `type(x) is T`, as in `core.types`, the most frequent
 # first.
@@ -93,11 +93,10 @@ def _across(texts: Sequence[str], redactor: Redactor) -> list[tuple[int, int, st
 
 def hold_text(arguments: dict[str, Any]) -> bool:
     """Whether any text in the arguments of a call is long enough to hold a secret."""
-    return not (
-        _NO_TEXT.issuperset(map(type, arguments.values()))
-        and _NAMES.issuperset(map(type, arguments))
-        and max(map(len, arguments), default=0) < SHORTEST_TEXT
-    )
+    for name, value in arguments.items():
+        if type(value) not in _NO_TEXT or type(name) is not str or len(name) >= SHORTEST_TEXT:
+            return True
+    return False
 
 
 def masked_data(data: Any, redactor: Redactor) -> Any:
