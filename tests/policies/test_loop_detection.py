@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from swink_agent import (
     Agent,
-    AgentMessage,
-    AssistantMessage,
+    Inject,
     MessagesInjected,
     PolicyContext,
     PolicyStop,
-    ToolCall,
     ToolResultMessage,
     UserMessage,
     extract_text,
@@ -139,21 +138,36 @@ async def test_an_earlier_run_does_not_count() -> None:
     assert [(await agent.prompt("go")).text, (await agent.prompt("again")).text] == ["one", "two"]
 
 
-def test_a_long_conversation_before_the_run_is_not_read(turn: Callable[..., PolicyContext]) -> None:
-    class Watched(list[AgentMessage]):
-        read = 0
+async def test_runs_at_the_same_time_do_not_count_for_each_other() -> None:
+    policy = LoopDetection(2, action="stop")
 
-        def __reversed__(self) -> Iterator[AgentMessage]:
-            for message in list(self)[::-1]:
-                self.read += 1
-                yield message
+    async def one_call() -> str:
+        agent = Agent("test:model", stream_fn=scripted(A, text("done")), tools=[look], policies=[policy])
+        return (await agent.prompt("go")).text
 
-    messages = Watched([UserMessage("question"), AssistantMessage("answer")] * 1000)
-    asked = AssistantMessage([ToolCall("1", "look", {"where": "a"})])
-    result = ToolResultMessage("1", "nothing", tool_name="look")
-    messages += [UserMessage("go"), asked, result]
-    assert LoopDetection().post_turn(turn(messages=messages, message=asked, tool_results=(result,))) is None
-    assert messages.read == 2
+    assert await asyncio.gather(*[one_call() for _ in range(5)]) == ["done"] * 5
+
+
+async def test_a_policy_that_rewrites_results_hides_no_difference() -> None:
+    class Rewrites:
+        def post_turn(self, ctx: PolicyContext) -> Inject:
+            return Inject([structs.replace(result, content="[removed]") for result in ctx.tool_results])
+
+    agent = Agent(
+        "test:model",
+        stream_fn=scripted(*[call("poll")] * 8, text("done")),
+        tools=[counting()],
+        policies=[Rewrites(), LoopDetection(action="stop")],
+    )
+    assert (await agent.prompt("go")).text == "done"
+
+
+async def test_it_forgets_a_run_that_is_over() -> None:
+    policy = LoopDetection(3)
+    agent = Agent("test:model", stream_fn=scripted(A, B, text("one"), A, "error"), tools=[look], policies=[policy])
+    await agent.prompt("go")
+    await agent.prompt("again")
+    assert len(policy._calls) == 0
 
 
 async def test_hundreds_of_turns_cost_little() -> None:

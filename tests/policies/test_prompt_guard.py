@@ -210,11 +210,11 @@ async def test_a_stop_keeps_the_text_from_the_model_and_from_the_history() -> No
     assert ORDER not in str([extract_text(message.content) for message in model.requests[1].messages])  # type: ignore[union-attr]
 
 
-async def test_a_stop_that_was_overtaken_does_not_hit_the_next_run(turn: TurnFn) -> None:
+def test_a_run_that_ended_in_another_way_leaves_no_stop_behind(turn: TurnFn) -> None:
     guard = PromptGuard("stop")
-    guard.post_turn(turn(tool_results=(ToolResultMessage("1", ORDER, tool_name="read"),)))
-    assert guard.pre_turn(turn(turn_index=0)) is None
-    assert guard.pre_turn(turn(turn_index=1)) is None
+    guard.post_turn(turn(run_id="one", tool_results=(ToolResultMessage("1", ORDER, tool_name="read"),)))
+    guard.run_over("one")
+    assert guard.pre_turn(turn(run_id="one")) is None
 
 
 def test_pictures_and_order_stay_as_they_were(turn: TurnFn) -> None:

@@ -139,7 +139,6 @@ class PreTurnPolicy(Protocol):
     the second attempt after an overflow. `ctx.message` is then the failed attempt, and a stop ends the turn with it.
     It is also asked about each request of a transform, before and after it (`post_turn`), as if that were a separate
     run; a stop refuses only that request.
-    A policy that reserves something for a request may have `run_over(run_id)`, which is called at the end of every run.
     """
 
     def pre_turn(self, ctx: PolicyContext, /) -> Verdict | Awaitable[Verdict]: ...
@@ -167,4 +166,7 @@ class PostLoopPolicy(Protocol):
 
 
 Policy: TypeAlias = PreTurnPolicy | PreDispatchPolicy | PostTurnPolicy | PostLoopPolicy
-"""An object for `Agent(policies=[…])`, with one or more of the four slots. It is asked in each slot that it has."""
+"""An object for `Agent(policies=[…])`, with one or more of the four slots. It is asked in each slot that it has.
+
+A policy that keeps something for each run may have `run_over(run_id)`, which is called at the end of every run.
+"""

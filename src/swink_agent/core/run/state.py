@@ -177,7 +177,7 @@ class Run:
             self._threads.close()
         if self._queues is not None:
             self._queues.woken = None
-        tell_run_over(self.config.pre_turn_policies, self.id)
+        tell_run_over(self.config, self.id)
         if self.channel is not None:
             self.channel.on_demand = unheard
         self.supervisor.close()

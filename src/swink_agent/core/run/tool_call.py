@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from ..approval import Grant
+from ..record import CallRecord
 from ..tool import AgentTool, AgentToolResult, ToolContext, ToolOptions
 from ..types import Cost, ToolResultMessage, Usage
 from ..values.nesting import too_deep
@@ -21,7 +22,6 @@ from .state import Run
 if TYPE_CHECKING:
     from ..journal import CallFacts
     from ..pending import Pending
-    from ..record import CallRecord
 
 _LONGEST_EXCERPT = 200
 
@@ -104,8 +104,6 @@ class CallState(msgspec.Struct, eq=False):
 
     def record(self) -> CallRecord:
         """Returns what is known of the call, as a `RunRecord` has it."""
-        from ..record import CallRecord  # on use: few policies look at the calls of a turn
-
         message, has_started = self.message, self.began is not None
         usage, cost = self.spent or (Usage(), Cost())
         return CallRecord(

@@ -1,21 +1,19 @@
 """`LoopDetection`: notices a model that makes the same calls again and again.
 
 A repetition is the same calls with the same arguments and the same results: one call or a cycle of several. The policy
-reads the calls of the run from the history each time, newest first and no further than needed, so it keeps no state
-between turns. It does not use a `RunRecord`: a policy sees turns, not events, and a run without subscribers has no
-record.
+remembers the latest calls of each run, as the record of each turn has them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from swink_agent.core.policy import Inject, PolicyContext, PreDispatchContext, Skip, Stop
-from swink_agent.core.types import AgentMessage, AssistantMessage, Text, ToolCall, ToolOutcome, ToolResultMessage
+from swink_agent.core.record import CallRecord
+from swink_agent.core.types import AssistantMessage, Text, ToolOutcome
 
 
 class LoopDetection:
@@ -26,12 +24,11 @@ class LoopDetection:
     the next round, `"stop"` ends the run. After `stop_after` rounds, by default `2 * repeats`, the run ends in any
     case. With `compare_results=False` only the calls are compared.
 
-    The policy looks at the last `window` calls of the current run. Put it after policies that rewrite results, because
-    the history that it compares with holds the rewritten ones. It has no state, so agents can share it.
+    The policy looks at the last `window` calls of a run, as they ran. Agents can share it.
     """
 
     name = "loop_detection"
-    __slots__ = ("_compares_results", "action", "repeats", "stop_after", "window")
+    __slots__ = ("_calls", "_compares_results", "action", "repeats", "stop_after", "window")
 
     def __init__(
         self,
@@ -51,6 +48,8 @@ class LoopDetection:
         self.action = action
         self.window = max(window, self.stop_after)
         self._compares_results = compare_results
+        self._calls: dict[str, list[CallRecord]] = {}
+        """The latest calls of each run, by the run's id: at least as many as the window has."""
 
     def __repr__(self) -> str:
         return f"LoopDetection({self.repeats}, window={self.window}, action={self.action!r})"
@@ -65,10 +64,10 @@ class LoopDetection:
         if position is None:
             return None
         # The calls before it in the batch count as made: a circle can close inside one reply.
-        made = self._oldest_first(_calls_made(ctx.messages, ctx.turn_index + 1))
-        made += [_Made(_signature(call), None) for call in calls[:position]]
+        made = list(map(self._made, self._calls.get(ctx.run_id, ())))[-self.window :]
+        made += [_Made(_signature(call.name, call.arguments)) for call in calls[:position]]
         period, rounds = self._circle(made[-self.window :])
-        if rounds < self.repeats or _signature(calls[position]) != made[-period].call:
+        if rounds < self.repeats or made[-period].call != _signature(ctx.name, ctx.arguments):
             return None
         return Skip(
             f"this call was made before {rounds} times in a row, with the same result; "
@@ -77,51 +76,47 @@ class LoopDetection:
 
     def post_turn(self, ctx: PolicyContext) -> Inject | Stop | None:
         """Tells the model, or stops the run, when a circle has closed often enough."""
-        if not ctx.tool_results or not self._may_circle(ctx.messages, ctx.turn_index + 1):
+        if not (new := ctx.calls):
             return None
-        made = self._oldest_first(_calls_made(ctx.messages, ctx.turn_index + 1, ctx.tool_results))
+        calls = self._calls.setdefault(ctx.run_id, [])
+        calls += new
+        if len(calls) > 2 * self.window:  # some at a time: less work than after each turn
+            del calls[: -self.window]
+        if not self._may_circle(calls):
+            return None
+        made = list(map(self._made, calls[-self.window :]))
         period, rounds = self._circle(made)
         if rounds < self.repeats:
             return None
-        names = ", ".join(dict.fromkeys([call.call[0] for call in made[-period:]]))
+        names = ", ".join(dict.fromkeys([call.name for call in calls[-period:]]))
         if rounds >= self.stop_after or self.action == "stop":
             return Stop(f"the model made the same calls ({names}) {rounds} times in a row, with the same results")
-        if self.action == "nudge" and self._circle(made[: -len(ctx.tool_results)])[1] < self.repeats:
+        if self.action == "nudge" and self._circle(made[: -len(new)])[1] < self.repeats:
             return Inject(
                 f"You have made the same calls ({names}) {rounds} times in a row and got the same results each time. "
                 "Doing it again will not help: try another way, or say what you have found out and what is missing."
             )
         return None
 
-    def _may_circle(self, messages: Sequence[AgentMessage], turns: int) -> bool:
+    def run_over(self, run_id: str) -> None:
+        """Forgets the calls of a run."""
+        self._calls.pop(run_id, None)
+
+    def _may_circle(self, calls: Sequence[CallRecord]) -> bool:
         """Whether the newest call was also made shortly before, so that a circle may have closed. Most were not."""
-        newest: ToolCall | None = None
-        left = self.window // self.repeats
-        for message in reversed(messages):
-            if type(message) is not AssistantMessage:
-                continue
-            for call in reversed(message.content):
-                if type(call) is not ToolCall:
-                    continue
-                if newest is None:
-                    newest = call
-                elif call.name == newest.name and call.arguments == newest.arguments:
-                    return True
-                elif (left := left - 1) <= 0:
-                    return False
-            if (turns := turns - 1) <= 0:  # older messages belong to earlier runs
-                return False
+        name, arguments = calls[-1].name, calls[-1].arguments
+        for call in calls[-1 - self.window // self.repeats : -1]:
+            if call.name == name and call.arguments == arguments:
+                return True
         return False
 
-    def _oldest_first(self, calls: Iterator[tuple[ToolCall, ToolResultMessage]]) -> list[_Made]:
-        made = [_Made(_signature(call), self._outcome(result)) for call, result in islice(calls, self.window)]
-        return made[::-1]
-
-    def _outcome(self, result: ToolResultMessage) -> Any:
+    def _made(self, call: CallRecord) -> _Made:
+        signature, result = _signature(call.name, call.arguments), call.result
         # A skipped call did not run: if a policy refuses it again, it is still the same circle.
-        if not self._compares_results or result.outcome is ToolOutcome.SKIPPED:
-            return None
-        return result.is_error, tuple([block.text if type(block) is Text else repr(block) for block in result.content])
+        if not self._compares_results or result is None or call.outcome is ToolOutcome.SKIPPED:
+            return _Made(signature)
+        texts = tuple([block.text if type(block) is Text else repr(block) for block in result.content])
+        return _Made(signature, (result.is_error, texts))
 
     def _circle(self, made: Sequence[_Made]) -> tuple[int, int]:
         """The length of the shortest circle at the end that closed often enough, and how often; else `(1, 0)`."""
@@ -138,7 +133,7 @@ class _Made(NamedTuple):
     """A call and its outcome; `None` for an outcome that is not compared."""
 
     call: tuple[str, bytes]
-    outcome: Any
+    outcome: Any = None
 
     def equals(self, other: _Made) -> bool:
         if self.call != other.call:
@@ -146,26 +141,5 @@ class _Made(NamedTuple):
         return self.outcome is None or other.outcome is None or self.outcome == other.outcome
 
 
-def _calls_made(
-    messages: Sequence[AgentMessage], turns: int, newest: Sequence[ToolResultMessage] | None = None
-) -> Iterator[tuple[ToolCall, ToolResultMessage]]:
-    """The calls of the last `turns` replies that have a result, newest first.
-
-    The results of a reply follow it in the order of its calls. `newest` are the results of the last reply with the
-    changes of other policies, which the history gets only after the turn.
-    """
-    results: list[ToolResultMessage] = []
-    for message in reversed(messages):
-        if type(message) is ToolResultMessage:
-            results.append(message)
-        elif type(message) is AssistantMessage:
-            in_order = results[::-1] if newest is None else newest
-            yield from reversed([*zip(message.tool_calls, in_order, strict=False)])
-            results, newest = [], None
-            turns -= 1
-            if turns <= 0:  # older messages belong to earlier runs
-                return
-
-
-def _signature(call: ToolCall) -> tuple[str, bytes]:
-    return call.name, msgspec.json.encode(call.arguments, order="sorted")
+def _signature(name: str, arguments: dict[str, Any]) -> tuple[str, bytes]:
+    return name, msgspec.json.encode(arguments, order="sorted")

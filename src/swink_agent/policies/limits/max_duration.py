@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 from swink_agent.core.policy import PolicyContext, PreDispatchContext, Stop
 
-from .._run_memory import RunMemory
-
 
 class MaxDuration:
     """Stops a run that has taken more than `seconds`, before it asks the model or runs tools again.
@@ -29,27 +27,27 @@ class MaxDuration:
             raise ValueError(f"MaxDuration({seconds}) would let nothing run; give more than 0 seconds")
         self.seconds = seconds
         self._clock = clock
-        self._started = RunMemory[float]()
+        self._started = dict[str, float]()
 
     def __repr__(self) -> str:
         return f"MaxDuration({self.seconds})"
 
     def pre_turn(self, ctx: PolicyContext) -> Stop | None:
         if ctx.turn_index == 0 and ctx.message is None:  # with a message, this is a retry
-            self._started.put(ctx, self._clock())
+            self._started[ctx.run_id] = self._clock()
         return self._verdict(ctx)
 
     def pre_dispatch(self, ctx: PreDispatchContext) -> Stop | None:
         return self._verdict(ctx)
 
-    def post_turn(self, ctx: PolicyContext) -> None:
-        if ctx.message is not None and ctx.message.is_failed:
-            self._started.pop(ctx)  # nothing follows a failed reply
+    def run_over(self, run_id: str) -> None:
+        """Forgets the start of a run."""
+        self._started.pop(run_id, None)
 
     def _verdict(self, ctx: PolicyContext | PreDispatchContext) -> Stop | None:
-        started = self._started.get(ctx)
+        started = self._started.get(ctx.run_id)
         if started is None:  # the policy was given for one slot only
-            self._started.put(ctx, self._clock())
+            self._started[ctx.run_id] = self._clock()
             return None
         passed = self._clock() - started
         if passed <= self.seconds:

@@ -12,7 +12,7 @@ from typing import Literal
 from swink_agent.core.policy import Inject, PolicyContext
 from swink_agent.core.types import AssistantMessage
 
-from .._run_memory import StopsLater as _StopsLater
+from .._stops_later import StopsLater as _StopsLater
 from ._characters import Folded, fold
 from ._strings import as_regex, rewrite_turn
 

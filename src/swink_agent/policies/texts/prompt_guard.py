@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from swink_agent.core.policy import Inject, PolicyContext
 from swink_agent.core.types import Text, ToolResultMessage, UserBlock
 
-from .._run_memory import StopsLater as _StopsLater
+from .._stops_later import StopsLater as _StopsLater
 from ..calls.tool_lists import as_names
 from ._characters import without_invisible
 from ._injections import Rule, Rules, standard_rules
