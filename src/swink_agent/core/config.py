@@ -13,12 +13,12 @@ from msgspec import field
 from msgspec.structs import force_setattr
 
 from .approval import ApprovalMode, ApproveFn
-from .checks import check_hooks, check_strategy, checked_lists
 from .context.context import default_convert_to_llm
 from .retry import DefaultRetryStrategy, RetryStrategy
 from .stream import StreamFn, StreamOptions
 from .types import AgentMessage, LlmMessage, ModelSpec, ToolCall
 from .values import hints
+from .values.checks import check_hooks, check_strategy, checked_lists
 from .values.value import WithDeps
 
 ConvertToLlmFn: TypeAlias = Callable[[AgentMessage], LlmMessage | None | Awaitable[LlmMessage | None]]

@@ -25,10 +25,10 @@ from typing import (
     overload,
 )
 
-from .checks import check_tool_name
 from .errors import ToolError
 from .tool import AgentToolResult, OnSteer, ToolContext, ToolOptions, as_result, error_result
 from .values import hints
+from .values.checks import check_tool_name
 from .values.value import Deps_contra, copy_json
 
 S = TypeVar("S")

@@ -19,11 +19,11 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 from .approval import Approve, ApproveWith, PendingCall, Reject
-from .checks import is_not
 from .errors import NotPending
 from .events import DeferralKind
 from .tool import AgentToolResult
 from .types import AgentMessage, AssistantMessage, Text, ToolCall, ToolOutcome, ToolResultMessage, UserMessage
+from .values.checks import is_not
 from .values.decoders import json_decoder
 from .values.value import Value, frozen_json
 

@@ -13,7 +13,6 @@ import msgspec
 from msgspec import field
 
 from .cancel import CancellationToken
-from .checks import check_options
 from .errors import AgentError, ErrorKind, StreamError
 from .types import (
     AgentContext,
@@ -27,6 +26,7 @@ from .types import (
     ToolCall,
     Usage,
 )
+from .values.checks import check_options
 from .values.value import Value
 
 

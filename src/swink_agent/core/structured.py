@@ -15,7 +15,6 @@ import msgspec
 from msgspec.structs import replace
 
 from .approval import PendingCall
-from .checks import is_function, is_not
 from .errors import ErrorKind, StructuredOutputFailed
 from .policy import Inject, PolicyContext, Stop, Verdict
 from .schemas.schema import ValueSchema
@@ -33,6 +32,7 @@ from .types import (
     UserMessage,
     extract_text,
 )
+from .values.checks import is_function, is_not
 from .values.nesting import is_too_deep
 from .values.value import Value, frozen_json
 

@@ -14,10 +14,10 @@ from msgspec.structs import force_setattr
 
 from .approval import Grant
 from .cancel import CancellationToken
-from .checks import is_not
 from .errors import MissingDeps, ToolError
 from .types import AgentMessage, Document, Extension, Image, ModelSpec, Text, Usage, UserBlock, as_blocks, encodable
 from .values import hints
+from .values.checks import is_not
 from .values.value import Deps_co, Deps_contra, Value
 
 OnSteer = Literal["cancel", "finish"]

@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import Literal
 
 from swink_agent import sandbox as sandboxes
-from swink_agent.core.checks import is_not
 from swink_agent.core.tool import AgentTool
+from swink_agent.core.values.checks import is_not
 from swink_agent.core.values.several import several_paths
 from swink_agent.sandbox.kernel.mounts import real_paths
 from swink_agent.sandbox.profile import is_beneath

@@ -18,7 +18,6 @@ from typing import Any, SupportsIndex, Unpack
 from msgspec.structs import replace
 
 from ..approval import ApprovalMode, ApproveFn
-from ..checks import is_function, is_not
 from ..config import (
     AgentLoopConfig,
     ConvertToLlmFn,
@@ -36,6 +35,7 @@ from ..tool import AgentTool, OnSteer
 from ..turn import as_toolbox, check_prompt
 from ..types import AgentMessage, AgentResult, ModelSpec, as_prompts
 from ..values import hints
+from ..values.checks import is_function, is_not
 from ..values.value import Deps, FrozenDict, copy_json
 from .arguments import POLICY_SLOTS, Prompt, as_history, as_model, policies_by_slot, stream_fns
 from .claim import Claims

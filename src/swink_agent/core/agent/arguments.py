@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
-from ..checks import as_fallbacks, as_policies
 from ..config import AgentLoopConfig
 from ..errors import ProviderMismatch
 from ..providers import ProviderStreamFn, parsed_model
 from ..stream import StreamFn
 from ..types import AgentMessage, ModelSpec, Text, UserMessage, as_messages, as_prompts, encodable
 from ..values import hints
+from ..values.checks import as_fallbacks, as_policies
 from .queues import MessageQueues
 
 Prompt: TypeAlias = str | AgentMessage | Sequence[str | AgentMessage]

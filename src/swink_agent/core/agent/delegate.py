@@ -18,7 +18,6 @@ from msgspec.json import decode as decode_json
 from msgspec.json import encode as encode_json
 from msgspec.structs import replace
 
-from ..checks import check_tool_name, is_not
 from ..codec import encode_message
 from ..config import AgentLoopConfig
 from ..events import AgentEvent, DelegateEvent
@@ -30,6 +29,7 @@ from ..run.transcript import Transcript
 from ..tool import AgentToolResult, OnSteer, ToolContext, ToolOptions
 from ..turn import TurnTools
 from ..types import LLM_MESSAGES, AgentMessage, AgentResult, Cost, StopReason, Usage, UserMessage, is_blank
+from ..values.checks import check_tool_name, is_not
 from ..values.value import copy_json
 
 MakeRunFn: TypeAlias = Callable[[AgentLoopConfig, Sequence[AgentMessage], Mapping[str, Any]], Run]

@@ -12,12 +12,12 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
-from ..checks import is_function, is_not
 from ..config import AgentLoopConfig
 from ..tool import Toolbox
 from ..turn import TurnTools, as_toolbox, check_prompt
 from ..types import AgentMessage
 from ..values import hints
+from ..values.checks import is_function, is_not
 from .arguments import Prompt, as_model, check_model, check_provider, prompts_with_images
 
 Given: TypeAlias = dict[str, Any]

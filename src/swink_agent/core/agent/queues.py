@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Sequence
 from contextlib import AbstractContextManager
 from typing import Literal, TypeAlias
 
-from ..checks import is_not
 from ..config import MessageProvider
 from ..types import AgentMessage
 from ..values import hints
+from ..values.checks import is_not
 
 QueueMode: TypeAlias = Literal["one_at_a_time", "all"]
 QueueName: TypeAlias = Literal["steering", "follow_up"]

@@ -14,13 +14,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..cancel import running_loop
-from ..checks import is_not
 from ..context.context import cannot_continue, is_answered, is_waiting
 from ..errors import Aborted, NoMessages
 from ..tool import Toolbox
 from ..turn import TurnTools
 from ..types import AgentMessage, AgentResult
 from ..values import hints
+from ..values.checks import is_not
 from ..values.value import Deps, copy_json
 from .agent_state import AgentState
 from .claim import Claim

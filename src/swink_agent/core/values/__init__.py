@@ -1,1 +1,1 @@
-"""The base of all values, facts about models, and names for type hints that load their types on use."""
+"""The base of all values, checks of what applications give, facts about models, and type hints loaded on use."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from msgspec import Struct
 
-from ..checks import is_not
+from .checks import is_not
 
 _LONGEST_TEXT = 60
 _LONGEST_REASON = 240

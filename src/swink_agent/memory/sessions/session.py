@@ -18,12 +18,12 @@ from typing import Any, Protocol
 import msgspec
 
 from swink_agent.core.agent.agent import Agent
-from swink_agent.core.checks import is_not
 from swink_agent.core.errors import AlreadyRunning
 from swink_agent.core.journal import ContextReplaced, HistoryCut, Journal, MessageAdded, Past, decoded_state
 from swink_agent.core.record import RunRecord
 from swink_agent.core.secrets.placeholders import holds_placeholder
 from swink_agent.core.types import AgentMessage, CustomMessage
+from swink_agent.core.values.checks import is_not
 from swink_agent.core.values.nesting import is_too_deep, too_deep
 from swink_agent.core.values.value import copy_json
 

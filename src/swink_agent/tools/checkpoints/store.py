@@ -20,7 +20,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from swink_agent.core.checks import is_not
+from swink_agent.core.values.checks import is_not
 from swink_agent.core.values.several import several_texts
 
 from .._bounded import show_size

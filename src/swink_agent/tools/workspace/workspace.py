@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from swink_agent import sandbox as sandboxes
-from swink_agent.core.checks import is_not
 from swink_agent.core.errors import ToolError
 from swink_agent.core.texts.invisible import compatibility_form
+from swink_agent.core.values.checks import is_not
 from swink_agent.core.values.several import several_paths, several_texts
 
 from .._bounded import show_name, show_size
