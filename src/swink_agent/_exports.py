@@ -6,6 +6,9 @@ from swink_agent.core.secrets.redaction import Redactor as Redactor
 
 from .approvals import CommandRules as CommandRules
 from .core.agent.agent import Agent as Agent
+from .core.agent.structured import StructuredResult as StructuredResult
+from .core.agent.views import TextStream as TextStream
+from .core.agent.views import ValueStream as ValueStream
 from .core.approval import ApprovalMode as ApprovalMode
 from .core.approval import Approve as Approve
 from .core.approval import ApproveWith as ApproveWith
@@ -95,8 +98,6 @@ from .core.record import RunRecord as RunRecord
 from .core.record import TurnRecord as TurnRecord
 from .core.retry import DefaultRetryStrategy as DefaultRetryStrategy
 from .core.retry import RetryStrategy as RetryStrategy
-from .core.run.views import TextStream as TextStream
-from .core.run.views import ValueStream as ValueStream
 from .core.stream import AssistantMessageDelta as AssistantMessageDelta
 from .core.stream import AssistantMessageEvent as AssistantMessageEvent
 from .core.stream import MessageAssembler as MessageAssembler
@@ -114,7 +115,6 @@ from .core.stream import ThinkingStart as ThinkingStart
 from .core.stream import ToolCallDelta as ToolCallDelta
 from .core.stream import ToolCallEnd as ToolCallEnd
 from .core.stream import ToolCallStart as ToolCallStart
-from .core.structured import StructuredResult as StructuredResult
 from .core.tool import AgentTool as AgentTool
 from .core.tool import AgentToolResult as AgentToolResult
 from .core.tool import ToolContext as ToolContext

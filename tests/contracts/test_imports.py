@@ -24,7 +24,7 @@ A_RUN = {
 }
 HAPPENINGS = {
     f"swink_agent.core.{name}"
-    for name in ("agent.sync", "codec", "context.compaction", "journal", "schemas.validation", "structured")
+    for name in ("agent.journal", "agent.structured", "agent.sync", "codec", "context.compaction", "schemas.validation")
 }
 A_FIRST_RUN = """
 import asyncio

@@ -28,9 +28,9 @@ from swink_agent import (
     UserMessage,
     tool,
 )
+from swink_agent.core.agent.journal import MessageAdded, RunStarted
 from swink_agent.core.errors import Aborted, AgentError, ContentFiltered, PolicyStopped
 from swink_agent.core.extras import MissingExtra
-from swink_agent.core.journal import MessageAdded, RunStarted
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import extract_text
 from swink_agent.durable import (

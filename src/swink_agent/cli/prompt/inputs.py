@@ -77,7 +77,7 @@ class PromptInputs:
         is_inline = given.lstrip().startswith(("{", "["))
         name = "the schema" if is_inline else encodable(given)
         data = given.encode("utf-8", "surrogateescape") if is_inline else read_input(given, "--schema", _LARGEST_SCHEMA)
-        from swink_agent.core.structured import StructuredOutput
+        from swink_agent.core.agent.structured import StructuredOutput
 
         try:
             text = data.decode("utf-8-sig")

@@ -1,1 +1,1 @@
-"""The `Agent` class and its parts: the state between runs, running, queues, subscribers, delegates."""
+"""The `Agent` class and its parts: its state, how it runs, values as answers, delegates, and what records it."""

@@ -216,7 +216,7 @@ class Agent(ValueRuns[Deps]):
 
     def text_stream(self, prompt: Prompt, **given: Unpack[hints.PromptOptions[Deps]]) -> hints.TextStream:
         """Returns the same run as `prompt` as a stream of its text. Raises what `prompt` raises, at once."""
-        from ..run.views import TextStream, view_of_text  # on use: most agents are read otherwise
+        from .views import TextStream, view_of_text  # on use: most agents are read otherwise
 
         order = self._order(given, prompts_of(prompt, given))
         order.view = view_of_text()

@@ -85,7 +85,7 @@ class ValueRuns(Running[Deps]):
         self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[hints.ValueOptions[Deps]]
     ) -> hints.ValueStream[Any]:
         """Returns the same run as a stream of the value as it grows; `result()` gives what `structured_run` returns."""
-        from ..run.views import ValueStream, view_of_value
+        from .views import ValueStream, view_of_value
 
         request = self._request(target, max_retries, given)
         order = self._value_order(given, prompt, request)
@@ -129,7 +129,7 @@ class ValueRuns(Running[Deps]):
         return self.structured_run_sync(prompt, target, max_retries, **given).value
 
     def _request(self, target: Any, max_retries: int, given: hints.ValueOptions[Deps]) -> hints.StructuredOutput:
-        from ..structured import StructuredOutput  # on use, as everything that reads type hints
+        from .structured import StructuredOutput  # on use, as everything that reads type hints
 
         return StructuredOutput(target, max_retries, given.pop("validate", ()))
 

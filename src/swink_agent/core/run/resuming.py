@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from msgspec.json import decode as decode_json
 from msgspec.structs import replace
 
+from ..agent.journal import Recorder
 from ..approval import Approve, ApproveWith, Reject
 from ..codec import encode_message
 from ..dispatch import Batch
-from ..journal import Recorder
 from ..pending import LOST, Answer, Pending, WaitingCall, decoded_messages, pending_calls, waiting_calls
 from ..tool import AgentToolResult
 from ..types import AssistantMessage, ToolOutcome, ToolResultMessage

@@ -14,6 +14,18 @@ from collections.abc import Generator, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
+from swink_agent.core.agent.journal import (
+    CallFacts,
+    ContextReplaced,
+    HistoryCut,
+    MessageAdded,
+    MessageReplaced,
+    MessageSource,
+    RunEnded,
+    RunStarted,
+    StateChanged,
+    ToolStarted,
+)
 from swink_agent.core.events import (
     AgentEnd,
     AgentEvent,
@@ -32,18 +44,6 @@ from swink_agent.core.events import (
     TurnResumed,
     TurnStart,
     UsageAdded,
-)
-from swink_agent.core.journal import (
-    CallFacts,
-    ContextReplaced,
-    HistoryCut,
-    MessageAdded,
-    MessageReplaced,
-    MessageSource,
-    RunEnded,
-    RunStarted,
-    StateChanged,
-    ToolStarted,
 )
 from swink_agent.core.pending import Pending, WaitingCall, unclosed_calls, waiting_calls
 from swink_agent.core.record import RunRecord

@@ -14,14 +14,14 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 import msgspec
 from msgspec.structs import replace
 
-from .approval import PendingCall
-from .errors import ErrorKind, StructuredOutputFailed
-from .policy import Inject, PolicyContext, Stop, Verdict
-from .schemas.schema import ValueSchema
-from .schemas.validation import compile_schema, describe_problems
-from .stream import StreamFailed, StreamFn, StreamOptions
-from .tool import AgentTool, AgentToolResult, Toolbox, ToolContext
-from .types import (
+from ..approval import PendingCall
+from ..errors import ErrorKind, StructuredOutputFailed
+from ..policy import Inject, PolicyContext, Stop, Verdict
+from ..schemas.schema import ValueSchema
+from ..schemas.validation import compile_schema, describe_problems
+from ..stream import StreamFailed, StreamFn, StreamOptions
+from ..tool import AgentTool, AgentToolResult, Toolbox, ToolContext
+from ..types import (
     AgentMessage,
     AgentResult,
     AssistantMessage,
@@ -32,9 +32,9 @@ from .types import (
     UserMessage,
     extract_text,
 )
-from .values.checks import is_function, is_not
-from .values.nesting import is_too_deep
-from .values.value import Value, frozen_json
+from ..values.checks import is_function, is_not
+from ..values.nesting import is_too_deep
+from ..values.value import Value, frozen_json
 
 T = TypeVar("T")
 ValidateFn: TypeAlias = Callable[[Any], None | Awaitable[None]]

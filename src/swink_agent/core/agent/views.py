@@ -1,6 +1,6 @@
 """A run as a stream of its text, or of its structured value, for readers that need nothing else.
 
-The stream of events is in `event_stream`.
+The stream of events is in `run/event_stream`.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, cast
 
 from ..events import AgentEvent, MessageEnd, MessageRetry, MessageStart, MessageUpdate, ModelFallback
+from ..run.event_stream import EventStream
 from ..stream import MessageAssembler, TextDelta, ToolCallDelta
 from ..types import AgentResult
 from ..values.partial_json import PartialJson
-from .event_stream import EventStream
 
 if TYPE_CHECKING:
-    from ..structured import StructuredOutput, StructuredResult
+    from .structured import StructuredOutput, StructuredResult
 
 P = TypeVar("P")
 R = TypeVar("R")
