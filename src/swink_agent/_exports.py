@@ -80,9 +80,6 @@ from .core.function_tool import tool as tool
 from .core.loop import agent_loop as agent_loop
 from .core.loop import agent_loop_continue as agent_loop_continue
 from .core.loop import agent_loop_resume as agent_loop_resume
-from .core.observer import ModelRequest as ModelRequest
-from .core.observer import RunObserver as RunObserver
-from .core.pending import pending_calls as pending_calls
 from .core.policy import Inject as Inject
 from .core.policy import Policy as Policy
 from .core.policy import PolicyContext as PolicyContext
@@ -98,6 +95,9 @@ from .core.record import RunRecord as RunRecord
 from .core.record import TurnRecord as TurnRecord
 from .core.retry import DefaultRetryStrategy as DefaultRetryStrategy
 from .core.retry import RetryStrategy as RetryStrategy
+from .core.run.observer import ModelRequest as ModelRequest
+from .core.run.observer import RunObserver as RunObserver
+from .core.run.pending import pending_calls as pending_calls
 from .core.stream import AssistantMessageDelta as AssistantMessageDelta
 from .core.stream import AssistantMessageEvent as AssistantMessageEvent
 from .core.stream import MessageAssembler as MessageAssembler

@@ -34,7 +34,7 @@ from swink_agent.core.agent.journal import (
     StateChanged,
     ToolStarted,
 )
-from swink_agent.core.pending import Pending, pending_calls
+from swink_agent.core.run.pending import Pending, pending_calls
 from swink_agent.memory import JsonlSessionStore
 from swink_agent.memory.log.fold import Fold
 from swink_agent.memory.log.records import (

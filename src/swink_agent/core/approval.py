@@ -1,7 +1,7 @@
 """The approval of tool calls: the request, the answers, and a call that waits for a later answer.
 
-Defines these values. `run/approving` asks, before any tool of the batch starts; `pending` finds the waiting calls of a
-history.
+Defines these values. `run/approving` asks, before any tool of the batch starts; `run/pending` finds the waiting calls
+of a history.
 """
 
 from __future__ import annotations

@@ -440,7 +440,7 @@ class Batch:
         self._running += 1
         work = self._invoke(call, tool, context)
         if run.observers:
-            from .observer import observed  # on use: most runs have no observers
+            from .run.observer import observed  # on use: most runs have no observers
 
             work = observed(run.observers, context, work)
         call.task = self.supervisor.begin(work) if is_alone else self.supervisor.spawn(work)
@@ -589,6 +589,6 @@ def _waits_for(error: BaseException) -> hints.Pending | None:
     waits_for = error.__dict__.get("waits_for")
     if waits_for is None:
         return None
-    from .pending import Pending  # on use: few calls wait
+    from .run.pending import Pending  # on use: few calls wait
 
     return waits_for if type(waits_for) is Pending else None

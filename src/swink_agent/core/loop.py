@@ -36,8 +36,8 @@ from .run.failures import as_agent_error
 from .run.state import Run
 from .run.supervisor import Interrupted
 from .run.transcript import Transcript
+from .run.turn import as_toolbox, takes_context
 from .stream import prompt_text
-from .turn import as_toolbox, takes_context
 from .types import (
     AgentContext,
     AgentMessage,
@@ -94,7 +94,7 @@ def agent_loop_resume(
     Raises `NotPending` for a call that does not wait, `ValueError` for no answers or an ambiguous id, and `TypeError`
     for an answer that does not fit its call.
     """
-    from .pending import checked_answers  # on use: most runs defer nothing
+    from .run.pending import checked_answers  # on use: most runs defer nothing
 
     return _stream_of(None, context, config, cancel, checked_answers(answers, context.messages))
 
@@ -443,7 +443,7 @@ def _result_of(run: Run) -> AgentResult:
         stop_reason = StopReason.STOP if last is None else last.stop_reason
     pending: tuple[PendingCall, ...] = ()
     if run.is_waiting:
-        from .pending import pending_calls  # on use: most runs defer nothing
+        from .run.pending import pending_calls  # on use: most runs defer nothing
 
         pending = pending_calls(run.transcript.history)
     return AgentResult(

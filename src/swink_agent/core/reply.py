@@ -129,7 +129,7 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
             options, tools = run.request.asked_of(model, stream_fn, options, tools)
         context = AgentContext(run.instructions, conversation, tools)
         if run.observers:
-            from .observer import ModelRequest, tell_request  # on use: most runs have no observers
+            from .run.observer import ModelRequest, tell_request  # on use: most runs have no observers
 
             failure = None if run.error is None else run.error.kind
             tell_request(run.observers, ModelRequest(run.id, model, context, options, run.own_redactor, failure))

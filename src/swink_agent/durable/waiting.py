@@ -3,7 +3,7 @@
 A question is identified by the position of its reply and the id of its call: ids recur, and a page that was left open
 must not answer a later question. Answers stay in the row; the first for a question counts.
 
-Owns the JSON of both. `core.pending` checks which answers fit a call.
+Owns the JSON of both. `core.run.pending` checks which answers fit a call.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from msgspec import structs
 
 from swink_agent.core.approval import Approve, ApproveWith, PendingCall, Reject
-from swink_agent.core.pending import Answer, waiting_calls
+from swink_agent.core.run.pending import Answer, waiting_calls
 from swink_agent.core.secrets.messages import masked_data
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.tool import AgentToolResult

@@ -20,7 +20,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
 from swink_agent.core import events
 from swink_agent.core.errors import ErrorKind
-from swink_agent.core.observer import ModelRequest
+from swink_agent.core.run.observer import ModelRequest
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AssistantMessage, Cost, ModelSpec, StopReason, ToolOutcome, Usage
 

@@ -22,7 +22,7 @@ from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalQuestion
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.approval import Defer
 from swink_agent.core.events import AgentEnd, AgentEvent, MessagesInjected, TurnStart
-from swink_agent.core.pending import Answer
+from swink_agent.core.run.pending import Answer
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import ModelSpec, StopReason, Text, ThinkingLevel, UserMessage
 from swink_agent.memory import Session, SessionInfo, SessionStore

@@ -24,7 +24,7 @@ from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalQuestion
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.approval import Defer
 from swink_agent.core.events import AgentEvent, DelegateEvent, MessagesInjected, MessageUpdate, TurnStart
-from swink_agent.core.pending import Answer
+from swink_agent.core.run.pending import Answer
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.stream import StreamFn
 from swink_agent.core.types import AgentMessage, ModelSpec, ThinkingLevel

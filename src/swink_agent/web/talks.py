@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from swink_agent.app.talk.queue import Queued, QueuedKind
 from swink_agent.core.agent.agent import Agent
-from swink_agent.core.pending import Answer
+from swink_agent.core.run.pending import Answer
 from swink_agent.memory import SessionInfo
 
 

@@ -269,7 +269,7 @@ class RunSession:
 
     @property
     def pending(self) -> tuple[PendingCall, ...]:
-        from swink_agent.core.pending import pending_calls  # on use: few sessions have any
+        from swink_agent.core.run.pending import pending_calls  # on use: few sessions have any
 
         return () if self._session is None else pending_calls(self._session.messages)
 

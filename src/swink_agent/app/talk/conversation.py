@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from swink_agent.app.agent.opening import GivenToAgent, Opening
     from swink_agent.app.runs.answers import Answers
     from swink_agent.app.runs.sessions import WantedSession
-    from swink_agent.core.pending import Answer
+    from swink_agent.core.run.pending import Answer
     from swink_agent.core.types import ModelSpec
     from swink_agent.tools.commands.tasks import BackgroundTask
 

@@ -10,8 +10,8 @@ from typing import Literal, TypeAlias
 from swink_agent.app.settings.definitions import TOOLS_OF_BASH
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.agent.options import Tools
+from swink_agent.core.run.turn import wrapped_tools
 from swink_agent.core.tool import AgentTool
-from swink_agent.core.turn import wrapped_tools
 
 Mode: TypeAlias = Literal["Plan", "Execute"]
 LABEL = "PLAN"

@@ -14,7 +14,7 @@ from swink_agent.app.errors import ApplicationError
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import Aborted, AgentError, AuthError
-from swink_agent.core.pending import Answer
+from swink_agent.core.run.pending import Answer
 from swink_agent.core.types import AgentMessage, AgentResult, AssistantMessage, StopReason
 
 from ..agent.open_agent import OpenAgent

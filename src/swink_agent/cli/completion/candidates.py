@@ -92,7 +92,7 @@ def _answers(ctx: click.Context, incomplete: str) -> Candidates:
     """Yes and no to the waiting calls of the session after `--resume`. Only its file is read."""
     from swink_agent.app.runs.sessions import open_store, session_problems
     from swink_agent.app.settings.settings import load_settings
-    from swink_agent.core.pending import pending_calls
+    from swink_agent.core.run.pending import pending_calls
 
     wanted = ctx.params.get("resume")
     if not wanted:

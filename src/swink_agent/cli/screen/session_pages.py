@@ -16,7 +16,7 @@ from swink_agent.app.runs.answers import how_to_answer, named
 from swink_agent.app.runs.telling import age, summary_of
 from swink_agent.approvals.display import safe_display
 from swink_agent.core import types
-from swink_agent.core.pending import pending_calls
+from swink_agent.core.run.pending import pending_calls
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, AssistantMessage, ToolResultMessage, UserMessage
 from swink_agent.rendering.cells import cut, laid_out

@@ -30,9 +30,9 @@ from ..config import (
 from ..context.context import default_convert_to_llm
 from ..errors import AgentError, ProviderMismatch
 from ..retry import DefaultRetryStrategy, RetryStrategy
+from ..run.turn import as_toolbox, check_prompt
 from ..stream import StreamFn, StreamOptions
 from ..tool import AgentTool, OnSteer
-from ..turn import as_toolbox, check_prompt
 from ..types import AgentMessage, AgentResult, ModelSpec, as_prompts
 from ..values import hints
 from ..values.checks import is_function, is_not

@@ -17,8 +17,8 @@ from ..config import AgentLoopConfig
 from ..context.context import default_convert_to_llm, is_waiting
 from ..errors import AlreadyRunning
 from ..run.transcript import Transcript
+from ..run.turn import TurnTools, as_toolbox
 from ..tool import AgentTool, Toolbox
-from ..turn import TurnTools, as_toolbox
 from ..types import AgentMessage, AgentResult, AssistantMessage, Cost, ModelSpec, ThinkingLevel, Usage
 from ..values import hints
 from ..values.value import Deps, FrozenDict, copy_json
@@ -169,7 +169,7 @@ class AgentState(Generic[Deps]):
         """The calls that wait for an answer; `resume` takes the answers."""
         if not is_waiting(self._transcript.history):
             return ()
-        from ..pending import pending_calls  # on use: most agents defer nothing
+        from ..run.pending import pending_calls  # on use: most agents defer nothing
 
         return pending_calls(self._transcript.history)
 

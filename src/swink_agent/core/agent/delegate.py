@@ -22,12 +22,12 @@ from ..codec import encode_message
 from ..config import AgentLoopConfig
 from ..events import AgentEvent, DelegateEvent
 from ..loop import run_loop
-from ..pending import Pending
 from ..run.event_stream import Branch
+from ..run.pending import Pending
 from ..run.state import Run
 from ..run.transcript import Transcript
+from ..run.turn import TurnTools
 from ..tool import AgentToolResult, OnSteer, ToolContext, ToolOptions
-from ..turn import TurnTools
 from ..types import LLM_MESSAGES, AgentMessage, AgentResult, Cost, StopReason, Usage, UserMessage, is_blank
 from ..values.checks import check_tool_name, is_not
 from ..values.value import copy_json

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace
 
 from ..config import AgentLoopConfig
+from ..run.turn import TurnTools, as_toolbox, check_prompt
 from ..tool import Toolbox
-from ..turn import TurnTools, as_toolbox, check_prompt
 from ..types import AgentMessage
 from ..values import hints
 from ..values.checks import is_function, is_not

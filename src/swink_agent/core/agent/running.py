@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from ..cancel import running_loop
 from ..context.context import cannot_continue, is_answered, is_waiting
 from ..errors import Aborted, NoMessages
+from ..run.turn import TurnTools
 from ..tool import Toolbox
-from ..turn import TurnTools
 from ..types import AgentMessage, AgentResult
 from ..values import hints
 from ..values.checks import is_not
@@ -86,7 +86,7 @@ class Running(AgentState[Deps]):
     def _check_history(self, order: Order) -> None:
         history = self._transcript.history
         if order.answers is not None:
-            from ..pending import checked_answers  # on use: most agents defer nothing
+            from ..run.pending import checked_answers  # on use: most agents defer nothing
 
             order.answers = checked_answers(order.answers, history)
             return

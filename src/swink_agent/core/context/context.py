@@ -130,7 +130,7 @@ def cannot_continue(messages: Sequence[AgentMessage]) -> InvalidContinue:
     """Returns the error for a history that has nothing to answer: it names the calls that wait, if there are any."""
     if not is_waiting(messages):
         return InvalidContinue()
-    from ..pending import pending_calls  # on use: this is an error
+    from ..run.pending import pending_calls  # on use: this is an error
 
     calls = ", ".join([f"{call.call_id!r} ({call.name})" for call in pending_calls(messages)])
     return InvalidContinue(f"calls wait for an answer: {calls}; resume() with answers, or prompt() to continue without")

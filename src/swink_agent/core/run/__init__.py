@@ -1,1 +1,1 @@
-"""The parts of one run: its state, its transcript, its events, and waits that an abort always ends."""
+"""The parts of one run: its state, transcript, turns, events and waiting calls, and waits that an abort always ends."""

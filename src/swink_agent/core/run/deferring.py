@@ -3,7 +3,7 @@
     defer       the call gets a pending result, which is recorded at once
     close       a run without answers rejects the waiting calls before anything else
 
-`core.pending` has the rules by which a history shows waiting calls; `resuming` acts on answers.
+`pending` has the rules by which a history shows waiting calls; `resuming` acts on answers.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 from msgspec import structs, to_builtins
 
 from ..events import DeferralKind, ToolCallDeferred, ToolExecutionEnd
-from ..pending import Pending, WaitingCall, decoded_messages, unclosed_calls, waiting_calls
 from ..tool import AgentToolResult
 from ..types import LLM_MESSAGES, ToolOutcome, ToolResultMessage
+from .pending import Pending, WaitingCall, decoded_messages, unclosed_calls, waiting_calls
 from .state import Run
 from .tool_call import CallState
 

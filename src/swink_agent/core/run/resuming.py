@@ -17,12 +17,12 @@ from ..agent.journal import Recorder
 from ..approval import Approve, ApproveWith, Reject
 from ..codec import encode_message
 from ..dispatch import Batch
-from ..pending import LOST, Answer, Pending, WaitingCall, decoded_messages, pending_calls, waiting_calls
 from ..tool import AgentToolResult
 from ..types import AssistantMessage, ToolOutcome, ToolResultMessage
 from ..values.value import frozen_json
 from .approving import act_on, tell_answer
 from .deferring import release_injected
+from .pending import LOST, Answer, Pending, WaitingCall, decoded_messages, pending_calls, waiting_calls
 from .state import Run
 from .tool_call import CallState
 

@@ -23,7 +23,6 @@ from ..events import AgentEvent, InjectionSource, MessagesInjected
 from ..policy import PolicyContext
 from ..stream import MessageAssembler
 from ..tool import Toolbox
-from ..turn import TurnTools
 from ..types import AgentMessage, AgentResult, AssistantMessage, Cost, PolicyStop, ToolResultMessage, Usage, as_messages
 from ..values import hints
 from ..values.value import copy_json
@@ -31,6 +30,7 @@ from .consulting import tell_run_over
 from .event_stream import Channel, unheard
 from .supervisor import Supervisor
 from .transcript import Transcript
+from .turn import TurnTools
 
 EmitFn: TypeAlias = Callable[[AgentEvent], None]
 

@@ -21,7 +21,7 @@ from .state import Run
 
 if TYPE_CHECKING:
     from ..agent.journal import CallFacts
-    from ..pending import Pending
+    from .pending import Pending
 
 _LONGEST_EXCERPT = 200
 

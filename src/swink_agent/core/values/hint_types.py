@@ -24,9 +24,6 @@ from ..events import AgentEvent as AgentEvent
 from ..events import CompactionReport as CompactionReport
 from ..media import DocumentInput as DocumentInput
 from ..media import ImageInput as ImageInput
-from ..observer import RunObserver as RunObserver
-from ..pending import Answer as Answer
-from ..pending import Pending as Pending
 from ..policy import Policy as Policy
 from ..policy import PolicyContext as PolicyContext
 from ..policy import PostLoopPolicy as PostLoopPolicy
@@ -37,6 +34,9 @@ from ..record import CallRecord as CallRecord
 from ..run.announcing import Announcer as Announcer
 from ..run.event_stream import Channel as Channel
 from ..run.event_stream import EventStream as EventStream
+from ..run.observer import RunObserver as RunObserver
+from ..run.pending import Answer as Answer
+from ..run.pending import Pending as Pending
 from ..run.slots import RunningCall as RunningCall
 from ..run.slots import Slots as Slots
 from ..run.state import Run as Run

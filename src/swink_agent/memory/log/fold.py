@@ -30,7 +30,7 @@ from swink_agent.core.agent.journal import (
     StateChanged,
     ToolStarted,
 )
-from swink_agent.core.pending import LOST, pending_calls
+from swink_agent.core.run.pending import LOST, pending_calls
 from swink_agent.core.types import (
     AgentMessage,
     AssistantMessage,

@@ -45,8 +45,8 @@ from swink_agent.core.events import (
     TurnStart,
     UsageAdded,
 )
-from swink_agent.core.pending import Pending, WaitingCall, unclosed_calls, waiting_calls
 from swink_agent.core.record import RunRecord
+from swink_agent.core.run.pending import Pending, WaitingCall, unclosed_calls, waiting_calls
 from swink_agent.core.tool import AgentToolResult
 from swink_agent.core.types import (
     AgentMessage,

@@ -11,13 +11,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol
 
-from .errors import ErrorKind
-from .events import AgentEvent
-from .secrets.redaction import Redactor
-from .stream import StreamOptions
-from .tool import ToolContext
-from .types import AgentContext, ModelSpec
-from .values.value import Value
+from ..errors import ErrorKind
+from ..events import AgentEvent
+from ..secrets.redaction import Redactor
+from ..stream import StreamOptions
+from ..tool import ToolContext
+from ..types import AgentContext, ModelSpec
+from ..values.value import Value
 
 log = logging.getLogger("swink_agent")
 

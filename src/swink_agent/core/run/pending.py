@@ -7,7 +7,7 @@ copy of a history, even one from a file, shows which calls wait.
     a later result        of the same call replaces the pending one
     damaged details       the call cannot be answered, and does not prevent answers to other calls
 
-Owns these rules and the details. `run/deferring` defers calls, and `run/resuming` acts on answers.
+Owns these rules and the details. `deferring` defers calls, and `resuming` acts on answers.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from .approval import Approve, ApproveWith, PendingCall, Reject
-from .errors import NotPending
-from .events import DeferralKind
-from .tool import AgentToolResult
-from .types import AgentMessage, AssistantMessage, Text, ToolCall, ToolOutcome, ToolResultMessage, UserMessage
-from .values.checks import is_not
-from .values.decoders import json_decoder
-from .values.value import Value, frozen_json
+from ..approval import Approve, ApproveWith, PendingCall, Reject
+from ..errors import NotPending
+from ..events import DeferralKind
+from ..tool import AgentToolResult
+from ..types import AgentMessage, AssistantMessage, Text, ToolCall, ToolOutcome, ToolResultMessage, UserMessage
+from ..values.checks import is_not
+from ..values.decoders import json_decoder
+from ..values.value import Value, frozen_json
 
 Answer: TypeAlias = Approve | ApproveWith | Reject | bool | AgentToolResult
 """An answer that `resume` takes: an approval, a rejection, or the result of a call that the application ran."""
@@ -98,7 +98,7 @@ def decoded_messages(messages: Sequence[Any]) -> tuple[AgentMessage, ...] | None
     """Decodes the messages that a pending result keeps; returns `None` if one of them is not a message."""
     if not messages:
         return ()
-    from .codec import decode_message  # on use: few pending results keep messages
+    from ..codec import decode_message  # on use: few pending results keep messages
 
     try:
         return tuple([decode_message(msgspec.json.encode(message)) for message in messages])

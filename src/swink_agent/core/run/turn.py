@@ -12,9 +12,9 @@ from operator import is_
 from types import FunctionType
 from typing import Any, cast
 
-from .tool import AgentTool, Toolbox
-from .values import hints
-from .values.checks import is_function, is_not
+from ..tool import AgentTool, Toolbox
+from ..values import hints
+from ..values.checks import is_function, is_not
 
 
 def takes_context(function: Callable[..., Any], name: str) -> bool:

@@ -20,8 +20,8 @@ from swink_agent import (
     extract_text,
     tool,
 )
+from swink_agent.core.run.turn import takes_context
 from swink_agent.core.schemas.dependencies import admits_none
-from swink_agent.core.turn import takes_context
 from swink_agent.testing import Call, Request, ScriptedStream, call, collect, fail, names, scripted
 
 pytestmark = pytest.mark.fast
