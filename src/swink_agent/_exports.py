@@ -19,10 +19,6 @@ from .core.approval import ProposedCall as ProposedCall
 from .core.approval import Reject as Reject
 from .core.approval import ToolApprovalRequest as ToolApprovalRequest
 from .core.cancel import CancellationToken as CancellationToken
-from .core.codec import decode_event as decode_event
-from .core.codec import decode_message as decode_message
-from .core.codec import encode_event as encode_event
-from .core.codec import encode_message as encode_message
 from .core.config import AgentLoopConfig as AgentLoopConfig
 from .core.config import MessageProvider as MessageProvider
 from .core.config import ToolExecutionStrategy as ToolExecutionStrategy
@@ -30,6 +26,10 @@ from .core.context.compaction import CompactionContext as CompactionContext
 from .core.context.context import default_convert_to_llm as default_convert_to_llm
 from .core.context.context import estimate_tokens as estimate_tokens
 from .core.context.window import SlidingWindow as SlidingWindow
+from .core.encoding.codec import decode_event as decode_event
+from .core.encoding.codec import decode_message as decode_message
+from .core.encoding.codec import encode_event as encode_event
+from .core.encoding.codec import encode_message as encode_message
 from .core.errors import Aborted as Aborted
 from .core.errors import AgentError as AgentError
 from .core.errors import AlreadyRunning as AlreadyRunning

@@ -39,7 +39,7 @@ from swink_agent.adapters import (
     OpenAiStreamFn,
     ProxyStreamFn,
 )
-from swink_agent.core.stream_writer import ReplyWriter
+from swink_agent.core.encoding.stream_writer import ReplyWriter
 from swink_agent.testing import FakeReply
 from swink_agent.testing.servers import LoopbackServer, answer
 

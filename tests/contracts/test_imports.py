@@ -24,7 +24,14 @@ A_RUN = {
 }
 HAPPENINGS = {
     f"swink_agent.core.{name}"
-    for name in ("agent.journal", "agent.structured", "agent.sync", "codec", "context.compaction", "schemas.validation")
+    for name in (
+        "agent.journal",
+        "agent.structured",
+        "agent.sync",
+        "context.compaction",
+        "encoding.codec",
+        "schemas.validation",
+    )
 }
 A_FIRST_RUN = """
 import asyncio

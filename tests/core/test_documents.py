@@ -29,7 +29,7 @@ from swink_agent import (
     estimate_tokens,
     tool,
 )
-from swink_agent.core.media import MOST_DOCUMENT_BYTES
+from swink_agent.core.encoding.media import MOST_DOCUMENT_BYTES
 from swink_agent.core.secrets.messages import masked_message
 from swink_agent.testing import call, check_events, collect, scripted
 

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from swink_agent.core.encoding.stream_writer import ReplyWriter
 from swink_agent.core.errors import ErrorKind
-from swink_agent.core.stream_writer import ReplyWriter
 from swink_agent.core.types import StopReason, Usage
 from swink_agent.core.values.decoders import json_decoder
 

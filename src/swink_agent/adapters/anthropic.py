@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
+from swink_agent.core.encoding.stream_writer import ReplyWriter
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.stream import StreamOptions
-from swink_agent.core.stream_writer import ReplyWriter
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
     PDF,

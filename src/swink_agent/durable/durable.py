@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import msgspec
 
 from swink_agent.core.agent.arguments import Prompt
-from swink_agent.core.codec import checked_types, encode_message
+from swink_agent.core.encoding.codec import checked_types, encode_message
 from swink_agent.core.extras import require
 from swink_agent.core.secrets.messages import masked_message
 from swink_agent.core.secrets.redaction import Redactor

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
-from swink_agent.core.media import kind_of
+from swink_agent.core.encoding.media import kind_of
 from swink_agent.core.secrets.redaction import Redactor, masked_beginning
 from swink_agent.core.tool import AgentToolResult
 from swink_agent.core.types import Base64Source, Image, Text, UserBlock, encodable

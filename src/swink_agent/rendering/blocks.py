@@ -16,7 +16,7 @@ from html import escape
 from typing import Any, NamedTuple, cast
 
 from swink_agent.core import types
-from swink_agent.core.media import kind_of
+from swink_agent.core.encoding.media import kind_of
 
 from . import turns
 from .characters import one_line, visible

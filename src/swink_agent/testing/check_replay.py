@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from swink_agent.core.agent.sync import run_sync
-from swink_agent.core.codec import checked_types
+from swink_agent.core.encoding.codec import checked_types
 from swink_agent.core.types import CustomMessage
 from swink_agent.memory.errors import SessionNotFound
 from swink_agent.memory.log.runs import RecordedSession

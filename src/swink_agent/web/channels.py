@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from swink_agent.core.codec import encode_event
 from swink_agent.core.context.context import estimate_tokens
+from swink_agent.core.encoding.codec import encode_event
 from swink_agent.core.events import AgentEnd, AgentEvent, AgentStart
 from swink_agent.core.secrets.redaction import EventRedactor, Redactor
 from swink_agent.core.types import AgentMessage, ModelSpec

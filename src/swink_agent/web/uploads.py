@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from swink_agent.core.media import kind_of
+from swink_agent.core.encoding.media import kind_of
 
 from .problems import Problem, invalid
 

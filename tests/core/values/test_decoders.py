@@ -55,7 +55,7 @@ together(lambda: store.load(name).messages, store.list, lambda: store.export(nam
 
 EVENTS = """
 from swink_agent import AgentToolResult, ToolExecutionEnd, UserMessage
-from swink_agent.core.codec import decode_event, decode_message, encode_event, encode_message
+from swink_agent.core.encoding.codec import decode_event, decode_message, encode_event, encode_message
 message = encode_message(UserMessage("hello"))
 event = encode_event(ToolExecutionEnd("a", "look", AgentToolResult("seen"), False))
 together(lambda: decode_message(message), lambda: decode_event(event))
@@ -66,7 +66,7 @@ from importlib import import_module
 names = ["proxy", "proxy_server", "openai", "anthropic", "bedrock", "openai_responses", "ollama", "catalog", "gemini"]
 imports = [lambda name=name: import_module(f"swink_agent.adapters.{name}") for name in names]
 from swink_agent import UserMessage
-from swink_agent.core.codec import decode_message, encode_message
+from swink_agent.core.encoding.codec import decode_message, encode_message
 message = encode_message(UserMessage("hello"))
 together(*imports, lambda: decode_message(message))
 """

@@ -1,8 +1,8 @@
 """The public names of the kit and their modules; `core/lazy.py` reads this list."""
 
+from swink_agent.core.encoding.stream_writer import ReplyWriter as ReplyWriter
 from swink_agent.core.providers import ProviderDescription as ProviderDescription
 from swink_agent.core.stream import prompt_text as prompt_text
-from swink_agent.core.stream_writer import ReplyWriter as ReplyWriter
 from swink_agent.core.values.model_info import ModelCapabilities as ModelCapabilities
 from swink_agent.core.values.model_info import ModelPrices as ModelPrices
 from swink_agent.core.values.model_info import PriceTier as PriceTier

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from swink_agent.core.stream_writer import ReplyWriter
+from swink_agent.core.encoding.stream_writer import ReplyWriter
 from swink_agent.core.types import Usage
 
 T = TypeVar("T")

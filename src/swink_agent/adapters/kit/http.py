@@ -15,10 +15,10 @@ from typing import Any, ClassVar, Protocol, TypeAlias, cast
 import msgspec
 
 from swink_agent.core.cancel import CancellationToken
+from swink_agent.core.encoding.stream_writer import ReplyWriter
 from swink_agent.core.errors import AgentError, ErrorKind, StreamError
 from swink_agent.core.providers import ProviderDescription
 from swink_agent.core.stream import AssistantMessageEvent, StreamDone, StreamFailed, StreamOptions, resolved_prompt
-from swink_agent.core.stream_writer import ReplyWriter
 from swink_agent.core.types import AgentContext, Cost, Document, ModelSpec, Usage
 from swink_agent.core.values.value import is_secret_name
 

@@ -11,7 +11,7 @@ import mimetypes
 import os
 from typing import NamedTuple
 
-from swink_agent.core.media import MOST_DOCUMENT_BYTES, MOST_IMAGE_BYTES, is_pdf, kind_of, read_media
+from swink_agent.core.encoding.media import MOST_DOCUMENT_BYTES, MOST_IMAGE_BYTES, is_pdf, kind_of, read_media
 from swink_agent.core.types import Base64Source, Document, FileSource, Image, UrlSource
 
 _TIFF = (b"II*\x00", b"MM\x00*")

@@ -10,7 +10,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 
-from swink_agent.core.media import MOST_DOCUMENT_BYTES, MOST_IMAGE_BYTES, kind_of, read_media
+from swink_agent.core.encoding.media import MOST_DOCUMENT_BYTES, MOST_IMAGE_BYTES, kind_of, read_media
 from swink_agent.core.types import PDF, Base64Source, Document, Image, ModelSpec
 
 from ..errors import UsageProblem

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from swink_agent.core.approval import PendingCall
-from swink_agent.core.codec import encode_event
+from swink_agent.core.encoding.codec import encode_event
 from swink_agent.core.events import AgentEvent
 from swink_agent.core.secrets.redaction import Redactor
 

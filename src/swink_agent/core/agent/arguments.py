@@ -96,11 +96,11 @@ def prompts_with_images(
     """Returns the messages of a prompt, with its attachments after its text.
 
     Raises `ValueError` for a prompt without any content, `TypeError` for attachments without a string, and for an
-    attachment what `core.media` raises.
+    attachment what `encoding.media` raises.
     """
     if images == () and documents == ():
         return as_prompts(prompt)
-    from ..media import documents_of, images_of  # on use: most prompts are text
+    from ..encoding.media import documents_of, images_of  # on use: most prompts are text
 
     attached = [*images_of(images), *documents_of(documents)]
     if not attached:

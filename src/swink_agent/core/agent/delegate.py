@@ -18,8 +18,8 @@ from msgspec.json import decode as decode_json
 from msgspec.json import encode as encode_json
 from msgspec.structs import replace
 
-from ..codec import encode_message
 from ..config import AgentLoopConfig
+from ..encoding.codec import encode_message
 from ..events import AgentEvent, DelegateEvent
 from ..loop import run_loop
 from ..run.event_stream import Branch

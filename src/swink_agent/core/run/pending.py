@@ -98,7 +98,7 @@ def decoded_messages(messages: Sequence[Any]) -> tuple[AgentMessage, ...] | None
     """Decodes the messages that a pending result keeps; returns `None` if one of them is not a message."""
     if not messages:
         return ()
-    from ..codec import decode_message  # on use: few pending results keep messages
+    from ..encoding.codec import decode_message  # on use: few pending results keep messages
 
     try:
         return tuple([decode_message(msgspec.json.encode(message)) for message in messages])

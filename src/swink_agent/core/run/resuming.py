@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from ..agent.journal import Recorder
 from ..approval import Approve, ApproveWith, Reject
-from ..codec import encode_message
 from ..dispatch import Batch
+from ..encoding.codec import encode_message
 from ..tool import AgentToolResult
 from ..types import AssistantMessage, ToolOutcome, ToolResultMessage
 from ..values.value import frozen_json

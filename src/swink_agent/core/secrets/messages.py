@@ -108,7 +108,7 @@ def _masked_pending(details: dict[str, Any], redactor: Redactor) -> dict[str, An
     """Masks the details of a waiting call. If that changes them, sets `is_masked`: masked arguments must never run."""
     messages = details.get("messages")
     if isinstance(messages, (list, tuple)):
-        from ..codec import decode_message, encode_message  # on use: few calls wait in a delegate
+        from ..encoding.codec import decode_message, encode_message  # on use: few calls wait in a delegate
 
         # The delegate's messages are masked as messages, so that each waiting call among them gets its own `is_masked`.
         try:

@@ -20,10 +20,10 @@ from ..agent.structured import ValidateFn as ValidateFn
 from ..agent.views import TextStream as TextStream
 from ..agent.views import ValueStream as ValueStream
 from ..agent.views import ViewFn as ViewFn
+from ..encoding.media import DocumentInput as DocumentInput
+from ..encoding.media import ImageInput as ImageInput
 from ..events import AgentEvent as AgentEvent
 from ..events import CompactionReport as CompactionReport
-from ..media import DocumentInput as DocumentInput
-from ..media import ImageInput as ImageInput
 from ..policy import Policy as Policy
 from ..policy import PolicyContext as PolicyContext
 from ..policy import PostLoopPolicy as PostLoopPolicy

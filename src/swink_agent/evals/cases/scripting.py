@@ -16,9 +16,9 @@ from msgspec import Meta
 
 from swink_agent.core import types
 from swink_agent.core.cancel import CancellationToken
+from swink_agent.core.encoding.stream_writer import events_of
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamOptions
-from swink_agent.core.stream_writer import events_of
 from swink_agent.core.values.decoders import converted
 from swink_agent.core.values.value import Value
 

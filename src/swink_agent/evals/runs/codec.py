@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 import msgspec
 from msgspec.structs import replace
 
-from swink_agent.core.codec import decode_json
+from swink_agent.core.encoding.codec import decode_json
 from swink_agent.core.types import AgentMessage, Extension, UserMessage
 from swink_agent.core.values.decoders import json_decoder
 from swink_agent.core.values.value import Value, show

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from uuid import uuid4
 
+from swink_agent.core.encoding.stream_writer import ReplyWriter
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.stream import AssistantMessageEvent
-from swink_agent.core.stream_writer import ReplyWriter
 from swink_agent.core.types import StopReason, Usage
 
 ANSWER = "answer"

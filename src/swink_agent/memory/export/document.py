@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from swink_agent.core.codec import encode_message
+from swink_agent.core.encoding.codec import encode_message
 from swink_agent.core.types import AgentMessage
 from swink_agent.memory.log.records import UnknownMessage
 from swink_agent.memory.sessions.info import SessionInfo

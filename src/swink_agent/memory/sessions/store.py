@@ -20,7 +20,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from swink_agent.core.codec import checked_types
+from swink_agent.core.encoding.codec import checked_types
 from swink_agent.core.types import CustomMessage
 from swink_agent.core.values.value import copy_json
 

@@ -11,8 +11,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from swink_agent.core.encoding.media import kind_of
 from swink_agent.core.errors import ToolError
-from swink_agent.core.media import kind_of
 from swink_agent.core.tool import AgentToolResult
 from swink_agent.core.types import PDF, Base64Source, Image, Text
 

@@ -15,7 +15,7 @@ from swink_agent.app.runs import telling
 from swink_agent.app.runs.telling import summary_of
 from swink_agent.app.talk.delegates import DelegateProgress, is_streamed
 from swink_agent.core import events
-from swink_agent.core.codec import decode_event
+from swink_agent.core.encoding.codec import decode_event
 from swink_agent.core.errors import AgentError
 from swink_agent.core.events import AgentEvent, DelegateEvent, MessageUpdate, ToolExecutionEnd
 from swink_agent.core.stream import TextDelta, ThinkingDelta, ToolCallStart

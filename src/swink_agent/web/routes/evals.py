@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from aiohttp import web
 
-from swink_agent.core.codec import encode_message
+from swink_agent.core.encoding.codec import encode_message
 from swink_agent.evals import EvalRun, EvalStore, EvalStoreError
 from swink_agent.evals.runs.comparing import Comparison
 from swink_agent.evals.types import CaseResult, RunInfo

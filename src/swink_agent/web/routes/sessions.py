@@ -9,7 +9,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta
 
-from swink_agent.core.codec import encode_message
+from swink_agent.core.encoding.codec import encode_message
 from swink_agent.core.types import AgentMessage, ThinkingLevel
 from swink_agent.memory import SearchHit, SessionInfo
 

@@ -10,8 +10,8 @@ from collections.abc import Hashable, Iterator
 
 import msgspec
 
-from .errors import ErrorKind
-from .stream import (
+from ..errors import ErrorKind
+from ..stream import (
     AssistantMessageEvent,
     StreamDone,
     StreamFailed,
@@ -26,7 +26,7 @@ from .stream import (
     ToolCallEnd,
     ToolCallStart,
 )
-from .types import AssistantMessage, Cost, StopReason, Text, Thinking, ToolCall, Usage
+from ..types import AssistantMessage, Cost, StopReason, Text, Thinking, ToolCall, Usage
 
 
 class ReplyWriter:

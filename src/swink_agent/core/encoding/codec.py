@@ -12,10 +12,10 @@ from typing import Any, Union, cast, get_args
 
 import msgspec
 
-from .approval import PendingCall
-from .errors import ErrorKind
-from .events import AgentEnd, AgentEvent, DelegateEvent
-from .types import (
+from ..approval import PendingCall
+from ..errors import ErrorKind
+from ..events import AgentEnd, AgentEvent, DelegateEvent
+from ..types import (
     AgentMessage,
     AgentResult,
     AssistantMessage,
@@ -28,7 +28,7 @@ from .types import (
     Usage,
     UserMessage,
 )
-from .values.decoders import json_decoder
+from ..values.decoders import json_decoder
 
 _OURS = (UserMessage, AssistantMessage, ToolResultMessage)
 

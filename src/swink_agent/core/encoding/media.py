@@ -15,8 +15,8 @@ from mimetypes import guess_type
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
-from .types import PDF, Base64Source, Document, FileSource, Image, Source, UrlSource
-from .values.checks import is_not
+from ..types import PDF, Base64Source, Document, FileSource, Image, Source, UrlSource
+from ..values.checks import is_not
 
 MOST_IMAGE_BYTES = 20 * 1024 * 1024
 MOST_DOCUMENT_BYTES = 32 * 1024 * 1024
