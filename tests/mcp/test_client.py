@@ -175,7 +175,7 @@ async def test_a_program_that_fetches_is_told_what_it_lacks_in_the_sandbox(tmp_p
 
 
 async def test_a_missing_package_names_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    from swink_agent.core.extras import MissingExtra
+    from swink_agent.core.machine.extras import MissingExtra
 
     monkeypatch.setitem(sys.modules, "mcp", None)
     with pytest.raises(MissingExtra, match=r"pip install 'swink-agent\[mcp\]'"):
@@ -183,7 +183,7 @@ async def test_a_missing_package_names_the_command_that_installs_it(monkeypatch:
 
 
 async def test_a_server_that_stays_open_without_the_package_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    from swink_agent.core.extras import MissingExtra
+    from swink_agent.core.machine.extras import MissingExtra
 
     server = raw_server()
     with monkeypatch.context() as missing:

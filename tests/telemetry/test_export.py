@@ -15,7 +15,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from swink_agent import Agent
-from swink_agent.core.extras import MissingExtra
+from swink_agent.core.machine.extras import MissingExtra
 from swink_agent.telemetry import instrument, start_export
 from swink_agent.testing import FakeProvider, scripted
 

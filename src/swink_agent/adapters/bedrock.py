@@ -15,7 +15,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from swink_agent.core.errors import ErrorKind
-from swink_agent.core.extras import MissingExtra, install, require
+from swink_agent.core.machine.extras import MissingExtra, install, require
 from swink_agent.core.stream import StreamOptions
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (

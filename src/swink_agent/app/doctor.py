@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from swink_agent.core.extras import MissingExtra, install
+from swink_agent.core.machine.extras import MissingExtra, install
 from swink_agent.core.values.value import Value
 
 from .agent.approval_modes import mode_here

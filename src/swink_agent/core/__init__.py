@@ -2,5 +2,5 @@
 
 The files here define the terms of the specification, and `loop.py` combines them. Packages: `run` (the state of a run),
 `agent` (the `Agent` class), `context` (which messages are sent), `encoding` (other forms of messages and events),
-`values`, `schemas`, `secrets` and `texts` (data).
+`values`, `schemas`, `secrets` and `texts` (data), `machine` (files and optional packages).
 """

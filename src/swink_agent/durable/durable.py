@@ -20,7 +20,7 @@ import msgspec
 
 from swink_agent.core.agent.arguments import Prompt
 from swink_agent.core.encoding.codec import checked_types, encode_message
-from swink_agent.core.extras import require
+from swink_agent.core.machine.extras import require
 from swink_agent.core.secrets.messages import masked_message
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, CustomMessage, as_prompts

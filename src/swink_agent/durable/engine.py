@@ -19,7 +19,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from swink_agent.core.extras import require
+from swink_agent.core.machine.extras import require
 
 from .errors import DurableError
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from swink_agent.core.errors import ToolError
-from swink_agent.core.extras import MissingExtra, require
+from swink_agent.core.machine.extras import MissingExtra, require
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.tool import AgentToolResult, ToolContext
 from swink_agent.core.values.several import several_texts

@@ -17,7 +17,7 @@ from swink_agent.core.agent.agent import Agent
 from swink_agent.core.approval import ApproveFn
 from swink_agent.core.encoding.stream_writer import events_of
 from swink_agent.core.events import ToolExecutionEnd, ToolExecutionUpdate
-from swink_agent.core.extras import require
+from swink_agent.core.machine.extras import require
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.tool import AgentTool, AgentToolResult
 from swink_agent.core.types import (

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from swink_agent.core.extras import MissingExtra, require
+from swink_agent.core.machine.extras import MissingExtra, require
 from swink_agent.core.texts.invisible import is_deceptive
 from swink_agent.core.values.value import Value
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from swink_agent.core.errors import ToolError
-from swink_agent.core.files import identity_of
+from swink_agent.core.machine.files import identity_of
 from swink_agent.core.texts.likeness import which_name
 from swink_agent.core.tool import AgentToolResult, ToolContext
 

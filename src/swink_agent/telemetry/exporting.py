@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from swink_agent.core.extras import require
+from swink_agent.core.machine.extras import require
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.events import AgentEnd, AgentEvent, AgentStart, MessageUpdate
-from swink_agent.core.extras import require
+from swink_agent.core.machine.extras import require
 from swink_agent.core.run.observer import ModelRequest
 from swink_agent.core.tool import ToolContext
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from swink_agent.core.errors import ToolError
-from swink_agent.core.files import identity_of
+from swink_agent.core.machine.files import identity_of
 from swink_agent.core.values.value import Value
 from swink_agent.rendering.escaping import safe_display
 from swink_agent.sandbox import Sandbox, SandboxClosed, SandboxError, SandboxProfile

@@ -15,7 +15,7 @@ from typing import Any, cast
 import msgspec
 from aiohttp import web
 
-from swink_agent.core.extras import MissingExtra, require
+from swink_agent.core.machine.extras import MissingExtra, require
 from swink_agent.core.tool import AgentToolResult
 from swink_agent.core.types import AgentMessage, Text, UserMessage, extract_text
 from swink_agent.core.values.decoders import converted

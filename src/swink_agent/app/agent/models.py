@@ -17,7 +17,7 @@ from msgspec import structs
 
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import AgentError, AuthError
-from swink_agent.core.extras import install
+from swink_agent.core.machine.extras import install
 from swink_agent.core.providers import ProviderStreamFn, declared_names, entry_point_of
 from swink_agent.core.stream import AssistantMessageEvent, StreamFn, StreamOptions
 from swink_agent.core.types import AgentContext, ModelSpec, ThinkingLevel, UserMessage

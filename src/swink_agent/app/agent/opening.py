@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from msgspec import structs
 
 from swink_agent.core.agent.agent import Agent
-from swink_agent.core.extras import MissingExtra
+from swink_agent.core.machine.extras import MissingExtra
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.stream import StreamFn
 from swink_agent.core.types import ModelSpec, ThinkingLevel

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from swink_agent.core.extras import require
+from swink_agent.core.machine.extras import require
 from swink_agent.rendering.characters import visible
 
 from ..errors import UsageProblem

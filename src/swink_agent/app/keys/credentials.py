@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from swink_agent.core.extras import install
+from swink_agent.core.machine.extras import install
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.stream import StreamFn
 from swink_agent.core.values.decoders import json_decoder

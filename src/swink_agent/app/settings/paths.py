@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
-from swink_agent.core.files import replace_file
+from swink_agent.core.machine.files import replace_file
 from swink_agent.core.values.decoders import json_decoder
 
 from ..errors import SettingsError, UsageProblem

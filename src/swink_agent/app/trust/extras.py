@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from swink_agent.core.extras import MissingExtra
+from swink_agent.core.machine.extras import MissingExtra
 from swink_agent.core.tool import AgentTool
 from swink_agent.core.values.value import Value
 

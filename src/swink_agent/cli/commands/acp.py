@@ -8,7 +8,7 @@ import sys
 import click
 
 from swink_agent.app.errors import ExitCode
-from swink_agent.core.extras import require
+from swink_agent.core.machine.extras import require
 from swink_agent.core.secrets.redaction import Redactor
 
 from ..prompt.reporter import Reporter

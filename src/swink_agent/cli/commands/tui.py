@@ -24,7 +24,7 @@ from swink_agent.app.errors import UsageProblem
 from swink_agent.app.runs.answers import answers_for
 from swink_agent.app.runs.input_files import attachment, encodable, picture
 from swink_agent.app.runs.sessions import RunSession, WantedSession
-from swink_agent.core.extras import install
+from swink_agent.core.machine.extras import install
 
 from ..screen.screen import Screen
 

@@ -17,7 +17,7 @@ _LONGEST = 60
 
 def text_of(error: BaseException) -> tuple[str, int]:
     from swink_agent.app.errors import ApplicationError
-    from swink_agent.core.extras import MissingExtra
+    from swink_agent.core.machine.extras import MissingExtra
 
     match error:
         case ApplicationError():
@@ -41,7 +41,7 @@ def text_of(error: BaseException) -> tuple[str, int]:
 def is_foreseen(error: BaseException) -> bool:
     """Whether the caller or the machine caused the error. Any other error is a bug."""
     from swink_agent.app.errors import ApplicationError
-    from swink_agent.core.extras import MissingExtra
+    from swink_agent.core.machine.extras import MissingExtra
 
     return isinstance(error, (ApplicationError, MissingExtra, MemoryError, OSError))
 

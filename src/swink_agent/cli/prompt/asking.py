@@ -19,7 +19,7 @@ from swink_agent.approvals.answers import SAID_NO, reason_for
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
 from swink_agent.approvals.display import safe_display
 from swink_agent.approvals.question import QuestionView, Row
-from swink_agent.core.files import write_fully
+from swink_agent.core.machine.files import write_fully
 from swink_agent.rendering.cells import cut
 
 from ..screen.screen import Palette, Screen, is_live

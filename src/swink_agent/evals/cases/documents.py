@@ -12,7 +12,7 @@ import os
 import re
 from typing import Any, TypeAlias, cast
 
-from swink_agent.core.extras import MissingExtra, install, require
+from swink_agent.core.machine.extras import MissingExtra, install, require
 
 from ..errors import EvalSetError
 

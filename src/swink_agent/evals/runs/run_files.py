@@ -22,7 +22,7 @@ from typing import BinaryIO
 import msgspec
 from msgspec.structs import replace
 
-from swink_agent.core.files import replacing, sync_folder, write_fully
+from swink_agent.core.machine.files import replacing, sync_folder, write_fully
 from swink_agent.core.values.decoders import json_decoder
 from swink_agent.core.values.value import Value
 

@@ -25,8 +25,8 @@ import msgspec
 
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import Aborted
-from swink_agent.core.extras import MissingExtra, require
-from swink_agent.core.files import replace_file
+from swink_agent.core.machine.extras import MissingExtra, require
+from swink_agent.core.machine.files import replace_file
 from swink_agent.core.values.decoders import json_decoder
 from swink_agent.core.values.value import Value
 from swink_agent.sandbox.programs import USUAL_FOLDERS, find_program

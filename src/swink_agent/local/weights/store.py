@@ -24,7 +24,7 @@ import msgspec
 
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import Aborted
-from swink_agent.core.files import replace_file
+from swink_agent.core.machine.files import replace_file
 from swink_agent.core.values.decoders import json_decoder
 from swink_agent.core.values.value import Value
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from swink_agent.core.extras import require
+from swink_agent.core.machine.extras import require
 
 from .engine import Chunk, Completion, Finished, ModelInfo, Overflowed, Piece, Progress
 

@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from swink_agent.core.context.context import document_tokens
-from swink_agent.core.extras import require
+from swink_agent.core.machine.extras import require
 from swink_agent.core.types import AgentMessage, CustomMessage, Document, Image, Text, Thinking, ToolCall
 
 _FRAME = 4  # tokens that each message takes in addition to its content

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from swink_agent.core.encoding.codec import decode_message, encode_message
-from swink_agent.core.files import replace_file
+from swink_agent.core.machine.files import replace_file
 from swink_agent.core.policy import PolicyContext
 from swink_agent.core.secrets.messages import masked_message
 from swink_agent.core.secrets.redaction import Redactor

@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Literal, NamedTuple, TypeAlias
 
-from swink_agent.core.files import identity_of
+from swink_agent.core.machine.files import identity_of
 
 from ..search.ignore import IgnoreLevel
 from ..search.tree import level_of

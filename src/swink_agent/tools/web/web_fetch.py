@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from swink_agent.approvals.web_hosts import WebPlace, read_url
 from swink_agent.core.encoding.media import kind_of
 from swink_agent.core.errors import ToolError
-from swink_agent.core.extras import require
+from swink_agent.core.machine.extras import require
 from swink_agent.core.secrets.redaction import Redactor, masked_beginning
 from swink_agent.core.texts.invisible import is_deceptive, ordinary_places
 from swink_agent.core.tool import AgentToolResult, ToolContext

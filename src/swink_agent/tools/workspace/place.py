@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 
-from swink_agent.core.files import write_fully
+from swink_agent.core.machine.files import write_fully
 
 from .beneath import FOLDER, LeavesRoot, Opened, Root
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from swink_agent.core.files import replace_file
+from swink_agent.core.machine.files import replace_file
 from swink_agent.core.values.decoders import json_decoder
 
 _LARGEST = 2 * 1024 * 1024

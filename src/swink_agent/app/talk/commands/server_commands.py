@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from swink_agent.app.errors import UsageProblem
-from swink_agent.core.extras import MissingExtra
+from swink_agent.core.machine.extras import MissingExtra
 from swink_agent.mcp import McpError
 from swink_agent.rendering.escaping import safe_line
 

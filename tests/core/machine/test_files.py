@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from swink_agent.core.files import replace_file, replacing
+from swink_agent.core.machine.files import replace_file, replacing
 
 
 def test_a_file_is_made_and_replaced_for_its_owner_alone(tmp_path: Path) -> None:

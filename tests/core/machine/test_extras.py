@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from swink_agent.core.extras import MissingExtra, require
+from swink_agent.core.machine.extras import MissingExtra, require
 
 
 def test_a_package_that_is_there_is_imported() -> None:

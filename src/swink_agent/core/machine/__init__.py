@@ -1,0 +1,1 @@
+"""What is on the machine: files, and optional packages."""
