@@ -494,10 +494,11 @@ async def test_an_ordinary_user_s_processes_are_limited_by_the_kernel_in_the_nam
 
 
 @pytest.mark.alone
-async def test_a_bomb_of_roots_is_ended_long_before_it_has_grown(playground: Any) -> None:
+@pytest.mark.parametrize("child", ["None", "os.setsid()"], ids=["in one group", "each in a session of its own"])
+async def test_a_bomb_of_roots_is_ended_long_before_it_has_grown(playground: Any, child: str) -> None:
     """It is counted from outside: the kernel does not count root's processes. At most 2047 if nothing kills it."""
     code = (
-        "import os, time\nfor _ in range(11):\n  try: os.fork()\n  except OSError: break\n"
+        f"import os, time\nfor _ in range(11):\n  try: os.fork() or {child}\n  except OSError: break\n"
         "  os.close(os.open(f'made-{os.getpid()}', os.O_CREAT))\ntime.sleep(20)"
     )
     limits = ProcessLimits(processes=60)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
+import sys
 import threading
 
 import pytest
 
 from swink_agent.sandbox.kernel import process_tree
 from swink_agent.sandbox.kernel.process_tree import Watch, parent_of
+from tests.sandbox.back_ends import scheduling_of_watchers
 
 
 def watching() -> list[threading.Thread]:
@@ -46,6 +48,26 @@ def test_the_thread_ends_with_what_it_watches_and_at_once_when_closed() -> None:
     watch.close()
     thread.join(10)
     assert not thread.is_alive()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such scheduling")
+def test_the_thread_comes_before_ordinary_ones_and_what_it_starts_does_not() -> None:
+    """A fork bomb of root, whose processes the kernel does not count, would leave it no time to look."""
+    watch, looked = Watch(), threading.Event()
+    found: list[int] = []
+
+    def look() -> str:
+        child = subprocess.run(
+            [sys.executable, "-c", "import os; print(os.sched_getscheduler(0))"], capture_output=True, check=True
+        )
+        found.extend([os.sched_getscheduler(0), int(child.stdout)])
+        looked.set()
+        return ""
+
+    watch.add("command", look, lambda reason: None)
+    assert looked.wait(10)
+    watch.close()
+    assert found[:2] == [scheduling_of_watchers(), os.SCHED_OTHER]
 
 
 def test_what_can_wait_is_done_in_its_thread_or_here_if_there_is_none() -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from .._pipes import OutputPipe, Readers, is_running_here
 from .._places import exists
 from ..errors import SandboxClosed, SandboxError
-from ..kernel.headcount import Headcount, groups_beneath
+from ..kernel.headcount import Headcount, groups_beneath, put_first
 from ..kernel.process_tree import Watch, can_tell_exits, exit_code_of, kernel_release, limit_process, parent_of
 from ..kernel.usage import Usage, offer_to_the_kernel
 from ..process import SandboxedProcess, SpawnRequest
@@ -174,7 +174,9 @@ class BubblewrapCommand:
                 if self._first < 0:
                     os.killpg(self._process.pid, signal.SIGKILL)
                 elif not _has_ended(self._first):  # else its number may belong to another process
-                    # Whole groups at once: the first process needs a processor before it can end the rest.
+                    # The first process needs a processor before it can end the rest: it gets one before them, and
+                    # whole groups of them are killed at once.
+                    put_first(self._first_pid)
                     for group in groups_beneath(self._first_pid):
                         with suppress(OSError):
                             os.killpg(group, signal.SIGKILL)
@@ -400,6 +402,8 @@ class BubblewrapCommand:
         # Orphans become children of the first process: if it has none, only bubblewrap itself is left there, and we
         # need not wait for its end, which takes the kernel some milliseconds.
         is_alone = not self._listed_children()
+        if not is_alone:
+            put_first(self._first_pid)
         with suppress(OSError):
             signal.pidfd_send_signal(self._first, signal.SIGKILL)
         if is_alone:

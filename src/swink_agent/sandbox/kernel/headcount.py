@@ -9,6 +9,7 @@ library only.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,7 +24,7 @@ _SHARE = 10  # counting uses at most one part in this many of a processor
 _THREADS_TO_PROCESSES = 16
 _A_CROWD = 8  # a crowd: more than 1/8 of the limit was added, and more than as many tasks want a processor now
 _TO_A_PROCESSOR = 4  # and also more than this many per processor, so that normal work on a large machine does not count
-_LAST = 19
+_FIRST, _LAST = -20, 19
 _MOST_GROUPS = 100
 
 ChildrenFn = Callable[[int], "tuple[list[int], int]"]
@@ -147,6 +148,26 @@ class Headcount:
         if children_of is not _children_of_first_thread:
             self._count_at = now + max(_COUNT_AGAIN, pause)
         return processes > most or threads > most * _THREADS_TO_PROCESSES
+
+
+def put_first(task: int = 0, *, with_children: bool = False) -> None:
+    """Lets a thread or process run before all ordinary ones, if this user may do that; so do the processes that it
+    starts, if `with_children` is set.
+
+    A fork bomb takes every processor. Among thousands of its processes, the lowest niceness alone gets too little time.
+    """
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, task, _FIRST)
+        if sys.platform == "linux":
+            policy = os.SCHED_RR if with_children else os.SCHED_RR | os.SCHED_RESET_ON_FORK
+            os.sched_setscheduler(task, policy, os.sched_param(1))
+
+
+def put_back(niceness: int) -> None:
+    """Lets this process run as ordinary ones do, after its parent was put first with its children."""
+    if sys.platform == "linux":
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    os.setpriority(os.PRIO_PROCESS, 0, niceness)
 
 
 def tasks_of_machine() -> tuple[int, int]:

@@ -21,11 +21,10 @@ from functools import cache
 
 from ..profile import ProcessLimits
 from ..starting import run_program
-from .headcount import LOOK_AGAIN, Headcount, read_process
+from .headcount import LOOK_AGAIN, Headcount, put_first, read_process
 
 _LOG = logging.getLogger("swink_agent.sandbox")
 
-_FIRST = -20
 _INFO = struct.Struct("Q16xI32xi")  # of `struct pidfd_info`: requested and given fields, the parent, the wait status
 _GET_INFO = (3 << 30) | (_INFO.size << 16) | (0xFF << 8) | 11
 _EXIT = 1 << 3
@@ -180,8 +179,7 @@ class Watch:
         self._closed.set()
 
     def _run(self) -> None:
-        with suppress(OSError):  # only this thread's count stops a fork bomb of root, which takes every processor
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _FIRST)
+        put_first(threading.get_native_id())  # only its count stops a fork bomb of root
         idle_looks = 0
         pause = self._period
         while True:

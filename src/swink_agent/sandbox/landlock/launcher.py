@@ -18,10 +18,10 @@ import socket
 import struct
 import sys
 import time
-from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
 from swink_agent.sandbox.kernel import calls as kernel
+from swink_agent.sandbox.kernel.headcount import put_first
 from swink_agent.sandbox.kernel.mounts import MountList
 from swink_agent.sandbox.landlock.grants import Access, Grants, Rulesets, find_grants, make_rulesets, open_roots
 from swink_agent.sandbox.landlock.guardian import Confinement, guard
@@ -40,7 +40,6 @@ _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
 _PR_SET_DUMPABLE = 4
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1
 _REQUEST = struct.Struct("16sh22x")
-_FIRST = -20
 
 
 def main(descriptor: int) -> NoReturn:
@@ -101,8 +100,7 @@ class Launcher:
             self.version, self._access, self._grants, self._roots, tcp=self._denies_tcp
         )
         self._niceness = os.getpriority(os.PRIO_PROCESS, 0)
-        with suppress(OSError):  # root may do this. Guardians inherit it: only their count stops a fork bomb of root
-            os.setpriority(os.PRIO_PROCESS, 0, _FIRST)
+        put_first(with_children=True)  # guardians inherit it: only their count stops a fork bomb of root
         self._umask = os.umask(0o077)
         os.umask(self._umask)
         kernel.drop_privileges()  # also for every fork
