@@ -24,8 +24,8 @@ import msgspec
 
 from swink_agent import Agent, AssistantMessage, Redactor, Text, ToolCall, ToolResultMessage, UserMessage, tool
 from swink_agent.approvals import Approvals
-from swink_agent.core.agent import journal
-from swink_agent.core.agent.journal import MessageAdded, ToolStarted
+from swink_agent.core import journal
+from swink_agent.core.journal import MessageAdded, ToolStarted
 from swink_agent.memory import JsonlSessionStore, Session
 from swink_agent.memory.storage.files import FileOperations
 from swink_agent.policies import recommended

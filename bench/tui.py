@@ -25,7 +25,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import median
 
-from swink_agent.core.agent.journal import MessageAdded
+from swink_agent.core.journal import MessageAdded
 from swink_agent.core.types import AssistantMessage, Text, ToolCall, ToolResultMessage, UserMessage
 from swink_agent.memory import JsonlSessionStore
 from swink_agent.testing import LoopbackServer

@@ -15,7 +15,7 @@ from swink_agent.app.keys.credentials import Credentials
 from swink_agent.app.runs.replaying import replay_session
 from swink_agent.app.settings.settings import load_settings
 from swink_agent.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
-from swink_agent.core.agent.journal import MessageAdded, RunStarted, ToolStarted
+from swink_agent.core.journal import MessageAdded, RunStarted, ToolStarted
 from swink_agent.memory import JsonlSessionStore, LoadedSession, ReplayReport
 from swink_agent.memory.log.records import encode_line
 from swink_agent.testing import call, scripted, text

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from swink_agent import Agent, Usage
-from swink_agent.core.agent.journal import ModelChanged
+from swink_agent.core.journal import ModelChanged
 from swink_agent.memory import JsonlSessionStore
 from swink_agent.testing import FakeFailure, FakeProvider, FakeReply, scripted
 

@@ -25,7 +25,7 @@ A_RUN = {
 HAPPENINGS = {
     f"swink_agent.core.{name}"
     for name in (
-        "agent.journal",
+        "journal",
         "agent.structured",
         "agent.sync",
         "context.compaction",

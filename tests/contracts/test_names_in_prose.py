@@ -205,7 +205,7 @@ def test_what_a_docstring_or_a_comment_names_exists() -> None:
         ("lost_module.py", False),
         ("docs/evals.md", True),
         ("application/json", True),
-        ("core.agent.journal", True),
+        ("core.journal", True),
         ("swink_agent.core.types.Usage", True),
         ("swink_agent.core.lost", False),
         ("core.diffs", False),

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from swink_agent import Agent, AlreadyRunning, ModelSpec, Stop
-from swink_agent.core.agent.journal import Past
+from swink_agent.core.journal import Past
 from swink_agent.testing import scripted, stall, text
 
 

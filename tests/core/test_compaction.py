@@ -34,8 +34,8 @@ from swink_agent import (
     extract_text,
 )
 from swink_agent.adapters import AnthropicStreamFn
-from swink_agent.core.agent.journal import ContextReplaced, JournalEntry, MessageAdded
 from swink_agent.core.config import AgentLoopConfig
+from swink_agent.core.journal import ContextReplaced, JournalEntry, MessageAdded
 from swink_agent.core.types import AgentContext
 from swink_agent.testing import collect, fail, names, scripted, stall
 

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from swink_agent import AgentMessage, AssistantMessage, ToolOutcome, ToolResultMessage, extract_text
-from swink_agent.core.agent.journal import ToolStarted
+from swink_agent.core.journal import ToolStarted
 from swink_agent.memory import JsonlSessionStore, LoadedSession, SessionStore, SqlSessionStore
 from swink_agent.memory.log.fold import Fold
 from swink_agent.testing import check_conversation

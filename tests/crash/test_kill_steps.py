@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from swink_agent.core.agent.journal import ContextReplaced
+from swink_agent.core.journal import ContextReplaced
 from swink_agent.memory import JsonlSessionStore, LoadedSession
 
 from .checking import Child, Nursery, check_loaded, store_in

@@ -28,8 +28,8 @@ from swink_agent import (
     UserMessage,
     tool,
 )
-from swink_agent.core.agent.journal import MessageAdded, RunStarted
 from swink_agent.core.errors import Aborted, AgentError, ContentFiltered, PolicyStopped
+from swink_agent.core.journal import MessageAdded, RunStarted
 from swink_agent.core.machine.extras import MissingExtra
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import extract_text

@@ -30,7 +30,7 @@ from swink_agent import (
     pending_calls,
     tool,
 )
-from swink_agent.core.agent.journal import ToolStarted
+from swink_agent.core.journal import ToolStarted
 from swink_agent.memory import JsonlSessionStore, SqlSessionStore, replay
 from swink_agent.testing import call, reply, scripted
 

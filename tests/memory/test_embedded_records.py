@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from swink_agent import Agent, UserMessage, tool
-from swink_agent.core.agent.journal import MessageAdded
+from swink_agent.core.journal import MessageAdded
 from swink_agent.memory import JsonlSessionStore, SessionDamaged, SessionError
 from swink_agent.memory.log.records import SessionStarted, TitleChanged, encode_line
 from swink_agent.memory.sessions.opening import contents_of

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from swink_agent import Agent, AssistantMessage, StopReason, ToolContext, UserMessage, extract_text, tool
-from swink_agent.core.agent.journal import MessageAdded, ToolStarted
+from swink_agent.core.journal import MessageAdded, ToolStarted
 from swink_agent.memory import JsonlSessionStore, LoadedSession, Session, SessionError
 from swink_agent.memory.storage.files import FileOperations
 from swink_agent.testing import call, scripted, text

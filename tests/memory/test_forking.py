@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from swink_agent import Agent, AssistantMessage, ModelSpec, ToolCall, ToolResultMessage, UserMessage
-from swink_agent.core.agent.journal import ContextReplaced, MessageAdded, ToolStarted
+from swink_agent.core.journal import ContextReplaced, MessageAdded, ToolStarted
 from swink_agent.memory import SessionStore
 from swink_agent.testing import scripted, text
 

@@ -24,8 +24,8 @@ from swink_agent import (
     UserMessage,
     tool,
 )
-from swink_agent.core.agent.journal import MessageAdded, ToolStarted
 from swink_agent.core.context.context import repair_pairs
+from swink_agent.core.journal import MessageAdded, ToolStarted
 from swink_agent.core.types import LLM_MESSAGES, extract_text
 from swink_agent.memory import JsonlSessionStore
 from swink_agent.testing import call, check_conversation, scripted, text

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from swink_agent import Agent, AssistantMessage, ToolCall, ToolResultMessage, UserMessage
-from swink_agent.core.agent.journal import CallFacts, HistoryCut, MessageAdded, RunStarted, ToolStarted
+from swink_agent.core.journal import CallFacts, HistoryCut, MessageAdded, RunStarted, ToolStarted
 from swink_agent.memory import JsonlSessionStore
 from swink_agent.memory.log.records import encode_line, fill_line
 from swink_agent.testing import scripted, text

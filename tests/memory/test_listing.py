@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swink_agent import Agent, AssistantMessage, Cost, StopReason, ToolCall, Usage, UserMessage, tool
-from swink_agent.core.agent.journal import MessageAdded, RunEnded, RunStarted
+from swink_agent.core.journal import MessageAdded, RunEnded, RunStarted
 from swink_agent.memory import JsonlSessionStore, SessionStore
 from swink_agent.memory.log.records import SessionStarted, Summary, encode_line
 from swink_agent.memory.sessions import listing

@@ -21,7 +21,7 @@ from swink_agent import (
     extract_text,
     tool,
 )
-from swink_agent.core.agent.journal import ContextReplaced, MessageAdded, MessageReplaced
+from swink_agent.core.journal import ContextReplaced, MessageAdded, MessageReplaced
 from swink_agent.memory import ReplayReport, SessionStore, SummarizingCompactor, replay
 from swink_agent.memory.log.masking import LineWriter
 from swink_agent.memory.log.reading import read_records

@@ -20,7 +20,7 @@ from swink_agent import (
     extract_text,
     tool,
 )
-from swink_agent.core.agent.journal import JournalEntry
+from swink_agent.core.journal import JournalEntry
 from swink_agent.memory import SessionRecord
 from swink_agent.memory.log.decoding import EntryDecoder
 from swink_agent.memory.log.fold import Fold

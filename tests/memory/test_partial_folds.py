@@ -23,7 +23,7 @@ from swink_agent import (
     Usage,
     UserMessage,
 )
-from swink_agent.core.agent.journal import (
+from swink_agent.core.journal import (
     ContextReplaced,
     HistoryCut,
     MessageAdded,

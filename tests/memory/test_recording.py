@@ -33,7 +33,7 @@ from swink_agent import (
     UserMessage,
     tool,
 )
-from swink_agent.core.agent.journal import MessageAdded, StateChanged
+from swink_agent.core.journal import MessageAdded, StateChanged
 from swink_agent.core.run.transcript import Transcript
 from swink_agent.core.types import LLM_MESSAGES
 from swink_agent.memory import JsonlSessionStore, LoadedSession

@@ -36,7 +36,7 @@ from swink_agent import (
     extract_text,
     tool,
 )
-from swink_agent.core.agent.journal import JournalEntry, MessageAdded, RunEnded, ToolStarted
+from swink_agent.core.journal import JournalEntry, MessageAdded, RunEnded, ToolStarted
 from swink_agent.memory import ReplayReport, replay
 from swink_agent.memory.errors import SessionNotFound
 from swink_agent.testing import assert_replays, assert_replays_sync, call, fail, scripted, stall, text, think, truncated

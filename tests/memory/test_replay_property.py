@@ -34,7 +34,7 @@ from swink_agent import (
     extract_text,
     tool,
 )
-from swink_agent.core.agent.journal import JournalEntry, MessageAdded, RunEnded, RunStarted, ToolStarted
+from swink_agent.core.journal import JournalEntry, MessageAdded, RunEnded, RunStarted, ToolStarted
 from swink_agent.memory import JsonlSessionStore, replay
 from swink_agent.testing import call, fail, scripted, stall, text, think, truncated
 

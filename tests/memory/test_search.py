@@ -31,7 +31,7 @@ from swink_agent import (
     UrlImage,
     UserMessage,
 )
-from swink_agent.core.agent.journal import MessageAdded
+from swink_agent.core.journal import MessageAdded
 from swink_agent.memory import AsyncSessionStore, JsonlSessionStore, SearchHit, SessionIndex
 from swink_agent.memory.errors import SessionDamaged, SessionError, SessionNotFound
 from swink_agent.memory.search.index import INDEX_NAME

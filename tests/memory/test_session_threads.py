@@ -22,7 +22,7 @@ from swink_agent import (
     UserMessage,
     tool,
 )
-from swink_agent.core.agent.journal import MessageAdded
+from swink_agent.core.journal import MessageAdded
 from swink_agent.memory import JsonlSessionStore, Session, SessionError
 from swink_agent.memory.storage.files import FileOperations
 from swink_agent.testing import call, check_conversation, scripted, text

@@ -40,7 +40,7 @@ from swink_agent import (
     extract_text,
     tool,
 )
-from swink_agent.core.agent.journal import (
+from swink_agent.core.journal import (
     ContextReplaced,
     HistoryCut,
     MessageAdded,
@@ -314,7 +314,7 @@ REPLY = AssistantMessage([ToolCall("c", "add", {"a": 1}), ToolCall("c", "add", {
 LIFE = """
 import sys
 from swink_agent import AssistantMessage, ToolCall, UserMessage
-from swink_agent.core.agent.journal import MessageAdded, ToolStarted
+from swink_agent.core.journal import MessageAdded, ToolStarted
 from swink_agent import memory
 session = getattr(memory, sys.argv[1])(sys.argv[2], sync=False).create()
 session.log.record(MessageAdded(UserMessage("go"), "prompt"))

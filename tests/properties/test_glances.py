@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from swink_agent import AssistantMessage, Redactor, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
-from swink_agent.core.agent.journal import CallFacts, MessageAdded, ModelChanged, RunStarted, StateChanged, ToolStarted
+from swink_agent.core.journal import CallFacts, MessageAdded, ModelChanged, RunStarted, StateChanged, ToolStarted
 from swink_agent.core.secrets.unknown_secrets import _KEY_MARKS, _KEY_STARTS, _shapes, may_hold_key
 from swink_agent.core.types import ModelSpec
 from swink_agent.memory.log.masking import masked, may_need_masking

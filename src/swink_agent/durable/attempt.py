@@ -24,11 +24,11 @@ from typing import Any
 import msgspec
 
 from swink_agent.core.agent.agent import Agent
-from swink_agent.core.agent.journal import ContextReplaced, MessageAdded, StateChanged
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.context.context import is_answered
 from swink_agent.core.encoding.codec import decode_message
 from swink_agent.core.errors import ErrorKind
+from swink_agent.core.journal import ContextReplaced, MessageAdded, StateChanged
 from swink_agent.core.policy import PolicyContext, Stop
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, AgentResult, CustomMessage, UserMessage, extract_text

@@ -15,9 +15,9 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
-from swink_agent.core.agent.journal import MessageAdded, RunEnded
 from swink_agent.core.cancel import call_in
 from swink_agent.core.errors import AgentError
+from swink_agent.core.journal import MessageAdded, RunEnded
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AssistantMessage, StopReason
 from swink_agent.memory import Fold

@@ -11,9 +11,9 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from swink_agent.core.agent.journal import MessageAdded, RunEnded
 from swink_agent.core.approval import PendingCall
 from swink_agent.core.errors import AgentError, ErrorKind, PolicyStopped, error_of_kind
+from swink_agent.core.journal import MessageAdded, RunEnded
 from swink_agent.core.run.pending import Answer
 from swink_agent.core.types import AgentResult, AssistantMessage, StopReason
 

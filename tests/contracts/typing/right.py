@@ -29,7 +29,7 @@ from swink_agent import (
 )
 from swink_agent.adapters import stream_fn_for
 from swink_agent.approvals import CallRules
-from swink_agent.core.agent.journal import JournalEntry
+from swink_agent.core.journal import JournalEntry
 from swink_agent.local import provider
 from swink_agent.memory import AsyncSessionStore, JsonlSessionStore, SessionStore, SqlSessionStore, export_html
 from swink_agent.memory.log.fold import Fold

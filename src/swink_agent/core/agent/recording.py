@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..config import AgentLoopConfig
+from ..journal import Journal, Past, Recorder
 from ..run.transcript import Transcript
-from .journal import Journal, Past, Recorder
 
 
 def start_recording(

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from msgspec.json import decode as decode_json
 from msgspec.structs import replace
 
-from ..agent.journal import Recorder
 from ..approval import Approve, ApproveWith, Reject
 from ..dispatch import Batch
 from ..encoding.codec import encode_message
+from ..journal import Recorder
 from ..tool import AgentToolResult
 from ..types import AssistantMessage, ToolOutcome, ToolResultMessage
 from ..values.value import frozen_json

@@ -20,7 +20,7 @@ from .relay import Relay
 from .state import Run
 
 if TYPE_CHECKING:
-    from ..agent.journal import CallFacts
+    from ..journal import CallFacts
     from .pending import Pending
 
 _LONGEST_EXCERPT = 200

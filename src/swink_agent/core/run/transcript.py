@@ -25,7 +25,7 @@ from ..types import (
 )
 
 if TYPE_CHECKING:
-    from ..agent.journal import MessageSource, Recorder
+    from ..journal import MessageSource, Recorder
     from ..secrets.redaction import Redactor
 
 

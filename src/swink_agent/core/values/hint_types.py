@@ -5,9 +5,6 @@ from pathlib import Path as Path
 from ..agent.delegate import Delegations as Delegations
 from ..agent.delegate import MakeRunFn as MakeRunFn
 from ..agent.history import History as History
-from ..agent.journal import Journal as Journal
-from ..agent.journal import Past as Past
-from ..agent.journal import Recorder as Recorder
 from ..agent.options import OverrideOptions as OverrideOptions
 from ..agent.options import PromptOptions as PromptOptions
 from ..agent.options import RunOptions as RunOptions
@@ -24,6 +21,9 @@ from ..encoding.media import DocumentInput as DocumentInput
 from ..encoding.media import ImageInput as ImageInput
 from ..events import AgentEvent as AgentEvent
 from ..events import CompactionReport as CompactionReport
+from ..journal import Journal as Journal
+from ..journal import Past as Past
+from ..journal import Recorder as Recorder
 from ..policy import Policy as Policy
 from ..policy import PolicyContext as PolicyContext
 from ..policy import PostLoopPolicy as PostLoopPolicy

@@ -13,8 +13,8 @@ from typing import Any, cast, get_args
 import msgspec
 from msgspec import structs
 
-from swink_agent.core.agent.journal import ContextReplaced, JournalEntry, MessageAdded, MessageReplaced
 from swink_agent.core.encoding.codec import decode_message
+from swink_agent.core.journal import ContextReplaced, JournalEntry, MessageAdded, MessageReplaced
 from swink_agent.core.types import AgentMessage, CustomMessage
 from swink_agent.core.values.decoders import converted, json_decoder
 

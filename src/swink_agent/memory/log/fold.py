@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from swink_agent.core.agent.journal import (
+from swink_agent.core.journal import (
     ContextReplaced,
     HistoryCut,
     MessageAdded,

@@ -11,7 +11,7 @@ from typing import cast
 
 from msgspec import structs
 
-from swink_agent.core.agent.journal import (
+from swink_agent.core.journal import (
     CallFacts,
     ContextReplaced,
     HistoryCut,

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from msgspec import structs
 
-from swink_agent.core.agent.journal import ContextReplaced, MessageAdded, MessageReplaced
 from swink_agent.core.errors import ErrorKind
+from swink_agent.core.journal import ContextReplaced, MessageAdded, MessageReplaced
 from swink_agent.core.types import (
     AgentMessage,
     AssistantMessage,

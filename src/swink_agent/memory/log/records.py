@@ -2,7 +2,7 @@
 
     {"seq":12,"at":1794764730123,"type":"message", ... ,"crc":"0a1b2c3d"}
 
-`crc` is the CRC-32 of all bytes of the line before `,"crc":`. A record holds an entry of `core.agent.journal`, or one
+`crc` is the CRC-32 of all bytes of the line before `,"crc":`. A record holds an entry of `core.journal`, or one
 of the few kinds that only a file needs, which are defined here.
 
 Owns the kinds and the encoding of lines. `reading` finds lines in a file, damaged or not; `decoding` decodes them,
@@ -18,7 +18,7 @@ from zlib import crc32
 import msgspec
 from msgspec import field
 
-from swink_agent.core.agent.journal import CallFacts, JournalEntry, MessageAdded, MessageSource, ToolStarted
+from swink_agent.core.journal import CallFacts, JournalEntry, MessageAdded, MessageSource, ToolStarted
 from swink_agent.core.types import AgentMessage, Cost, CustomMessage, ModelSpec, Usage, UserMessage
 from swink_agent.core.values.value import Value
 

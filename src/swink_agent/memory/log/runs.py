@@ -14,18 +14,6 @@ from collections.abc import Generator, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-from swink_agent.core.agent.journal import (
-    CallFacts,
-    ContextReplaced,
-    HistoryCut,
-    MessageAdded,
-    MessageReplaced,
-    MessageSource,
-    RunEnded,
-    RunStarted,
-    StateChanged,
-    ToolStarted,
-)
 from swink_agent.core.events import (
     AgentEnd,
     AgentEvent,
@@ -44,6 +32,18 @@ from swink_agent.core.events import (
     TurnResumed,
     TurnStart,
     UsageAdded,
+)
+from swink_agent.core.journal import (
+    CallFacts,
+    ContextReplaced,
+    HistoryCut,
+    MessageAdded,
+    MessageReplaced,
+    MessageSource,
+    RunEnded,
+    RunStarted,
+    StateChanged,
+    ToolStarted,
 )
 from swink_agent.core.record import RunRecord
 from swink_agent.core.run.pending import Pending, WaitingCall, unclosed_calls, waiting_calls

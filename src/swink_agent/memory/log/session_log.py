@@ -24,8 +24,8 @@ from time import monotonic, time_ns
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
-from swink_agent.core.agent.journal import MessageAdded, RunEnded
 from swink_agent.core.cancel import call_in
+from swink_agent.core.journal import MessageAdded, RunEnded
 from swink_agent.core.secrets.redaction import Redactor
 
 from ..errors import SessionError, reason_of, remedy_of

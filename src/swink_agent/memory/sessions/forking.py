@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from swink_agent.core.agent import journal
+from swink_agent.core import journal
 from swink_agent.core.types import AgentMessage, Text, ToolOutcome, ToolResultMessage
 
 from ..log.fold import Fold, RecoveredResult

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 import msgspec
 
 from swink_agent.core.agent.agent import Agent
-from swink_agent.core.agent.journal import ContextReplaced, HistoryCut, Journal, MessageAdded, Past, decoded_state
 from swink_agent.core.errors import AlreadyRunning
+from swink_agent.core.journal import ContextReplaced, HistoryCut, Journal, MessageAdded, Past, decoded_state
 from swink_agent.core.record import RunRecord
 from swink_agent.core.secrets.placeholders import holds_placeholder
 from swink_agent.core.types import AgentMessage, CustomMessage

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
 import msgspec
 from msgspec import field
 
-from ..errors import AgentError, ErrorKind
-from ..events import CompactionReport, RunKind
-from ..types import (
+from .errors import AgentError, ErrorKind
+from .events import CompactionReport, RunKind
+from .types import (
     AgentMessage,
     AgentResult,
     Cost,
@@ -34,10 +34,10 @@ from ..types import (
     ToolResultMessage,
     Usage,
 )
-from ..values.value import Value, copy_json
+from .values.value import Value, copy_json
 
 if TYPE_CHECKING:
-    from ..secrets.redaction import Redactor
+    from .secrets.redaction import Redactor
 
 # Entries are not tracked by the garbage collector (`gc=False`): they hold no cycles, and a journal may keep many.
 

@@ -33,7 +33,7 @@ from swink_agent import (
     extract_text,
     tool,
 )
-from swink_agent.core.agent.journal import (
+from swink_agent.core.journal import (
     ContextReplaced,
     HistoryCut,
     JournalEntry,
