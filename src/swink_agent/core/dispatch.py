@@ -168,16 +168,11 @@ class Batch:
                         await self._take_news()
         except Interrupted:
             pass
-        if not self.is_complete:
+        if self._running or not all(map(_MESSAGE, self.calls)):
             await self.leave()
         if run.delegations is not None:
             run.delegations.settle([call.spent for call in self.calls])
         return tuple(map(_MESSAGE, self.calls)), self.was_steered
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether every call has its result."""
-        return not self._running and all(map(_MESSAGE, self.calls))
 
     @property
     def unresolved(self) -> list[CallState]:

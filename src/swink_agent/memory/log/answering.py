@@ -27,18 +27,13 @@ class OpenCalls:
 
     def place(self, message: ToolResultMessage, call: int | None) -> int | None:
         """The index of the call that this result answers; `None` if it answers none."""
-        if call is not None:
-            return call if 0 <= call < len(self.calls) and self._is_answered_by(message, call) else None
-        for index in range(len(self.calls)):
-            if self._is_answered_by(message, index):
-                return index
+        calls, results = self.calls, self.results
+        for index in range(len(calls)) if call is None else (call,) if 0 <= call < len(calls) else ():
+            if calls[index].id == message.tool_call_id:
+                result = results[index]
+                if result is None or result[1].outcome is _PENDING:  # only a pending result is ever replaced
+                    return index
         return None
-
-    def _is_answered_by(self, message: ToolResultMessage, index: int) -> bool:
-        if self.calls[index].id != message.tool_call_id:
-            return False
-        result = self.results[index]
-        return result is None or result[1].outcome is _PENDING  # only a pending result is ever replaced
 
     def start(self, call: int) -> None:
         """Notes that a call starts: a pending result no longer holds."""
