@@ -6,7 +6,7 @@ The file is one JSON document, replaced as a whole. Sessions, in `swink_agent.me
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -17,7 +17,7 @@ from swink_agent.core.machine.files import replace_file
 from swink_agent.core.policy import PolicyContext
 from swink_agent.core.secrets.messages import masked_message
 from swink_agent.core.secrets.redaction import Redactor
-from swink_agent.core.types import AgentMessage, CustomMessage
+from swink_agent.core.types import AgentMessage, AssistantMessage, CustomMessage, ToolResultMessage
 from swink_agent.core.values.decoders import json_decoder
 from swink_agent.core.values.value import show
 
@@ -67,7 +67,7 @@ class Checkpoint:
         """Writes if it is time, and always if the run probably has no further turn."""
         is_last = not ctx.tool_results or (ctx.message is not None and ctx.message.is_failed)
         if is_last or (ctx.turn_index + 1) % self.every == 0:
-            self._save(tuple(_messages_of(ctx)), dict(ctx.state), self._redactor or ctx.redactor)
+            self._save(_messages_of(ctx), dict(ctx.state), self._redactor or ctx.redactor)
 
     def save(self, messages: Sequence[AgentMessage], state: dict[str, Any] | None = None) -> None:
         """Writes a checkpoint now. Raises `OSError`; the last checkpoint then stays.
@@ -106,14 +106,19 @@ class Checkpoint:
         return SavedConversation(messages, saved.state)
 
 
-def _messages_of(ctx: PolicyContext) -> Iterator[AgentMessage]:
+def _messages_of(ctx: PolicyContext) -> list[AgentMessage]:
     """The history, with the changes of earlier policies to this turn, which it gets only after all policies."""
+    messages = list(ctx.messages)
     if ctx.message is None:
-        yield from ctx.messages
-    else:
-        yield from ctx.messages[: len(ctx.messages) - 1 - len(ctx.tool_results)]
-        yield ctx.message
-        yield from ctx.tool_results
+        return messages
+    reply = max(at for at, message in enumerate(messages) if type(message) is AssistantMessage)
+    messages[reply] = ctx.message
+    results = list(ctx.tool_results)  # in a turn that `resume` continues, those of the answered calls
+    for at in range(reply + 1, len(messages)):
+        message = messages[at]
+        if results and type(message) is ToolResultMessage and message.tool_call_id == results[0].tool_call_id:
+            messages[at] = results.pop(0)
+    return messages
 
 
 def _encoded(message: AgentMessage) -> bytes:
