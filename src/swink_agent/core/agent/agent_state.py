@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, MutableMapping, Sequence
 from contextlib import contextmanager
+from operator import is_
 from typing import Any, Generic
 
 from msgspec.structs import replace
@@ -115,7 +116,12 @@ class AgentState(Generic[Deps]):
 
     @messages.setter
     def messages(self, messages: Iterable[str | AgentMessage]) -> None:
-        self._replace_messages(as_history(messages))
+        from .history import History
+
+        new, now = as_history(messages), self._transcript.history
+        # `agent.messages += […]` extends the history, and then assigns it to itself: its context must stay.
+        if not (isinstance(messages, History) and len(new) == len(now) and all(map(is_, new, now))):
+            self._replace_messages(new)
 
     def _replace_messages(self, messages: Sequence[AgentMessage]) -> None:
         with self._changing_history():
