@@ -51,9 +51,6 @@ class AgentError(Exception):
 
     kind: ErrorKind | None = None
 
-    def __init__(self, *arguments: object) -> None:
-        super().__init__(*arguments)
-
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.args, self.__dict__))
 

@@ -149,6 +149,22 @@ class AgentState(Generic[Deps]):
                 raise AlreadyRunning("a run is using the history: steer() or follow_up(), or wait_for_idle() first")
             yield
 
+    def _start_recording(self, journal: hints.Journal, past: hints.Past | None) -> None:
+        """Attaches a journal to the history. Without a past, records everything that the agent has so far."""
+        from ..journal import Recorder  # on use: most agents have no journal
+
+        transcript = self._transcript
+        recorder = transcript.recorder = Recorder(journal, past)
+        recorder.redactor = self._config.redactor or transcript.own_redactor()
+        recorder.model_is(self._config.model)
+        if past is not None:
+            return
+        recorder.added(transcript.history, "given")
+        context = transcript.context
+        if len(context) != len(transcript) or not all(map(is_, context, transcript.history)):
+            recorder.context_replaced(context, None)
+        recorder.state_is(self.state)
+
     def _replace_state(self, state: dict[str, Any]) -> None:
         self.state.clear()
         self.state.update(copy_json(state))
