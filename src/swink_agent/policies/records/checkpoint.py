@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
-from swink_agent.core.encoding.codec import decode_message, encode_message
+from swink_agent.core.encoding.codec import as_json, decode_message, encode_message
 from swink_agent.core.machine.files import replace_file
 from swink_agent.core.policy import PolicyContext
 from swink_agent.core.secrets.messages import masked_message
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, AssistantMessage, CustomMessage, ToolResultMessage
 from swink_agent.core.values.decoders import json_decoder
-from swink_agent.core.values.value import show
 
 _VERSION = 1
 
@@ -82,11 +80,11 @@ class Checkpoint:
         state = redactor.redact_value(state)
         document = {
             "version": _VERSION,
-            "messages": [msgspec.Raw(_encoded(message)) for message in messages],
+            "messages": [msgspec.Raw(encode_message(message)) for message in messages],
             "state": state or {},
         }
         os.makedirs(os.path.dirname(self.path), exist_ok=True)
-        replace_file(self.path, msgspec.json.encode(document, enc_hook=show), sync_name=True)
+        replace_file(self.path, as_json(document), sync_name=True)
 
     @staticmethod
     def load(path: str | os.PathLike[str], types: Sequence[type[CustomMessage]] = ()) -> SavedConversation:
@@ -119,11 +117,3 @@ def _messages_of(ctx: PolicyContext) -> list[AgentMessage]:
         if results and type(message) is ToolResultMessage and message.tool_call_id == results[0].tool_call_id:
             messages[at] = results.pop(0)
     return messages
-
-
-def _encoded(message: AgentMessage) -> bytes:
-    try:
-        return encode_message(message)
-    except (TypeError, ValueError):  # JSON cannot represent a tool's details
-        details = show(getattr(message, "details", None))
-        return encode_message(cast("AgentMessage", replace(cast("Any", message), details=details)))
