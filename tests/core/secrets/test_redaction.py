@@ -31,6 +31,7 @@ from swink_agent import (
     StreamFailed,
     StreamOptions,
     StreamStart,
+    TaskEnded,
     Text,
     TextDelta,
     ThinkingDelta,
@@ -298,6 +299,15 @@ def test_a_key_at_the_beginning_of_a_block_is_masked_whatever_the_block_before_e
     assert key not in repr(shown)
     texts = [event.delta.delta for event in shown if isinstance(event, MessageUpdate)]
     assert [named(written) for written in texts] == ["I use", "<key> done"]
+
+
+def test_a_background_command_that_ends_within_a_block_does_not_show_half_a_secret() -> None:
+    out = redactor("correct-horse").events()
+    events = [MessageUpdate(TextDelta(0, "I say correct-")), TaskEnded("1", 0), MessageUpdate(TextDelta(0, "horse"))]
+    shown = [event for given in events for event in out.feed(given)] + out.finish()
+    assert TaskEnded("1", 0) in shown
+    written = "".join(event.delta.delta for event in shown if isinstance(event, MessageUpdate))
+    assert named(written) == "I say <secret>"
 
 
 PHRASE = "correct-horse"

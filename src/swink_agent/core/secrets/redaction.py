@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 from msgspec import structs
 
-from ..events import AgentEnd, AgentEvent, DelegateEvent, MessageUpdate
+from ..events import AgentEnd, AgentEvent, DelegateEvent, MessageUpdate, TaskEnded, TaskStarted
 from ..stream import AssistantMessageDelta
 from ..types import AgentMessage, AgentResult, Base64Source, Document, FileSource, Source, Text, UrlSource
 from ..values.several import several_texts
@@ -474,6 +474,8 @@ class EventRedactor:
             return self._feed_delta(event.delta)
         if type(event) is DelegateEvent:
             return self._feed_delegate(event)
+        if type(event) is TaskStarted or type(event) is TaskEnded:
+            return [self._redactor.redact_event(event)]  # it may come within a block: the held text stays held
         return [*self._flush(), self._redactor.redact_event(event)]
 
     def finish(self) -> list[AgentEvent]:
