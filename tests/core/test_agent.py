@@ -300,6 +300,25 @@ async def test_the_history_can_be_edited_like_a_list() -> None:
     assert len(stream.requests[0].messages) == 3
 
 
+async def test_messages_that_are_added_with_plus_do_not_undo_a_compaction() -> None:
+    stream = scripted(text("one"), text("two"))
+    agent = Agent(
+        MODEL,
+        stream_fn=stream,
+        messages=["a", "b", "c"],
+        transform_context=lambda messages, overflow: messages[-1:] if len(messages) > 3 else None,
+    )
+    await agent.prompt("d")
+    agent.messages += ["e"]
+    assert len(agent.messages) == 6
+    await agent.continue_loop()
+    assert [extract_text(getattr(message, "content", ())) for message in stream.requests[-1].messages] == [
+        "d",
+        "one",
+        "e",
+    ]
+
+
 def test_a_history_taken_once_stays_live() -> None:
     agent = Agent(MODEL, stream_fn=scripted("ok"))
     messages = agent.messages

@@ -252,3 +252,12 @@ def test_two_configurations_share_nothing_that_can_be_changed() -> None:
     first.stream_options.headers["x"] = "y"
     assert second.retry_strategy == config().retry_strategy == DefaultRetryStrategy()
     assert second.stream_options == StreamOptions()
+
+
+@pytest.mark.parametrize("given", [None, 3, "print"])
+def test_a_subscriber_or_observer_that_cannot_be_called_is_refused(given: Any) -> None:
+    agent = Agent(MODEL, stream_fn=scripted())
+    with pytest.raises(TypeError, match=f"callback must be a function, not a {type(given).__name__}"):
+        agent.subscribe(given)
+    with pytest.raises(TypeError, match=f"observer must be a RunObserver, not a {type(given).__name__}"):
+        agent.observe(given)

@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -1122,7 +1123,12 @@ def test_one_tool_in_place_of_a_list_is_told_so() -> None:
         Agent("any:model", tools=add)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("given", [3, "add", None.__class__.__mro__])
+class Adder:
+    def __call__(self, a: int) -> int:
+        return a
+
+
+@pytest.mark.parametrize("given", [3, "add", None.__class__.__mro__, partial(max, 1), Adder()])
 def test_what_is_no_function_is_refused_by_its_type(given: Any) -> None:
     with pytest.raises(TypeError, match=f"a {type(given).__name__} cannot be made a tool"):
         tool(given)

@@ -40,6 +40,9 @@ def test_an_empty_list_allows_nothing(asked: AskedFn) -> None:
         ({"command": ["git status", "rm"]}, False),
         ({"command": ["git status", "git diff"]}, True),
         ({"command": 7}, False),
+        ({"command": ["git diff", 7]}, False),
+        ({"command": {"git diff": [0.5]}}, False),
+        ({"command": ["git diff", None]}, True),
         ({}, True),
     ],
 )

@@ -16,6 +16,8 @@ from swink_agent import (
     AgentToolResult,
     AssistantMessage,
     CustomMessage,
+    Defer,
+    PolicyContext,
     Thinking,
     ToolCall,
     ToolContext,
@@ -213,3 +215,29 @@ def test_a_file_that_is_not_there_is_the_usual_error(tmp_path: Path) -> None:
         Checkpoint.load(tmp_path / "nothing")
     with pytest.raises(ValueError, match="give at least 1"):
         Checkpoint(tmp_path / "x", every=0)
+
+
+async def test_a_turn_with_answers_to_waiting_calls_keeps_its_reply_once_and_all_results(tmp_path: Path) -> None:
+    @tool(requires_approval=True)
+    def ask() -> str:
+        return "it was approved"
+
+    path = tmp_path / "saved.json"
+    saved: list[object] = []
+
+    class Reader:
+        def post_turn(self, ctx: PolicyContext) -> None:
+            saved.append(list(Checkpoint.load(path).messages) == list(ctx.messages))
+
+    agent = Agent(
+        "test:model",
+        stream_fn=scripted((call("ask"), call("look"), call("ask")), text("done")),
+        tools=[look, ask],
+        approve=lambda proposed: Defer(),
+        policies=[Checkpoint(path), Reader()],
+    )
+    first, last = (await agent.prompt("go")).pending
+    await agent.resume({last.call_id: True})
+    await agent.resume({first.call_id: True})
+    assert saved == [True, True, True, True]
+    assert list(Checkpoint.load(path).messages) == list(agent.messages)

@@ -77,8 +77,9 @@ class GeminiStreamFn(KeyedStreamFn):
     def searches_web(self, model: ModelSpec, has_tools: bool) -> bool:
         """Whether the model searches: from Gemini 2.0 on, next to tools from Gemini 3 on."""
         version = _version(model.model_id)
-        is_able = version is not None and not re.search("image|tts", model.model_id)
-        return is_able and version is not None and version >= ((3, 0) if has_tools else (2, 0))
+        if version is None or re.search("image|tts", model.model_id):
+            return False
+        return version >= ((3, 0) if has_tools else (2, 0))
 
     def search_cost(self, model: ModelSpec, searches: int) -> float:
         """Google charges for each search or, before Gemini 3, once for a reply with searches."""

@@ -371,7 +371,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     wait for `resume`. Raises `ValueError` for values that are not positive, and for negative `retries`.
     """
     if function is not None:
-        if not isinstance(cast("object", function), (Callable, classmethod, staticmethod)):
+        is_named = hasattr(function, "__name__")  # a `functools.partial` has no name
+        if not is_named or not isinstance(cast("object", function), (Callable, classmethod, staticmethod)):
             raise TypeError(f"a {type(function).__name__} cannot be made a tool: give a function or method")
         return FunctionTool(function, **options)
     return partial(FunctionTool, **options)

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import structs
 
 from swink_agent.core.approval import Approve, ApproveWith, PendingCall, Reject
+from swink_agent.core.encoding.codec import as_json
 from swink_agent.core.run.pending import Answer, waiting_calls
 from swink_agent.core.secrets.messages import masked_data
 from swink_agent.core.secrets.redaction import Redactor
@@ -24,7 +25,6 @@ from swink_agent.core.types import AssistantMessage
 from swink_agent.core.values.decoders import json_decoder
 from swink_agent.core.values.value import Value
 from swink_agent.memory import Fold
-from swink_agent.memory.log.records import as_json
 
 
 class Question(Value, frozen=True):

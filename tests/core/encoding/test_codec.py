@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
 import pytest
+from msgspec.structs import replace
 
 from swink_agent import (
     AgentEnd,
@@ -504,3 +505,33 @@ def test_a_field_of_another_event_is_passed_over_with_and_without_types() -> Non
     data = b'{"type": "turn_start", "turn_index": 1, "messages": [{"role": "notice", "text": "a"}]}'
     assert decode_event(data) == TurnStart(1)
     assert decode_event(data, [Notice]) == TurnStart(1)
+
+
+class Odd:
+    def __str__(self) -> str:
+        return "an odd object"
+
+
+@pytest.mark.parametrize(
+    ("details", "written"),
+    [
+        (Odd(), "an odd object"),
+        ({"why": ValueError("it failed"), "at": [Odd()]}, {"why": "it failed", "at": ["an odd object"]}),
+        ({(1, 2): 3}, {"(1, 2)": 3}),
+        ({"file": "half \ud83d"}, {"file": "half ?"}),
+    ],
+)
+def test_details_that_are_not_json_are_written_as_text(details: object, written: object) -> None:
+    message = ToolResultMessage("1", "ok", details=details)
+    assert decode_message(encode_message(message)) == replace(message, details=written)
+    result = AgentToolResult.text("ok", details)
+    event = ToolExecutionEnd("1", "look", result, False)
+    assert decode_event(encode_event(event)) == replace(event, result=replace(result, details=written))
+    outer = DelegateEvent("2", "ask", event)
+    assert decode_event(encode_event(outer)) == replace(
+        outer, event=replace(event, result=replace(result, details=written))
+    )
+    ended = AgentEnd((message,), result=AgentResult(messages=(message,), stop_reason=StopReason.STOP))
+    read = decode_event(encode_event(ended))
+    assert isinstance(read, AgentEnd)
+    assert read.messages == (replace(message, details=written),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import html
 import io
 import json
@@ -13,21 +14,27 @@ import textwrap
 from itertools import pairwise
 from urllib.parse import quote, urlencode
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from swink_agent import (
     Agent,
+    AgentEnd,
+    AgentResult,
     AgentToolResult,
     AssistantMessage,
     MessageUpdate,
     Redactor,
+    StopReason,
     StreamFailed,
     StreamOptions,
     StreamStart,
+    TaskEnded,
     Text,
     TextDelta,
+    ThinkingDelta,
     ToolCall,
     ToolContext,
     ToolExecutionEnd,
@@ -36,7 +43,7 @@ from swink_agent import (
     encode_event,
     tool,
 )
-from swink_agent.core.errors import ErrorKind
+from swink_agent.core.errors import ErrorKind, StreamError
 from swink_agent.core.values.value import is_secret_name
 from swink_agent.testing import call, scripted, text
 
@@ -282,6 +289,90 @@ def test_a_secret_that_is_split_between_deltas_never_leaves_the_program() -> Non
     shown = [event for delta in deltas for event in out.feed(delta)] + out.finish()
     written = "".join(event.delta.delta for event in shown if isinstance(event, MessageUpdate))
     assert named(written) == "I say <secret>man"
+
+
+def test_a_key_at_the_beginning_of_a_block_is_masked_whatever_the_block_before_ends_with() -> None:
+    key = "sk-proj-aB3dEfGh1JkLmN0pQrStUv"
+    out = redactor().events()
+    deltas = [MessageUpdate(ThinkingDelta(0, "I use")), MessageUpdate(TextDelta(1, f"{key} done"))]
+    shown = [event for delta in deltas for event in out.feed(delta)] + out.finish()
+    assert key not in repr(shown)
+    texts = [event.delta.delta for event in shown if isinstance(event, MessageUpdate)]
+    assert [named(written) for written in texts] == ["I use", "<key> done"]
+
+
+def test_a_background_command_that_ends_within_a_block_does_not_show_half_a_secret() -> None:
+    out = redactor("correct-horse").events()
+    events = [MessageUpdate(TextDelta(0, "I say correct-")), TaskEnded("1", 0), MessageUpdate(TextDelta(0, "horse"))]
+    shown = [event for given in events for event in out.feed(given)] + out.finish()
+    assert TaskEnded("1", 0) in shown
+    written = "".join(event.delta.delta for event in shown if isinstance(event, MessageUpdate))
+    assert named(written) == "I say <secret>"
+
+
+PHRASE = "correct-horse"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Found:
+    text: str
+    password: str = "letmein"
+
+
+class Shown:
+    def __str__(self) -> str:
+        return f"it is {PHRASE}"
+
+
+@pytest.mark.parametrize(
+    "details",
+    [
+        Found(PHRASE),
+        {"all": [Found(PHRASE)]},
+        {PHRASE},
+        frozenset({("is", PHRASE)}),
+        ValueError(PHRASE),
+        {"is": Shown()},
+    ],
+    ids=lambda details: type(details).__name__,
+)
+def test_data_is_masked_in_everything_that_is_written_as_json(details: object) -> None:
+    masked = redactor(PHRASE).redact_value(details)
+    assert PHRASE not in str(masked)
+    assert PHRASE.encode() not in msgspec.json.encode(masked, enc_hook=str)
+
+
+def test_a_dataclass_stays_one_and_a_string_under_a_name_of_a_secret_is_masked_whole() -> None:
+    known = redactor(PHRASE)
+    masked = known.redact_value(Found(PHRASE))
+    assert isinstance(masked, Found)
+    assert named(masked.text) == "<secret>"
+    assert named(masked.password) == "<password>"
+    clean = Found("nothing", "")
+    assert known.redact_value(clean) is clean
+
+
+def test_the_exception_of_a_result_stays_one_when_its_event_is_masked() -> None:
+    error = StreamError(PHRASE)
+    ended = AgentEnd(
+        (), result=AgentResult(messages=(), stop_reason=StopReason.ERROR, error=f"it is {PHRASE}", exception=error)
+    )
+    masked = redactor(PHRASE).redact_event(ended)
+    assert isinstance(masked, AgentEnd)
+    assert masked.result is not None
+    assert masked.result.exception is error
+    assert PHRASE not in (masked.result.error or "")
+
+
+def test_a_log_record_whose_arguments_do_not_fit_is_masked_and_raises_nothing() -> None:
+    written = io.StringIO()
+    handler = logging.StreamHandler(written)
+    handler.addFilter(redactor(SECRET).log_filter())
+    logger = logging.Logger("test")
+    logger.addHandler(handler)
+    logger.warning("%d keys", SECRET)
+    assert "%d keys" in written.getvalue()
+    assert SECRET not in written.getvalue()
 
 
 def test_a_log_record_is_masked_with_its_arguments_and_its_traceback() -> None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast, get_args
 import msgspec
 from msgspec import Struct
 
-from swink_agent.core.values.decoders import converted
+from swink_agent.core.values.decoders import converted, whole_json
 
 from .frames import FrameError, ShapeError
 
@@ -80,7 +80,8 @@ def read(
     except msgspec.ValidationError:
         return _fitted(document(payload, noun), kind, noun, optional)
     except UNREADABLE as error:
-        if b"\\u" in payload and (mended := _without_half_characters(payload)) is not None:
+        # Some servers split an escaped character between two frames.
+        if (mended := whole_json(payload)) != payload:
             return read(mended, decode, kind, noun, optional)
         raise FrameError(f"{noun} that cannot be read: {error}") from error
 
@@ -93,16 +94,6 @@ def document(payload: bytes, noun: str) -> object:
         raise ShapeError(f"{noun} that cannot be read: {error}") from error
     except UNREADABLE as error:
         raise FrameError(f"{noun} that cannot be read: {error}") from error
-
-
-def _without_half_characters(payload: bytes) -> bytes | None:
-    """Returns equivalent JSON without escaped half characters, which some servers split between two frames."""
-    import json  # on use: only such frames need it
-
-    try:
-        return json.dumps(json.loads(payload), ensure_ascii=False).encode(errors="replace")
-    except (ValueError, RecursionError):
-        return None
 
 
 def _fitted(value: object, kind: type[T], noun: str, optional: frozenset[str]) -> T:

@@ -70,9 +70,10 @@ class KeyedStreamFn(HttpStreamFn):
     def serves(self, provider: str) -> bool:
         """Whether this adapter serves models of the provider: its own; at an address that the user gave, also others
         without their own wire format, since a server may host any model."""
-        if super().serves(provider) or not self._has_own_address:
-            return super().serves(provider)
-        return self.serves_all_elsewhere or provider not in _WITH_THEIR_OWN_WIRE
+        if super().serves(provider):
+            return True
+        is_hosted = self.serves_all_elsewhere or provider not in _WITH_THEIR_OWN_WIRE
+        return self._has_own_address and is_hosted
 
     def check(self, model: ModelSpec, options: StreamOptions) -> None:
         self.key(options)

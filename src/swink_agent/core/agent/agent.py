@@ -3,8 +3,8 @@
 Owns the methods that an application calls. `agent_state` keeps the values that last from run to run, `running` starts
 and ends every run, and `loop` is the run itself. The other files of this package are parts of the agent: `value_runs`
 (runs that return a value), `claim` (one run at a time), `given` and `arguments` (the application's arguments, with
-their types in `options`), `queues`, `history`, `recording`, `subscriptions`, `delegate` and `sync` (runs from code that
-is not async).
+their types in `options`), `queues`, `history`, `subscriptions`, `delegate`, and `sync` (runs from code that is not
+async).
 """
 
 from __future__ import annotations
@@ -37,9 +37,18 @@ from ..types import AgentMessage, AgentResult, ModelSpec, as_prompts
 from ..values import hints
 from ..values.checks import is_function, is_not
 from ..values.value import Deps, FrozenDict, copy_json
-from .arguments import POLICY_SLOTS, Prompt, as_history, as_model, policies_by_slot, stream_fns
+from .arguments import (
+    POLICY_SLOTS,
+    Prompt,
+    arguments_of,
+    as_history,
+    as_model,
+    policies_by_slot,
+    prompts_of,
+    stream_fns,
+)
 from .claim import Claims
-from .given import overriding, prompts_of
+from .given import overriding
 from .queues import MessageQueues, QueueMode
 from .subscriptions import Subscription
 from .value_runs import ValueRuns
@@ -146,8 +155,6 @@ class Agent(ValueRuns[Deps]):
         others are dropped. Raises `TypeError` for an argument that the constructor does not have.
         """
         from inspect import signature  # on use: few agents are made from others
-
-        from .arguments import arguments_of
 
         own = {
             "system_prompt": self.system_prompt,
@@ -334,8 +341,6 @@ class Agent(ValueRuns[Deps]):
 
         Raises `AlreadyRunning` during a run.
         """
-        from .recording import start_recording  # on use: most agents have no journal
-
         with self._changing_history():
             if past is not None:
                 self._transcript = self._new_transcript(past.messages)
@@ -345,7 +350,7 @@ class Agent(ValueRuns[Deps]):
                 if past.model is not None and not keep_model:
                     with suppress(ProviderMismatch):
                         self.model = past.model
-            start_recording(self._transcript, journal, past, self._config, self.state)
+            self._start_recording(journal, past)
 
     def detach_journal(self) -> hints.Journal | None:
         """Stops recording and returns the journal, if there was one. Raises `AlreadyRunning` during a run."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, MutableMapping, Sequence
 from contextlib import contextmanager
+from operator import is_
 from typing import Any, Generic
 
 from msgspec.structs import replace
@@ -115,7 +116,12 @@ class AgentState(Generic[Deps]):
 
     @messages.setter
     def messages(self, messages: Iterable[str | AgentMessage]) -> None:
-        self._replace_messages(as_history(messages))
+        from .history import History
+
+        new, now = as_history(messages), self._transcript.history
+        # `agent.messages += […]` extends the history, and then assigns it to itself: its context must stay.
+        if not (isinstance(messages, History) and len(new) == len(now) and all(map(is_, new, now))):
+            self._replace_messages(new)
 
     def _replace_messages(self, messages: Sequence[AgentMessage]) -> None:
         with self._changing_history():
@@ -142,6 +148,22 @@ class AgentState(Generic[Deps]):
             if self.is_running:
                 raise AlreadyRunning("a run is using the history: steer() or follow_up(), or wait_for_idle() first")
             yield
+
+    def _start_recording(self, journal: hints.Journal, past: hints.Past | None) -> None:
+        """Attaches a journal to the history. Without a past, records everything that the agent has so far."""
+        from ..journal import Recorder  # on use: most agents have no journal
+
+        transcript = self._transcript
+        recorder = transcript.recorder = Recorder(journal, past)
+        recorder.redactor = self._config.redactor or transcript.own_redactor()
+        recorder.model_is(self._config.model)
+        if past is not None:
+            return
+        recorder.added(transcript.history, "given")
+        context = transcript.context
+        if len(context) != len(transcript) or not all(map(is_, context, transcript.history)):
+            recorder.context_replaced(context, None)
+        recorder.state_is(self.state)
 
     def _replace_state(self, state: dict[str, Any]) -> None:
         self.state.clear()

@@ -90,14 +90,13 @@ def as_history(given: Iterable[str | AgentMessage]) -> tuple[AgentMessage, ...]:
     return as_messages(list(given) if is_several else cast("Any", given))
 
 
-def prompts_with_images(
-    prompt: Prompt, images: Sequence[hints.ImageInput] = (), documents: Sequence[hints.DocumentInput] = ()
-) -> tuple[AgentMessage, ...]:
-    """Returns the messages of a prompt, with its attachments after its text.
+def prompts_of(prompt: Prompt, given: hints.PromptOptions[Any]) -> tuple[AgentMessage, ...]:
+    """Returns the messages of a prompt, with its attachments after its text, which are removed from `given`.
 
     Raises `ValueError` for a prompt without any content, `TypeError` for attachments without a string, and for an
     attachment what `encoding.media` raises.
     """
+    images, documents = given.pop("images", ()), given.pop("documents", ())
     if images == () and documents == ():
         return as_prompts(prompt)
     from ..encoding.media import documents_of, images_of  # on use: most prompts are text

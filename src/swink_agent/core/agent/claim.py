@@ -15,6 +15,10 @@ from ..cancel import CancellationToken, Signal, running_loop
 from ..errors import Aborted, AlreadyRunning
 
 
+def _never() -> bool:
+    return False
+
+
 class Claim:
     """The right to one run of an agent."""
 
@@ -25,7 +29,7 @@ class Claim:
         self._lock = lock
         self.made_idle: Signal | None = None  # the signal of `idle`, once it has been read
         self.is_over = False  # whether the run is over, for code that holds the lock of the claims
-        self.is_left: Callable[[], bool] = bool
+        self.is_left: Callable[[], bool] = _never
         """Whether the reader of the run's events has left: the token is cancelled a moment later."""
         self.predecessor = predecessor  # the aborted or abandoned run that has not ended yet; this one starts after it
         self.loop = running_loop()  # `None` for a stream that was made outside of an event loop, until it is read

@@ -15,10 +15,8 @@ from msgspec.structs import replace
 from ..config import AgentLoopConfig
 from ..run.turn import TurnTools, as_toolbox, check_prompt
 from ..tool import Toolbox
-from ..types import AgentMessage
-from ..values import hints
 from ..values.checks import is_function, is_not
-from .arguments import Prompt, as_model, check_model, check_provider, prompts_with_images
+from .arguments import as_model, check_model, check_provider
 
 Given: TypeAlias = dict[str, Any]
 """Converted values by name. For a missing name, the agent's own value applies."""
@@ -27,14 +25,6 @@ _NAMES = ("deps", "model", "tools", "system_prompt", "stream_options")
 _IN_CONFIG = ("model", "stream_options", "stream_fn")
 _OVERRIDES: ContextVar[tuple[tuple[object, Given], ...]] = ContextVar("swink_agent_overrides", default=())
 """The overrides of this context, the innermost last, each with its agent."""
-
-
-def prompts_of(prompt: Prompt, given: hints.PromptOptions[Any]) -> tuple[AgentMessage, ...]:
-    """Returns the messages of a prompt with its attachments, which are removed from `given`.
-
-    Raises `ValueError`, `TypeError` and, for a file that cannot be read, `OSError`.
-    """
-    return prompts_with_images(prompt, given.pop("images", ()), given.pop("documents", ()))
 
 
 def given_to(agent: object, options: Mapping[str, Any]) -> Given | None:

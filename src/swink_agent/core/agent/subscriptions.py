@@ -10,8 +10,10 @@ import inspect
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import cast
 
 from ..values import hints
+from ..values.checks import is_not
 
 log = logging.getLogger("swink_agent")
 
@@ -50,7 +52,9 @@ class Subscriptions:
         self.observers: tuple[hints.RunObserver, ...] = ()
 
     def add(self, callback: Callable[[hints.AgentEvent], object]) -> Subscription:
-        """Raises `TypeError` for a callback that would have to be awaited."""
+        """Raises `TypeError` for a callback that is not a function, or would have to be awaited."""
+        if not callable(cast("object", callback)):
+            raise is_not("callback", callback, "a function")
         if any(inspect.iscoroutinefunction(function) for function in (callback, callback.__call__)):
             raise TypeError("a subscriber is a plain function; read prompt_stream() to handle events in async code")
         subscription = Subscription(callback, self._remove)
@@ -59,7 +63,12 @@ class Subscriptions:
         return subscription
 
     def observe(self, observer: hints.RunObserver) -> Subscription:
-        """Adds an observer until its subscription ends. Raises `ValueError` if the agent already has an equal one."""
+        """Adds an observer until its subscription ends.
+
+        Raises `TypeError` for anything else, and `ValueError` if the agent already has an equal one.
+        """
+        if isinstance(cast("object", observer), type) or not hasattr(observer, "on_event"):
+            raise is_not("observer", observer, "a RunObserver")
 
         def end(subscription: Subscription) -> None:
             self._remove(subscription)

@@ -7,8 +7,7 @@ from typing import Any, TypeAlias, TypeVar, Unpack, overload
 
 from ..values import hints
 from ..values.value import Deps
-from .arguments import Prompt
-from .given import prompts_of
+from .arguments import Prompt, prompts_of
 from .running import Order, Running
 
 T = TypeVar("T")

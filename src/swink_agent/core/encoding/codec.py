@@ -6,6 +6,7 @@ A content block of an unknown type, or a document of an unknown kind, becomes an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Union, cast, get_args
@@ -27,15 +28,48 @@ from ..types import (
     ToolResultMessage,
     Usage,
     UserMessage,
+    encodable,
 )
 from ..values.decoders import json_decoder
 
 _OURS = (UserMessage, AssistantMessage, ToolResultMessage)
 
 
+_encoder = msgspec.json.Encoder(enc_hook=str)
+
+
+def as_json(value: Any) -> bytes:
+    """Encodes any value. Objects that JSON does not have are written as their text."""
+    try:
+        return _encoder.encode(value)
+    except (TypeError, ValueError, OverflowError, UnicodeError):
+        return _encoder.encode(plain_json(value))
+
+
+def plain_json(value: Any) -> Any:
+    """Returns a copy in which everything is JSON: odd keys and values become text, broken characters question marks."""
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, dict):
+        return {encodable(str(key)): plain_json(item) for key, item in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain_json(item) for item in cast("list[Any]", value)]
+    if isinstance(value, bool) or value is None or isinstance(value, msgspec.Raw):
+        return value
+    if isinstance(value, int):
+        return value if -(2**63) <= value < 2**64 else str(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, msgspec.Struct):
+        config = value.__struct_config__
+        tag = {} if config.tag is None else {cast("str", config.tag_field): config.tag}
+        return tag | {name: plain_json(getattr(value, name)) for name in value.__struct_fields__}
+    return encodable(str(value))
+
+
 def encode_message(message: AgentMessage) -> bytes:
-    """Encodes one message."""
-    return msgspec.json.encode(message)
+    """Encodes one message. Its `details` and `data` may hold any objects: see `as_json`."""
+    return as_json(message)
 
 
 def decode_message(data: bytes | str, types: Sequence[type[CustomMessage]] = ()) -> AgentMessage:
@@ -120,7 +154,7 @@ _FIELDS_OF_MESSAGES = {"agent_start": "prompts", "agent_end": "messages", "messa
 
 
 def encode_event(event: AgentEvent) -> bytes:
-    """Encodes one event."""
+    """Encodes one event, with objects that JSON does not have as their text."""
     if type(event) is AgentEnd:
         result = event.result
         if result is not None:
@@ -129,10 +163,10 @@ def encode_event(event: AgentEvent) -> bytes:
             kind = _ResultWithDelegates if has_delegates else plain
             fields = {name: getattr(result, name) for name in kind.__struct_fields__}
             written = cast("_ResultWithDelegates", kind(**fields))
-            return msgspec.json.encode(_EndInJson(event.messages, event.stopped_by, written))
+            return as_json(_EndInJson(event.messages, event.stopped_by, written))
     elif type(event) is DelegateEvent:
-        return msgspec.json.encode(_DelegateInJson(event.call_id, event.name, msgspec.Raw(encode_event(event.event))))
-    return msgspec.json.encode(event)
+        return as_json(_DelegateInJson(event.call_id, event.name, msgspec.Raw(encode_event(event.event))))
+    return as_json(event)
 
 
 def decode_event(data: bytes | str, types: Sequence[type[CustomMessage]] = ()) -> AgentEvent:

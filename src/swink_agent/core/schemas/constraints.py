@@ -111,16 +111,14 @@ class Constraints:
         """Divides the constraints on a value of this kind into those that msgspec checks and other checks."""
         native: dict[str, Any] = {}
         checks = list(self.tests)
-        is_number = isinstance(kind, type) and issubclass(kind, (int, float)) and kind in (int, float)
-        has_length = kind in _SIZED
-        if is_number and all(type(bound) in (int, float) for bound in self.numbers.values()):
+        if kind in (int, float) and all(type(bound) in (int, float) for bound in self.numbers.values()):
             native |= self.numbers
         else:
             checks += [
                 _multiple_of(bound) if name == "multiple_of" else _bound(name, bound)
                 for name, bound in self.numbers.items()
             ]
-        if has_length:
+        if kind in _SIZED:
             native |= self.lengths
         else:
             checks += [_length(name, length) for name, length in self.lengths.items()]

@@ -38,7 +38,7 @@ def parse_docstring(text: str) -> tuple[str, dict[str, str]]:
                 notes[current] = f"{notes[current]} {stripped}".strip()
         elif section == "rest" and current and stripped:
             notes[current] = f"{notes[current]} {stripped}".strip()
-        elif indent == 0 and stripped and section not in ("rest",):
+        elif indent == 0 and stripped and section != "rest":
             section = ""
             description.append(line)
     return "\n".join(description).strip(), notes

@@ -12,14 +12,15 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import structs
 
-from ..events import AgentEnd, AgentEvent, DelegateEvent, MessageUpdate
+from ..events import AgentEnd, AgentEvent, DelegateEvent, MessageUpdate, TaskEnded, TaskStarted
 from ..stream import AssistantMessageDelta
-from ..types import AgentMessage, Base64Source, Document, FileSource, Source, Text, UrlSource
+from ..types import AgentMessage, AgentResult, Base64Source, Document, FileSource, Source, Text, UrlSource
 from ..values.several import several_texts
 from ..values.value import is_secret_name
 from .forms import Found, SecretForms
@@ -299,7 +300,11 @@ class Redactor:
     # -- values ------------------------------------------------------------------------------------------------
 
     def redact_value(self, value: M) -> M:
-        """Returns a copy of JSON data with every string masked; a string under a secret's name is masked whole."""
+        """Returns a copy of data with every string masked; a string under a secret's name is masked whole.
+
+        Data is JSON, also in structs, dataclasses and sets. Any other object is written as its text: if that holds a
+        secret, the masked text takes the object's place.
+        """
         try:
             return cast("M", self._redact_any(value))
         except RecursionError:
@@ -311,7 +316,7 @@ class Redactor:
         if isinstance(value, str):
             is_secret = key is not None and value and is_secret_name(str(key))
             return self._redact_named(value, str(key)) if is_secret else self.redact(value)
-        return value
+        return self._redact_object(value)
 
     def _redact_any(self, value: object) -> object:
         if isinstance(value, str):
@@ -332,7 +337,35 @@ class Redactor:
             return tuple(items) if isinstance(value, tuple) else items
         if isinstance(value, msgspec.Struct):
             return self._redact_struct(value)
-        return value
+        if isinstance(value, (set, frozenset)):
+            members = {self._redact_any(item) for item in cast("Iterable[Any]", value)}
+            return members if isinstance(value, set) else frozenset(members)
+        if (names := getattr(type(value), "__dataclass_fields__", None)) is not None:
+            return self._redact_dataclass(value, names)
+        return self._redact_object(value)
+
+    def _redact_dataclass(self, value: object, names: Iterable[str]) -> object:
+        """Returns a copy with the fields masked as those of a JSON object, or the same object if nothing changes."""
+        fields = {name: getattr(value, name, None) for name in names}
+        masked = cast("dict[str, Any]", self._redact_any(fields))
+        changed = {name: new for name, new in masked.items() if _differ(new, fields[name])}
+        if not changed:
+            return value
+        made = copy(value)
+        for name, new in changed.items():
+            object.__setattr__(made, name, new)  # the class may be frozen
+        return made
+
+    def _redact_object(self, value: object) -> object:
+        """Returns an object that is not JSON, or its masked text if that holds a secret."""
+        if value is None or isinstance(value, (int, float, bytes, bytearray)):
+            return value
+        try:
+            text = str(value)
+        except Exception:  # `str` of an application's object may fail
+            return value
+        masked = self.redact(text)
+        return value if masked == text else masked
 
     def _redact_named(self, value: str, name: str) -> str:
         """Masks a whole string under a secret's name, unless it is masked already."""
@@ -350,7 +383,8 @@ class Redactor:
         changed = {
             name: new
             for name in value.__struct_fields__
-            if _differ(new := self.redact_value(old := getattr(value, name)), old)
+            if (type(value) is not AgentResult or name != "exception")  # it is never written
+            and _differ(new := self.redact_value(old := getattr(value, name)), old)
         }
         return structs.replace(value, **changed) if changed else value
 
@@ -440,6 +474,8 @@ class EventRedactor:
             return self._feed_delta(event.delta)
         if type(event) is DelegateEvent:
             return self._feed_delegate(event)
+        if type(event) is TaskStarted or type(event) is TaskEnded:
+            return [self._redactor.redact_event(event)]  # it may come within a block: the held text stays held
         return [*self._flush(), self._redactor.redact_event(event)]
 
     def finish(self) -> list[AgentEvent]:
@@ -467,11 +503,12 @@ class EventRedactor:
         return [DelegateEvent(event.call_id, name, shown) for shown in redactor.feed(inner)]
 
     def _flush(self) -> list[AgentEvent]:
+        """Ends the block. The text before the next one is not its context: a key may begin there."""
         delta, self._delta = self._delta, None
-        text = "" if delta is None else self._text.finish()
-        if delta is None or not text:
+        if delta is None:
             return []
-        return [MessageUpdate(structs.replace(delta, delta=text))]
+        text, self._text = self._text.finish(), self._redactor.stream()
+        return [MessageUpdate(structs.replace(delta, delta=text))] if text else []
 
 
 class _LogFilter(logging.Filter):
@@ -480,12 +517,18 @@ class _LogFilter(logging.Filter):
         self._redactor = redactor
 
     def filter(self, record: logging.LogRecord) -> bool:
-        record.msg = self._redactor.redact(record.getMessage())
+        try:
+            message = record.getMessage()
+        except Exception:  # the arguments do not fit the message: a wrong call must not raise in the caller's code
+            message = f"{record.msg} with the arguments {record.args!r}"
+        record.msg = self._redactor.redact(message)
         record.args = None
         if record.exc_info and not record.exc_text:
             record.exc_text = logging.Formatter().formatException(record.exc_info)
         if record.exc_text:
             record.exc_text = self._redactor.redact(record.exc_text)
+        if record.stack_info:
+            record.stack_info = self._redactor.redact(record.stack_info)
         return True
 
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from swink_agent.core.encoding.codec import encode_message
 from swink_agent.core.types import AgentMessage
 from swink_agent.memory.log.records import UnknownMessage
 from swink_agent.memory.sessions.info import SessionInfo
@@ -43,8 +42,8 @@ def _message(message: AgentMessage) -> msgspec.Raw:
     if isinstance(message, UnknownMessage):  # as the program that knows its type wrote it
         return _data(message.data)
     try:
-        return msgspec.Raw(encode_message(message))
-    except UnicodeEncodeError:
+        return msgspec.Raw(msgspec.json.encode(message, enc_hook=str))
+    except UnicodeEncodeError:  # `encode_message` would replace the half character, which ASCII can keep
         return msgspec.Raw(json.dumps(msgspec.to_builtins(message, str_keys=True)).encode())
     except RecursionError:
         plain = {"role": "unreadable", "description": pretty_json(message)}

@@ -11,13 +11,13 @@ also those of other versions; `fold` builds the history, and `masking` removes s
 
 from __future__ import annotations
 
-import math
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 from zlib import crc32
 
 import msgspec
 from msgspec import field
 
+from swink_agent.core.encoding.codec import plain_json
 from swink_agent.core.journal import CallFacts, JournalEntry, MessageAdded, MessageSource, ToolStarted
 from swink_agent.core.types import AgentMessage, Cost, CustomMessage, ModelSpec, Usage, UserMessage
 from swink_agent.core.values.value import Value
@@ -183,7 +183,7 @@ def fill_line(line: bytearray, number: int, at: int, entry: RecordEntry) -> None
         else:
             _fill_with_any(line, number, at, with_stated_origins(entry))
     except (TypeError, ValueError, OverflowError, UnicodeError):
-        _fill_with_any(line, number, at, _plain(with_stated_origins(entry)))
+        _fill_with_any(line, number, at, plain_json(with_stated_origins(entry)))
     line.pop()  # the checksum comes before the closing brace
     line += b',"crc":"%08x"}\n' % crc32(line)
 
@@ -198,36 +198,3 @@ def _fill_with_any(line: bytearray, number: int, at: int, entry: Any) -> None:
 
 _encoder = msgspec.json.Encoder(enc_hook=str)
 _encode_into = _encoder.encode_into
-
-
-def as_json(value: Any) -> bytes:
-    """Any value as it is written in a record."""
-    try:
-        return _encoder.encode(value)
-    except (TypeError, ValueError, OverflowError, UnicodeError):
-        return _encoder.encode(_plain(value))
-
-
-def _plain(value: Any) -> Any:
-    """A copy in which everything is JSON: odd keys and values become text, broken characters question marks."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, dict):
-        return {_key(key): _plain(item) for key, item in cast("dict[Any, Any]", value).items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain(item) for item in cast("list[Any]", value)]
-    if isinstance(value, bool) or value is None:
-        return value
-    if isinstance(value, int):
-        return value if -(2**63) <= value < 2**64 else str(value)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, msgspec.Struct):
-        config = value.__struct_config__
-        tag = {} if config.tag is None else {cast("str", config.tag_field): config.tag}
-        return tag | {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
-    return _plain(str(value))
-
-
-def _key(key: object) -> str:
-    return _plain(key) if isinstance(key, str) else str(key)

@@ -15,11 +15,10 @@ import msgspec
 from msgspec import structs
 
 from swink_agent.core import types
+from swink_agent.core.encoding.codec import as_json
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.values.nesting import kept_shallow
 from swink_agent.core.values.value import Value, show
-
-from ..log.records import as_json
 
 _MOST_LINES = 40
 _LONGEST_LINE = 200

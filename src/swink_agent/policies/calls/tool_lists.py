@@ -22,9 +22,9 @@ class AllowList:
     """Skips every call of a tool that is not named, and calls whose arguments do not fit. The model learns why.
 
     `tools` are names or globs (`"read_*"`). `arguments` limits the arguments of a tool:
-    `{"bash": {"command": r"git (status|diff)"}}`. Each string in such an argument, however deeply nested, must match
-    one of its patterns from beginning to end. An argument that is not named may have any value, and a named one may be
-    missing. `.` does not match a newline, so the pattern must allow a second line explicitly.
+    `{"bash": {"command": r"git (status|diff)"}}`. Each string and number in such an argument, however deeply nested,
+    must match one of its patterns from beginning to end. An argument that is not named may have any value, and a named
+    one may be missing. `.` does not match a newline, so the pattern must allow a second line explicitly.
 
     The answer of a `structured_output` is never refused: it runs no tool. Put policies that change arguments before
     this one. It has no state, so agents can share it.
@@ -58,7 +58,7 @@ class DenyList:
 
     `tools` are names or globs (`"delete_*"`). `arguments` maps a tool to regular expressions for its arguments:
     `{"bash": {"command": r"\\brm\\b"}}`, or `{"*": r"\\.env$"}` for any argument of any tool. A pattern is searched
-    for in every string of the argument, however deeply nested.
+    for in every string and number of the argument, however deeply nested.
 
     A deny list prevents accidents, not attacks: a command can always be written in another way. The sandbox and the
     workspace enforce limits, and `AllowList` refuses everything that it does not list. The answer of a
@@ -130,9 +130,16 @@ def _refused_argument(
 
 
 def _texts_of(value: Any, argument: str) -> Iterator[str]:
-    """The texts that patterns are matched with: each string in the argument, or the JSON of another value."""
+    """The texts that patterns are matched with: each string and number in the argument, or another value's JSON."""
     if isinstance(value, (str, dict, list)):
         yield from (text for _, text in strings_in(cast("object", value), argument))
+        waiting: list[Any] = [value]
+        while waiting:  # not recursive, as in `strings_in`
+            one = waiting.pop()
+            if isinstance(one, (dict, list)):
+                waiting += cast("dict[str, Any]", one).values() if isinstance(one, dict) else cast("list[Any]", one)
+            elif type(one) in (int, float):
+                yield msgspec.json.encode(one).decode()
     else:
         yield msgspec.json.encode(value).decode()
 

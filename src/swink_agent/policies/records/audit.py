@@ -12,13 +12,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import IO, Any, cast
 
-import msgspec
-
+from swink_agent.core.encoding.codec import as_json
 from swink_agent.core.policy import PolicyContext, PreDispatchContext
 from swink_agent.core.record import CallRecord
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import Text, ToolResultMessage, extract_text
-from swink_agent.core.values.value import show
 
 _LONGEST_TEXT = 2000
 log = logging.getLogger("swink_agent")
@@ -76,7 +74,7 @@ class AuditLog:
     ) -> None:
         try:
             line = {"time": round(self._clock(), 3), "event": event, "run": ctx.run_id, "turn": ctx.turn_index}
-            self._write(_encoded(line | _cut(self._redactor.redact_value(fields()))))
+            self._write(as_json(line | _cut(self._redactor.redact_value(fields()))) + b"\n")
         except Exception as error:  # a log must not break the run or prevent a call
             if not self._has_failed:
                 self._has_failed = True
@@ -145,12 +143,3 @@ def _cut(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_cut(item) for item in cast("list[Any]", value)]
     return value
-
-
-def _encoded(line: dict[str, Any]) -> bytes:
-    try:
-        return msgspec.json.encode(line, enc_hook=show) + b"\n"
-    except UnicodeEncodeError:  # a lone surrogate, from a stream that was cut or a model that invents one
-        import json
-
-        return json.dumps(msgspec.to_builtins(line, enc_hook=show)).encode() + b"\n"

@@ -6,20 +6,18 @@ The file is one JSON document, replaced as a whole. Sessions, in `swink_agent.me
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
-from swink_agent.core.encoding.codec import decode_message, encode_message
+from swink_agent.core.encoding.codec import as_json, decode_message, encode_message
 from swink_agent.core.machine.files import replace_file
 from swink_agent.core.policy import PolicyContext
 from swink_agent.core.secrets.messages import masked_message
 from swink_agent.core.secrets.redaction import Redactor
-from swink_agent.core.types import AgentMessage, CustomMessage
+from swink_agent.core.types import AgentMessage, AssistantMessage, CustomMessage, ToolResultMessage
 from swink_agent.core.values.decoders import json_decoder
-from swink_agent.core.values.value import show
 
 _VERSION = 1
 
@@ -67,7 +65,7 @@ class Checkpoint:
         """Writes if it is time, and always if the run probably has no further turn."""
         is_last = not ctx.tool_results or (ctx.message is not None and ctx.message.is_failed)
         if is_last or (ctx.turn_index + 1) % self.every == 0:
-            self._save(tuple(_messages_of(ctx)), dict(ctx.state), self._redactor or ctx.redactor)
+            self._save(_messages_of(ctx), dict(ctx.state), self._redactor or ctx.redactor)
 
     def save(self, messages: Sequence[AgentMessage], state: dict[str, Any] | None = None) -> None:
         """Writes a checkpoint now. Raises `OSError`; the last checkpoint then stays.
@@ -82,11 +80,11 @@ class Checkpoint:
         state = redactor.redact_value(state)
         document = {
             "version": _VERSION,
-            "messages": [msgspec.Raw(_encoded(message)) for message in messages],
+            "messages": [msgspec.Raw(encode_message(message)) for message in messages],
             "state": state or {},
         }
         os.makedirs(os.path.dirname(self.path), exist_ok=True)
-        replace_file(self.path, msgspec.json.encode(document, enc_hook=show), sync_name=True)
+        replace_file(self.path, as_json(document), sync_name=True)
 
     @staticmethod
     def load(path: str | os.PathLike[str], types: Sequence[type[CustomMessage]] = ()) -> SavedConversation:
@@ -106,19 +104,16 @@ class Checkpoint:
         return SavedConversation(messages, saved.state)
 
 
-def _messages_of(ctx: PolicyContext) -> Iterator[AgentMessage]:
+def _messages_of(ctx: PolicyContext) -> list[AgentMessage]:
     """The history, with the changes of earlier policies to this turn, which it gets only after all policies."""
+    messages = list(ctx.messages)
     if ctx.message is None:
-        yield from ctx.messages
-    else:
-        yield from ctx.messages[: len(ctx.messages) - 1 - len(ctx.tool_results)]
-        yield ctx.message
-        yield from ctx.tool_results
-
-
-def _encoded(message: AgentMessage) -> bytes:
-    try:
-        return encode_message(message)
-    except (TypeError, ValueError):  # JSON cannot represent a tool's details
-        details = show(getattr(message, "details", None))
-        return encode_message(cast("AgentMessage", replace(cast("Any", message), details=details)))
+        return messages
+    reply = max(at for at, message in enumerate(messages) if type(message) is AssistantMessage)
+    messages[reply] = ctx.message
+    results = list(ctx.tool_results)  # in a turn that `resume` continues, those of the answered calls
+    for at in range(reply + 1, len(messages)):
+        message = messages[at]
+        if results and type(message) is ToolResultMessage and message.tool_call_id == results[0].tool_call_id:
+            messages[at] = results.pop(0)
+    return messages
