@@ -123,24 +123,32 @@ class ModelStore:
     ) -> Path:
         """Fetches the file if it is missing, and returns the verified file. An interrupted fetch is resumed.
 
-        Raises `LocalModelError` if no source has it or its hash is wrong; `Aborted` when cancelled.
+        Raises `LocalModelError` if no source has it, its hash is wrong or the folder cannot be written; `Aborted` when
+        cancelled.
         """
         path = self.find(model)
         if path is not None:
             return path
         preset = preset_named(model, self.presets)
+        try:
+            return self._fetch(preset, _Reporter(preset, on_progress), cancel)
+        except OSError as error:
+            problem = f"{model} could not be fetched into {self.folder}: {error.strerror or error}"
+            cure = "mend that, or choose another folder with cache_dir"
+            raise LocalModelError(f"{problem}: {cure}", model=model) from error
+
+    def _fetch(self, preset: Preset, report: _Reporter, cancel: CancellationToken | None) -> Path:
         self.folder.mkdir(parents=True, exist_ok=True)
-        report = _Reporter(preset, on_progress)
-        with self._lock(preset.file, model, report, cancel):
+        with self._lock(preset.file, preset.name, report, cancel):
             path = self.folder / preset.file
             if path.is_file():  # another process fetched it, or the user put it there
                 report(0, preset.size, "verifying the file that is there")
                 if self._is_verified(path, preset):
                     return path
                 path.unlink()
-            return self._fetch(preset, path, report, cancel)
+            return self._from_sources(preset, path, report, cancel)
 
-    def _fetch(self, preset: Preset, path: Path, report: _Reporter, cancel: CancellationToken | None) -> Path:
+    def _from_sources(self, preset: Preset, path: Path, report: _Reporter, cancel: CancellationToken | None) -> Path:
         problems: list[str] = []
         for source in self._sources:
             staging = self._staging(preset.file) / source.name
