@@ -106,6 +106,12 @@ def test_references_recursion_and_combinations(write_by: Write) -> None:
         },
     }
     check(tree, write_by, 30)
+    whole = {
+        "type": "object",
+        "properties": {"next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}},
+        "required": ["next"],
+    }
+    check(whole, write_by, 30)
     check({"type": ["string", "null"]}, write_by)
     check({"oneOf": [{"type": "string"}, {"type": "object", "properties": {"a": {"type": "null"}}}]}, write_by)
     merged = {
