@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from swink_agent.core.encoding.codec import checked_types
 from swink_agent.core.types import CustomMessage
-from swink_agent.core.values.value import copy_json
 
 from ..errors import SessionAmbiguous, SessionDamaged, SessionError, SessionNotFound, reason_of
 from ..storage.files import FileOperations
@@ -148,9 +147,9 @@ class SessionStore:
                     kept[session_id] = error
         finally:
             if gone:
-                self._storage.settle(gone)
                 with suppress(SessionError):  # a Python without SQLite cannot search either
                     _index_of(self._storage, self._states).forget(*gone)
+                self._storage.settle(gone)
         return kept
 
     def fork(self, session_id: str, at: int | None = None) -> Session:
@@ -165,9 +164,8 @@ class SessionStore:
             raise ValueError(f"session {loaded.id} has {count} messages: it cannot be forked at {at}")
         info = loaded.info
         self._storage.clear_unfinished()
-        metadata = copy_json(dict(info.metadata))
-        told: dict[str, Any] = {"cwd": info.cwd, "title": loaded.fold.title, "metadata": metadata, "parent": loaded.id}
-        session = self._create(is_unfinished=True, **told)
+        title, metadata = loaded.fold.title, info.metadata
+        session = self._create(is_unfinished=True, cwd=info.cwd, title=title, metadata=metadata, parent=loaded.id)
         try:
             copy_into(session, loaded, count if at is None else at)
             session.log.finish(_FORKING)
