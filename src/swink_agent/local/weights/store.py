@@ -80,13 +80,16 @@ class ModelStore:
     def find(self, model: str) -> Path | None:
         """Returns the verified file of a preset, or the file at a path; `None` if the preset was not fetched yet.
 
-        Raises `LocalModelError` if there is no such preset, or the file is not a model.
+        Raises `LocalModelError` if there is no such preset, or the file cannot be read or is not a model.
         """
         if is_path(model):
             return _gguf_at(model)
         preset = preset_named(model, self.presets)
         path = self.folder / preset.file
-        return path if path.is_file() and self._is_verified(path, preset) else None
+        try:
+            return path if path.is_file() and self._is_verified(path, preset) else None
+        except OSError as error:
+            raise _unreadable(path, model, error) from error
 
     def list(self) -> tuple[StoredModel, ...]:
         """All models in the folder, with or without a preset."""
@@ -255,11 +258,14 @@ def _gguf_at(model: str) -> Path:
         with path.open("rb") as file:
             is_model = file.read(4) == b"GGUF"
     except OSError as error:
-        problem = f"the model file {model} cannot be read: {error.strerror or error}"
-        raise LocalModelError(problem, model=model) from error
+        raise _unreadable(model, model, error) from error
     if not is_model:
         raise LocalModelError(f"{model} is not a GGUF file: convert the model first, or give another", model=model)
     return path.absolute()
+
+
+def _unreadable(path: Path | str, model: str, error: OSError) -> LocalModelError:
+    return LocalModelError(f"the model file {path} cannot be read: {error.strerror or error}", model=model)
 
 
 def _sha256(path: Path) -> str:
