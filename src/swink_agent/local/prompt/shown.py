@@ -19,7 +19,7 @@ from swink_agent.core.values.value import Value
 from .reply import ANSWER
 
 _LONGEST_SENTENCE = 160
-_LONGEST_READ = 4_000  # characters of a description: a tool of a server may have any
+_LONGEST_READ = 1_000  # characters of a description: a tool of a server may have any
 _LONGEST_LIST = 1_200
 _NOISE = frozenset({"title", "default", "examples", "$schema", "additionalProperties"}).union(
     {"minItems", "maxItems", "minLength", "maxLength"}
