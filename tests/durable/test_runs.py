@@ -117,6 +117,15 @@ def test_addresses_of_other_kinds_are_refused_and_no_password_is_shown() -> None
     assert "ada@127.0.0.1:1" in durable.url
 
 
+@pytest.mark.parametrize(
+    "password", ["top/secret", "1/secret", "top#secret", "top?secret", "top@a/secret", "t@o/p?secret"]
+)
+def test_a_password_that_is_not_escaped_is_not_shown_either(password: str) -> None:
+    durable = Durable(f"postgresql://ada:{password}@db.example/runs")
+    for part in ("top", "secret", password.partition("/")[0]):
+        assert part not in durable.url.removeprefix("postgresql:")
+
+
 async def test_a_store_that_is_not_there_is_unavailable_and_its_password_stays_out_of_the_error() -> None:
     async with Durable("postgresql://ada:topsecret@127.0.0.1:1/runs") as durable:
         with pytest.raises(StoreUnavailable) as caught:
@@ -159,6 +168,7 @@ async def test_what_cannot_be_submitted_is_refused_before_anything_happens(sqlit
             {"priority": 1001},
             {"priority": -1},
             {"key": "\0"},
+            {"key": "\ud800"},
             {"id": "x" * 129},
         ):
             with pytest.raises(ValueError, match=r"id of a run|priority|key"):
@@ -266,6 +276,17 @@ async def test_a_run_is_done_and_its_records_are_those_of_a_session(kind: str, u
         assert stats.workers[0].agents == ("calc",)
     async with Durable(url) as durable:
         assert (await durable.stats()).workers == ()
+
+
+async def test_a_follower_comes_to_the_end_of_a_run_whose_last_record_is_damaged(sqlite_url: str) -> None:
+    async with serving(sqlite_url, calc=adding) as durable:
+        run = await durable.submit("calc", "2+3?")
+        await run.result(timeout=20)
+        whole = [record.number async for record in run.events()]
+        with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as database, database:
+            database.execute("UPDATE swink_records SET line = ? WHERE number = ?", (b"damaged", whole[-1]))
+        async with asyncio.timeout(10):
+            assert [record.number async for record in run.events()] == whole[:-1]
 
 
 @pytest.mark.sweep
@@ -573,6 +594,9 @@ async def test_a_cancel_is_final(kind: str, url: str) -> None:
         with pytest.raises(RunOver):
             await running.retry()
     async with Durable(url) as durable:
+        odd = await durable.submit("slow", "later")
+        assert await odd.cancel("no\0t \ud800 now") is True
+        assert (await odd.info()).error == "not ? now"
         queued = await durable.submit("slow", "later")
         assert await queued.cancel() is True
         assert (await queued.info()).status == "cancelled"

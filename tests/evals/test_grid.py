@@ -225,6 +225,24 @@ async def test_a_value_of_an_earlier_version_is_in_the_call_that_gave_it(
     assert not scored.result("a").attempts[0].invocation.has_value  # what is on record stays as it was
 
 
+async def test_scoring_again_asks_exactly_the_evaluators_that_a_case_names() -> None:
+    run = await EvalRunner(wrong, [brief]).run(EvalSet("s", "S", [EvalCase("a", "A", ["?"])]))
+    none = EvalSet("s", "S", [EvalCase("a", "A", ["?"], evaluators=[])])
+    scored = await rescore(run, [brief], eval_set=none)
+    assert scored.result("a").scores == {}
+    assert "no evaluator applies" in str(scored.result("a").error)
+
+
+async def test_a_score_that_the_case_no_longer_asks_for_is_not_kept(tmp_path: Path) -> None:
+    shutil.copy(RECORDED, tmp_path / "old.json")
+    run = EvalStore(tmp_path).load(tmp_path / "old.json")
+    known = [result.case for result in run.results if result.case is not None]
+    fewer = EvalSet(run.set_id, "S", [replace(case, evaluators=("budget",)) for case in known])
+    scored = await rescore(run, eval_set=fewer)
+    assert run.result("judged").scores.keys() >= {"judge"}
+    assert scored.result("judged").scores.keys() <= {"budget"}
+
+
 async def test_a_run_that_was_changed_is_not_scored_again(tmp_path: Path) -> None:
     (tmp_path / "old.json").write_text(RECORDED.read_text().replace("Right.", "Wrong.", 1))
     with pytest.raises(EvalStoreError, match="not as it was recorded"):

@@ -127,6 +127,7 @@ def test_what_python_makes_is_held_to_the_same_rules() -> None:
         ("    setup:\n      a: b\n      c/../../d: e", 9, "leads out of"),
         ("    setup:\n      a: b\n      c: 3", 9, "Expected `str`, got `int`"),
         ("    setup:\n      a: b\n      a/c: d", 9, "cannot be a file and the folder"),
+        ("    setup:\n      a/b: c\n      ./a//b: d", 9, "a/b occurs twice, once as './a//b'"),
         ("    setup:\n      'C:\\d': e", 8, "is not in the case's folder"),
         (
             "    expected_trajectory:\n      calls: []\n      match: some",

@@ -217,6 +217,16 @@ def test_the_page_has_a_summary_charts_and_a_page_for_each_case() -> None:
     assert len(page.all("span", "strip")) == 7
 
 
+def test_the_page_shows_a_case_that_was_not_measured_as_neither_passed_nor_failed() -> None:
+    missed = structs.replace(attempt({}, error="the provider is busy"), is_measured=False)
+    run = run_of(CaseResult("busy", (missed,), "Busy"))
+    page = Page(report(run, "html", history=history()))
+    assert "0 of 1 case passed, 1 not measured" in page.text
+    assert {one["title"] for one in page.all("span", "mark")} == {"not measured"}
+    assert page.all("tr", "failed") == page.all("li", "failed") == []
+    assert page.all("span", "failed") == []
+
+
 def test_what_a_case_expects_is_shown_without_what_it_does_not_say() -> None:
     page = Page(report(ordinary(), "html"))
     assert '"contains": "8443"' in page.text

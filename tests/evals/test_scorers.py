@@ -109,7 +109,10 @@ def test_a_pattern_without_end_fails_in_limited_time() -> None:
     assert time.monotonic() - start < 20
 
 
-@pytest.mark.parametrize("pattern", [r"(a|aa)+$", r"(a*)*b", r"(?:a+)+b", r"a*a*a*a*a*a*a*b", r"(.)\1(a+)+b"])
+@pytest.mark.parametrize(
+    "pattern",
+    [r"(a|aa)+$", r"(a*)*b", r"(?:a+)+b", r"a*a*a*a*a*a*a*b", r"(.)\1(a+)+b", "(?x)(a+) #\n+b", "(?ix:(a+) #\n+b)"],
+)
 def test_what_could_take_long_is_not_searched_here(pattern: str) -> None:
     assert not is_quick(pattern, 100)
 

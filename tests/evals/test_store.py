@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import stat
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from swink_agent import Agent, CustomMessage, ToolContext, tool
 from swink_agent.core.tool import AgentToolResult
@@ -23,9 +25,13 @@ from swink_agent.evals import (
     EvalSet,
     EvalStore,
     EvalStoreError,
+    Invocation,
     Score,
     Summary,
 )
+from swink_agent.evals.errors import told
+from swink_agent.evals.runs.codec import AttemptLine
+from swink_agent.evals.runs.run_files import AttemptLog, RunHeader, read_attempts
 from swink_agent.testing import call, scripted
 
 
@@ -255,3 +261,27 @@ def test_a_duration_that_was_changed_is_found_since_a_gate_may_rest_on_it(tmp_pa
         "the run's own hash does not fit: attempts were added, removed or replaced, "
         "or its duration, verdict or names were changed"
     ]
+
+
+def test_what_a_full_disk_refused_is_written_when_there_is_room_again(tmp_path: Path) -> None:
+    line = AttemptLine("a", "A", "", 1.0, Attempt(1, {"x": Score(1.0, reason="w" * 500)}))
+    log = AttemptLog.create(tmp_path / "run.partial", RunHeader("run", "s"))
+    log.append(line)
+    log.sync()
+    log.append(replace(line, case_id="b"))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (log.path.stat().st_size + 100, limits[1]))  # a part of the line fits
+    try:
+        with pytest.raises(OSError, match="too large"):
+            log.sync()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    stored, _ = log.append(replace(line, case_id="c"))
+    log.close()
+    assert [found.case_id for found in read_attempts(log.path)] == ["a", "b", "c"]
+    assert stored.load() == Invocation()
+
+
+def test_an_error_of_the_disk_without_a_number_is_told_by_its_words(tmp_path: Path) -> None:
+    with pytest.raises(EvalStoreError, match="cannot be read: the tape is torn"), told(tmp_path, "cannot be read"):
+        raise OSError("the tape is torn")

@@ -96,6 +96,8 @@ def test_a_line_of_jsonl_is_a_case(tmp_path: Path) -> None:
         ("s.csv", "id;user_messages\na;hi\n", 1, "columns must be separated by commas, not by ';'"),
         ("s.csv", "id\tuser_messages\na\thi\n", 1, "columns must be separated by commas, not by a tab"),
         ("s.csv", "id,user_messages,setup\na,hi,{x\n", 2, "not JSON"),
+        ("s.csv", "id,user_messages,setup\na,hi," + "[" * 9000 + "\n", 2, "nested more than"),
+        ("s.csv", 'id,user_messages,metadata\na,hi,"{""n"": NaN}"\n', 2, "NaN is not a number in JSON"),
         ("s.csv", "id,user_messages\na,hi\n\na,hi\n", 4, "occurs twice"),
         ("s.csv", 'id,user_messages\na,"hi\n', 2, "not CSV"),
         ("s.csv", "id,user_messages,budget,budget.turns\na,hi,3,3\n", 2, "exclude each other"),

@@ -42,6 +42,9 @@ class FakeModel:
                 emit(Finished(False))
             case "long":
                 emit(Overflowed(9_000, 2_048))
+            case "of another version":
+                chunk: Any = {"type": "Unheard", "of": 1}
+                emit(chunk)
             case "fail":
                 raise RuntimeError("the grammar cannot be parsed")
             case _:

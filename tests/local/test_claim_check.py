@@ -290,6 +290,13 @@ async def test_a_long_text_is_judged_in_no_time(piece: str) -> None:
     assert await told(f"Fix a.txt. {long}", READ, text(f"I have fixed a.txt. {long}")) == [UNCHANGED]
 
 
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("piece", ["\n", " \n", "and ", "please ", ": "])
+async def test_a_long_request_that_asks_for_no_change_is_judged_in_no_time(piece: str) -> None:
+    long = piece * (3_900 // len(piece))
+    assert await told(f"Thanks for a.txt{long}", READ, text("You are welcome.")) == []
+
+
 async def test_an_agent_without_it_sends_nothing_back() -> None:
     conversation = Conversation()
     assert await conversation.told("Fix calc.py.", text("I have fixed calc.py.")) == []

@@ -106,6 +106,8 @@ def test_references_recursion_and_combinations(write_by: Write) -> None:
         },
     }
     check(tree, write_by, 30)
+    inner = {"anyOf": [{"$ref": "#"}, {"type": "null"}]}
+    check({"type": "object", "properties": {"next": inner}, "required": ["next"]}, write_by, 30)
     check({"type": ["string", "null"]}, write_by)
     check({"oneOf": [{"type": "string"}, {"type": "object", "properties": {"a": {"type": "null"}}}]}, write_by)
     merged = {
@@ -145,8 +147,9 @@ def test_what_a_grammar_cannot_hold_is_said(schema: dict[str, Any]) -> None:
 
 
 def test_a_reference_to_nothing_is_an_error() -> None:
-    with pytest.raises(ValueError, match="which it does not contain"):
-        grammar_of({"$ref": "#/$defs/nothing"})
+    for reference in ("#/$defs/nothing", "#anchor", "https://example.org/schema"):
+        with pytest.raises(ValueError, match="which it does not contain"):
+            grammar_of({"$ref": reference})
 
 
 def test_literals_survive_every_character(write_by: Write) -> None:

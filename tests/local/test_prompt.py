@@ -90,6 +90,17 @@ def test_in_brief_a_description_says_what_the_tool_is_for(description: str, brie
     assert tool_shown.description == brief
 
 
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("piece", ["(", "(a, ", "( "])
+def test_a_description_of_open_parentheses_is_shortened_in_no_time(piece: str) -> None:
+    @tool(description=piece * 5_000)
+    def described(path: str) -> str:
+        return path
+
+    (tool_shown,) = shown([described], is_brief=True)
+    assert len(tool_shown.description) <= 160
+
+
 def test_in_brief_a_tool_is_one_line() -> None:
     @tool
     def book(seats: list[int], kind: Literal["aisle", "window"], guest: dict[str, str], note: str | None = None) -> str:

@@ -435,6 +435,13 @@ def test_too_little_space_is_told_before_anything_is_fetched(store: Callable[...
     assert hub.ranges == []
 
 
+def test_a_folder_that_cannot_be_made_is_an_error_of_the_model(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    store = ModelStore(tmp_path / "file" / "models", presets=[preset()], sources=[])
+    with pytest.raises(LocalModelError, match=r"tiny could not be fetched into .*/file/models: Not a directory"):
+        store.fetch("tiny")
+
+
 def test_two_processes_fetch_once(store: Callable[..., ModelStore], hub: Hub, tmp_path: Path) -> None:
     """The other process holds the lock; this one waits, says so, and finds the file when its turn comes."""
     where = store()

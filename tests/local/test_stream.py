@@ -147,6 +147,15 @@ async def test_a_failed_engine_is_a_failed_stream(scripted_engine: Any, ask: Cal
     assert (await ask(LocalStreamFn(engine=never), talk("?"))).error_message == "no such file"
 
 
+async def test_a_folder_of_models_that_cannot_be_read_is_a_failed_reply(
+    ask: Callable[..., Any], tmp_path: Path
+) -> None:
+    stream_fn = LocalStreamFn("smollm2-135m", cache_dir=tmp_path / ("x" * 300))
+    message = await ask(stream_fn, talk("?"))
+    assert message.error_kind == ErrorKind.INVALID_REQUEST
+    assert "gguf cannot be read: File name too long" in str(message.error_message)
+
+
 async def test_a_worker_that_dies_in_a_reply_is_asked_again(scripted_engine: Any) -> None:
     class AtOnce:
         def should_retry(self, error: Any, attempt: int) -> bool:

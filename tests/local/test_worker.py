@@ -120,6 +120,15 @@ async def test_a_crash_in_a_reply_says_its_last_words(start: Callable[..., Worke
         await said(engine, "exit")
 
 
+async def test_a_worker_of_another_version_fails_its_requests(start: Callable[..., WorkerEngine]) -> None:
+    engine = start()
+    async with asyncio.timeout(20):
+        with pytest.raises(EngineError, match=r"model\.gguf .* cannot be read: .*restart this program"):
+            await said(engine, "of another version")
+        assert not engine.is_up
+        assert await said(engine, "word") == [Piece("word"), Finished(False, 3, 1, 2)]
+
+
 async def test_a_failed_request_leaves_the_worker_up(engine: WorkerEngine) -> None:
     with pytest.raises(EngineError, match="RuntimeError: the grammar cannot be parsed") as caught:
         await said(engine, "fail")

@@ -6,7 +6,9 @@ import asyncio
 import errno
 import os
 import signal
+import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 from swink_agent import Agent, AssistantMessage, StopReason, ToolContext, UserMessage, extract_text, tool
 from swink_agent.core.journal import MessageAdded, ToolStarted
 from swink_agent.memory import JsonlSessionStore, LoadedSession, Session, SessionError
+from swink_agent.memory.search.index import INDEX_NAME
 from swink_agent.memory.storage.files import FileOperations
 from swink_agent.testing import call, scripted, text
 
@@ -540,3 +543,17 @@ def test_a_line_is_one_object_whatever_it_says(tmp_path: Path) -> None:
         session.log.record(MessageAdded(UserMessage(odd), "given"))
     loaded = store.load(session.id)
     assert (loaded.info.title, loaded.messages[0].content[0].text, loaded.info.problems) == (odd, odd, ())
+
+
+def test_a_deletion_that_a_loss_of_power_could_undo_is_an_error_and_forgotten_by_the_search(tmp_path: Path) -> None:
+    disk = Disk()
+    store = JsonlSessionStore(tmp_path, files=disk)
+    with store.create() as session:
+        session.attach(Agent("test:model", stream_fn=scripted("Yes."), messages=[UserMessage("the xylophone")]))
+    assert len(store.search("xylophone")) == 1
+    disk.fail_sync = disk.syncs + 1
+    with pytest.raises(SessionError, match=f"{session.id}.jsonl was deleted, but may reappear after a power failure"):
+        store.delete(session.id)
+    assert store.list() == []
+    with closing(sqlite3.connect(tmp_path / INDEX_NAME)) as index:
+        assert index.execute("SELECT text FROM messages").fetchall() == []

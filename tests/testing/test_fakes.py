@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import os
 import re
@@ -36,7 +37,7 @@ from swink_agent.testing.fakes import (
 )
 from swink_agent.testing.fakes._sigv4 import signature_problem
 from swink_agent.testing.fakes.kit.replies import sign
-from swink_agent.testing.servers import ReceivedRequest
+from swink_agent.testing.servers import LoopbackServer, ReceivedRequest
 
 Body = dict[str, Any]
 PIXEL = "iVBORw0KGgo="
@@ -1525,6 +1526,29 @@ async def test_calls_may_be_given_ids_and_get_ones_of_their_own_else() -> None:
     first, second = [call["id"] for call in found if "id" in call]
     assert first == "functions.weather:0"
     assert re.fullmatch(r"call_[a-zA-Z0-9]{24}", second)
+
+
+async def test_a_fake_that_raises_says_so_instead_of_closing_the_connection() -> None:
+    def broken(*_: object) -> Any:
+        raise KeyError("city")
+
+    for fields in ({"problems": broken}, {"stream": broken}):
+        async with FakeProvider(dataclasses.replace(openai.API, **fields), ["hi"]) as fake:
+            async with aiohttp.ClientSession() as session:
+                answer = await session.post(f"{fake.url}/v1/chat/completions", json=CHAT_TURN, headers=BEARER)
+            said = (await answer.json())["error"]["message"]
+            assert (answer.status, said) == (500, "the fake failed: KeyError: 'city'")
+            assert fake.rejections == [said]
+
+
+async def test_an_answer_that_raises_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def broken(*_: object) -> None:
+        raise KeyError("city")
+
+    async with LoopbackServer(broken) as server, aiohttp.ClientSession() as session:
+        with pytest.raises(aiohttp.ServerDisconnectedError):
+            await session.get(server.url)
+    assert "KeyError: 'city'" in caplog.text
 
 
 def test_an_api_that_is_not_faked_is_an_error_that_names_those_that_are() -> None:

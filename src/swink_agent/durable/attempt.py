@@ -36,6 +36,7 @@ from swink_agent.core.values.decoders import json_decoder
 from swink_agent.memory import EntryDecoder, Fold, NoteAdded, past_of
 
 from .errors import DurableError, StoreUnavailable
+from .info import storable
 from .journal import RunCancelled, RunJournal
 from .registry import AgentEntry
 from .store.gate import Claim
@@ -275,20 +276,20 @@ class Attempt:
         if result.error is not None:
             if result.error_kind in _UNREACHABLE:
                 return self._back_off(journal, result.error)
-            return Ending(status="failed", error=_clean(result.error))
+            return Ending(status="failed", error=storable(result.error))
         if result.stopped_by is not None:
             if self._drain.has_stopped:
                 return Ending(status="queued", is_free=True)
-            return Ending(status="failed", error=_clean(f"{result.stopped_by.policy}: {result.stopped_by.reason}"))
+            return Ending(status="failed", error=storable(f"{result.stopped_by.policy}: {result.stopped_by.reason}"))
         return Ending(status="done")
 
     def _back_off(self, journal: RunJournal, error: str) -> Ending:
         fruitless = 1 if journal.has_replied else self.claim.fruitless
         failures = 0 if journal.has_replied else self.claim.failures
         if fruitless >= self.entry.max_attempts:
-            return Ending(status="failed", error=_clean(f"{error} (in {fruitless} attempts in a row)"))
+            return Ending(status="failed", error=storable(f"{error} (in {fruitless} attempts in a row)"))
         delay = min(self.entry.back_off * 2 ** min(failures, 20), _LONGEST_BACK_OFF)
-        return Ending(status="queued", error=_clean(error), delay=delay, has_failed=True)
+        return Ending(status="queued", error=storable(error), delay=delay, has_failed=True)
 
     # -- a job -------------------------------------------------------------------------------------------------
 
@@ -334,7 +335,7 @@ def decoded_prompt(text: str, types: Sequence[type[CustomMessage]]) -> list[Agen
 
 def _words(error: Exception) -> str:
     words = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)  # its text is the key
-    return _clean(words or type(error).__name__)
+    return storable(words or type(error).__name__)
 
 
 def _origin(error: Exception) -> str:
@@ -342,11 +343,6 @@ def _origin(error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     where = f", {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     return f"{type(error).__name__}{where}"
-
-
-def _clean(words: str) -> str:
-    """A text that every store accepts."""
-    return words.replace("\0", "").encode("utf-8", "replace").decode()
 
 
 class _Stamp(msgspec.Struct):

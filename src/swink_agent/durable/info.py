@@ -1,6 +1,6 @@
 """Descriptions of runs, workers and the whole fleet.
 
-Owns these values. `store` reads them from the tables.
+Owns these values, and which characters a text in a store may have. `store` reads them from the tables.
 """
 
 from __future__ import annotations
@@ -74,3 +74,8 @@ class FleetStats(Value, frozen=True, kw_only=True):
     """How many runs of each agent are queued."""
     version: int = 0
     """The version of the store's tables."""
+
+
+def storable(words: str) -> str:
+    """A text that every store accepts: without NUL, and with question marks for characters that UTF-8 cannot encode."""
+    return words.replace("\0", "").encode("utf-8", "replace").decode()

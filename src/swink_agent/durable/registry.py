@@ -13,6 +13,8 @@ from msgspec import Struct
 
 from swink_agent.core.agent.agent import Agent
 
+from .info import storable
+
 if TYPE_CHECKING:
     from .attempt import JobRun
 
@@ -65,8 +67,9 @@ def checked_id(run_id: str) -> str:
 
 def checked_key(key: object) -> str:
     """The key of a run. Raises `ValueError`."""
-    if not isinstance(key, str) or len(key) > _LONGEST_KEY or "\0" in key:
-        raise ValueError(f"the key of a run is a text of at most {_LONGEST_KEY} characters")
+    if not isinstance(key, str) or len(key) > _LONGEST_KEY or key != storable(key):
+        rule = f"a text of at most {_LONGEST_KEY} characters that UTF-8 can encode, without NUL"
+        raise ValueError(f"the key of a run must be {rule}")
     return key
 
 

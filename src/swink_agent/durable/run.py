@@ -18,7 +18,7 @@ from swink_agent.core.run.pending import Answer
 from swink_agent.core.types import AgentResult, AssistantMessage, StopReason
 
 from .errors import StoreUnavailable
-from .info import RunInfo
+from .info import RunInfo, storable
 
 if TYPE_CHECKING:
     from swink_agent.memory import LoadedSession, SessionRecord
@@ -132,10 +132,11 @@ class DurableRun:
                     raise
                 await asyncio.sleep(_SLOWEST)
                 continue
-            data = b"".join([line + b"\n" for line in lines])
+            data = b"".join([line + b"\n" for _, line in lines])
             for record in read_records(data, self._durable.types, is_whole=False).records if data else ():
-                position = record.number
                 yield record
+            if lines:
+                position = lines[-1][0]  # not that of the last record, which may be damaged
             if position >= info.position and (info.is_over or not follow):
                 return
             if lines:
@@ -164,7 +165,7 @@ class DurableRun:
         A queued or waiting run is cancelled at once. A running one ends within seconds: its calls are answered, and no
         further request or tool begins.
         """
-        words = self._durable.masked(reason).replace("\0", "")
+        words = storable(self._durable.masked(reason))
         return await self._durable.call(lambda store: store.cancel(self.id, words))
 
     async def retry(self) -> None:

@@ -20,6 +20,8 @@ _VARIABLE = "SWINK_DURABLE_URL"
 _CONFIG_VARIABLE = "SWINK_CONFIG_DIR"
 _SETTINGS = "config.toml"
 _FILE = "durable.sqlite3"
+_HIDDEN = "postgresql://…"
+"""Stands for an address in which the end of the password is not clear."""
 
 
 class StoreAddress(Struct, frozen=True):
@@ -66,7 +68,10 @@ def _without_password(url: str) -> str:
         _, at, host = parts.netloc.rpartition("@")
         user = parts.username or ""
     except ValueError:
-        return "postgresql://…"
+        return _HIDDEN
+    # An unescaped `/`, `?` or `#` in a password ends the password for `urlsplit`, but not for the parser that connects.
+    if "@" in f"{parts.path}{parts.query}{parts.fragment}":
+        return _HIDDEN
     query = "…" if "password" in parts.query.lower() else parts.query
     return urlunsplit((parts.scheme, f"{user}{at}{host}", parts.path, query, ""))
 

@@ -52,7 +52,7 @@ def told(path: str | os.PathLike[str], what: str) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        raise EvalStoreError(f"{what}: {error.strerror}", path=str(path)) from error
+        raise EvalStoreError(f"{what}: {error.strerror or error}", path=str(path)) from error
 
 
 class NotMeasured(EvalError):

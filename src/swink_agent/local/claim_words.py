@@ -34,7 +34,8 @@ _DONE = _any(
 _PAST = f"(?:{_DONE}|wrote|rewrote)"
 _HOW = r"(?:(?:now|just|also|then|both|successfully|correctly|safely)\s+){0,2}"
 
-_CLAUSE = r"(?:^|[.!?;:,\n]\s*|\band\s+|\bthen\s+)(?:(?:please|now|then|also|and)\s+)*"
+# The blanks are limited: in a run of line ends, each begins a clause, and would be followed to the end of the run.
+_CLAUSE = r"(?:^|[.!?;:,\n]\s{0,20}|\band\s+|\bthen\s+)(?:(?:please|now|then|also|and)\s+)*"
 _ASK = rf"(?:{_CLAUSE}|\b(?:please|(?:can|could|would|will)\s+you|to|also|now|just)\s+)"
 _CHANGE_REQUEST = _pattern(rf"{_ASK}{_CHANGE}\b")
 _MAKE_REQUEST = _pattern(rf"{_ASK}{_MAKE}\b")

@@ -89,7 +89,12 @@ class EngineLoader:
 
     def is_small(self, engine: Engine) -> bool:
         """Whether the model is so small that tools must be described briefly."""
-        return not isinstance(engine, WorkerEngine) or os.path.getsize(engine.settings.path) < _SMALL_BYTES
+        if not isinstance(engine, WorkerEngine):
+            return True
+        try:
+            return os.path.getsize(engine.settings.path) < _SMALL_BYTES
+        except OSError:  # the file was deleted while the worker has it in memory
+            return True
 
     def tell(self, state: LocalState, name: str, message: str = "", done: int = 0, total: int = 0) -> None:
         notify(self._on_state, LocalModelEvent(state, name, message, done, total))

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
+
+log = logging.getLogger("swink_agent")
 
 SSE = "text/event-stream"
 
@@ -78,7 +81,9 @@ class LoopbackServer:
                 finally:
                     for future in both:
                         future.cancel()
-                    await asyncio.gather(*both, return_exceptions=True)
+                    outcome, _ = await asyncio.gather(*both, return_exceptions=True)
+                    if isinstance(outcome, Exception) and not isinstance(outcome, ConnectionError):
+                        log.error("an answer of a LoopbackServer raised an error", exc_info=outcome)
         except (ConnectionError, asyncio.CancelledError):
             pass
         finally:
@@ -90,15 +95,15 @@ class LoopbackServer:
 async def _read_request(reader: asyncio.StreamReader) -> ReceivedRequest | None:
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-    except (asyncio.IncompleteReadError, ConnectionError):
+        first, *lines = head.split("\r\n")
+        method, path, _ = first.split(" ", 2)
+        headers = {
+            name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)
+        }
+        body = await reader.readexactly(int(headers.get("content-length", "0")))
+        return ReceivedRequest(method, path, headers, body)
+    except (asyncio.IncompleteReadError, ConnectionError):  # the client left, perhaps in the middle of its request
         return None
-    first, *lines = head.split("\r\n")
-    method, path, _ = first.split(" ", 2)
-    headers = {
-        name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)
-    }
-    body = await reader.readexactly(int(headers.get("content-length", "0")))
-    return ReceivedRequest(method, path, headers, body)
 
 
 def answer(

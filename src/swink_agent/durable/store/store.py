@@ -39,6 +39,7 @@ T = TypeVar("T")
 
 _THREADS = 4
 _AT_ONCE = 500
+_ALL = 1_000_000_000
 _ROW = (
     "seq, id, agent, key, priority, metadata, status, created, updated, attempts, worker, position, pending, answers, "
     "error, tokens, cost, cancelled"
@@ -215,14 +216,14 @@ class Store:
         rows = self.read(lambda connection: connection.execute(statement, {**given, "limit": limit}).mappings().all())
         return tuple([_info(row) for row in cast("Sequence[Mapping[str, Any]]", rows)])
 
-    def lines(self, run_id: str, after: int = 0, limit: int = 1_000_000_000) -> list[bytes]:
-        """The records after a position, as lines without newlines."""
-        return self.read(lambda connection: _lines(connection, run_id, after, limit))
+    def lines(self, run_id: str) -> list[bytes]:
+        """All records, as lines without newlines."""
+        return [line for _, line in self.read(lambda connection: _lines(connection, run_id, 0, _ALL))]
 
-    def news(self, run_id: str, after: int, limit: int) -> tuple[list[bytes], RunInfo]:
-        """The records after a position, and the run as it was before they were read."""
+    def news(self, run_id: str, after: int, limit: int) -> tuple[list[tuple[int, bytes]], RunInfo]:
+        """The records after a position, each with its number, and the run as it was before they were read."""
 
-        def work(connection: sa.Connection) -> tuple[list[bytes], RunInfo]:
+        def work(connection: sa.Connection) -> tuple[list[tuple[int, bytes]], RunInfo]:
             info = _info(self._one(connection, _ROW, run_id))
             return [] if info.position <= after else _lines(connection, run_id, after, limit), info
 
@@ -506,10 +507,12 @@ class Store:
         return rows
 
 
-def _lines(connection: sa.Connection, run_id: str, after: int, limit: int) -> list[bytes]:
-    statement = sql("SELECT line FROM swink_records WHERE run = :run AND number > :after ORDER BY number LIMIT :limit")
+def _lines(connection: sa.Connection, run_id: str, after: int, limit: int) -> list[tuple[int, bytes]]:
+    statement = sql(
+        "SELECT number, line FROM swink_records WHERE run = :run AND number > :after ORDER BY number LIMIT :limit"
+    )
     rows = connection.execute(statement, {"run": run_id, "after": after, "limit": limit})
-    return [bytes(row[0]) for row in rows]
+    return [(int(row[0]), bytes(row[1])) for row in rows]
 
 
 def cancelled_words(reason: str) -> str:

@@ -324,7 +324,12 @@ class EvalCase(Value, frozen=True, forbid_unknown_fields=True):
         force_setattr(self, "expected_files", tuple([_made(file, ExpectedFile) for file in self.expected_files]))
         if self.evaluators is not None:
             force_setattr(self, "evaluators", _strings(self.evaluators, "evaluators"))
-        setup = {checked_path(path, "setup", path): content for path, content in self.setup.items()}
+        setup: dict[str, str] = {}
+        for path, content in self.setup.items():
+            place = checked_path(path, "setup", path)
+            if place in setup:
+                raise BadValue(f"{place} occurs twice, once as {path!r}; keep one of them", "setup", path)
+            setup[place] = content
         for path in setup:
             parent = path
             while "/" in parent:

@@ -131,10 +131,10 @@ def _cell(column: str, cell: str, line: int, path: str | os.PathLike[str]) -> An
     is_structured = "." not in column and column not in ("id", "name", "description", "system_prompt")
     if (is_structured and cell.lstrip()[:1] in ("[", "{")) or column.endswith((".calls", ".rubrics", ".schema")):
         try:
-            return json.loads(cell)
-        except ValueError as error:
+            return parse_json(cell).data
+        except DocumentError as error:
             if column != "user_messages":
-                raise EvalSetError(f"the cell of {column!r} is not JSON: {error}", path=path, line=line) from error
+                raise EvalSetError(f"the cell of {column!r}: {error}", path=path, line=line) from error
     if column == "user_messages":
         return [cell]
     return [part.strip() for part in cell.split(",") if part.strip()] if column in _LISTS else cell

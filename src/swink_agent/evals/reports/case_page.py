@@ -18,7 +18,7 @@ from swink_agent.rendering.turns import entries, moment, usage_words
 from swink_agent.rendering.values import pretty_json
 
 from .charts import bar
-from .words import case_name, duration, invocation_of, money, number, pass_words, reasons
+from .words import case_name, duration, invocation_of, money, number, outcome, pass_words, reasons
 
 _SHOWN_APART = frozenset({"id", "name", "user_messages"})
 
@@ -28,10 +28,14 @@ def place_of(index: int) -> str:
     return f"c{index + 1}"
 
 
-def mark(passed: bool) -> str:
-    """A sign for passed or failed, with the word for screen readers."""
-    word = "passed" if passed else "failed"
-    return f'<span class="mark {word}" title="{word}"><span class="said">{word}</span></span>'
+def mark(word: str) -> str:
+    """A sign for an outcome, with the word for screen readers."""
+    return f'<span class="mark {kind_of(word)}" title="{word}"><span class="said">{word}</span></span>'
+
+
+def kind_of(word: str) -> str:
+    """The class of an outcome in the style sheet."""
+    return word.replace(" ", "-")
 
 
 def case_html(index: int, count: int, result: CaseResult, out: list[str]) -> None:
@@ -39,7 +43,7 @@ def case_html(index: int, count: int, result: CaseResult, out: list[str]) -> Non
     place = place_of(index)
     title = case_name(result) or one_line(result.case_id, 160)
     out.append(f'<section class="case" id="{place}" aria-label="Case {index + 1}">\n{_way(index, count)}')
-    out.append(f'<header class="case-head">{mark(result.passed)}<div><h2 dir="auto">{escape(title)}</h2>')
+    out.append(f'<header class="case-head">{mark(outcome(result))}<div><h2 dir="auto">{escape(title)}</h2>')
     out.append(f'<p class="quiet"><code><bdi>{escape(one_line(result.case_id, 160))}</bdi></code></p></div></header>\n')
     if several := pass_words(result):
         out.append(f'<p class="several">{escape(several)}</p>\n')
@@ -85,8 +89,8 @@ def _without_nothing(value: Any) -> Any:
 def _attempt(attempt: Attempt, prefix: str, is_one_of_several: bool, out: list[str]) -> None:
     out.append(f'<section class="attempt" id="{prefix}">\n')
     if is_one_of_several:
-        out.append(f'<h3 class="number">{mark(attempt.passed)} Attempt {attempt.number}</h3>\n')
-    errors = [why for what, why in reasons(attempt) if what == "error"]
+        out.append(f'<h3 class="number">{mark(outcome(attempt))} Attempt {attempt.number}</h3>\n')
+    errors = [why for what, why in reasons(attempt) if what in ("error", "not measured")]
     out.extend([f'<p class="failure" dir="auto">{escape(visible(why))}</p>\n' for why in errors])
     if attempt.scores:
         rows = "".join([_score(name, score) for name, score in attempt.scores.items()])
@@ -105,7 +109,7 @@ def _score(name: str, score: Score) -> str:
     kind = "passed" if score.passed else "failed"
     reason = f'<div class="reason" dir="auto">{escape(visible(score.reason))}</div>' if score.reason else ""
     return (
-        f'<tr class="{kind}"><th>{mark(score.passed)} <bdi>{escape(one_line(name, 60))}</bdi></th>'
+        f'<tr class="{kind}"><th>{mark(kind)} <bdi>{escape(one_line(name, 60))}</bdi></th>'
         f"<td>{bar(score.value, score.threshold)}</td>"
         f'<td class="right">{number(score.value)}<span class="quiet"> / {number(score.threshold)}</span></td>'
         f"<td>{reason}</td></tr>\n"

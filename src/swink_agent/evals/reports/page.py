@@ -19,9 +19,21 @@ from swink_agent.rendering.frame import bar as top_bar
 from swink_agent.rendering.frame import head, scrolled_table
 from swink_agent.rendering.turns import moment
 
-from .case_page import case_html, mark, place_of
+from .case_page import case_html, kind_of, mark, place_of
 from .charts import Point, bar, over_time, ring
-from .words import case_name, duration, headline, money, number, reasons, run_facts, share, tag_rows, title_of
+from .words import (
+    case_name,
+    duration,
+    headline,
+    money,
+    number,
+    outcome,
+    reasons,
+    run_facts,
+    share,
+    tag_rows,
+    title_of,
+)
 
 _MOST_RUNS = 60
 _MOST_IN_STRIP = 12
@@ -56,7 +68,7 @@ def _in_order(run: EvalRun, history: Sequence[EvalRun | RunInfo]) -> list[EvalRu
 
 def _contents(run: EvalRun) -> str:
     lines = [
-        f'<li class="{_word(result)}"><a href="#{place_of(index)}">{mark(result.passed)}'
+        f'<li class="{kind_of(outcome(result))}"><a href="#{place_of(index)}">{mark(outcome(result))}'
         f"<bdi>{escape(case_name(result) or one_line(result.case_id, 90))}</bdi></a></li>\n"
         for index, result in enumerate(run.results)
     ]
@@ -64,10 +76,6 @@ def _contents(run: EvalRun) -> str:
         '<nav class="contents" aria-label="Cases"><h2>Cases</h2>\n'
         f'<ol>\n<li><a class="to-overview" href="#overview">Overview</a></li>\n{"".join(lines)}</ol></nav>\n'
     )
-
-
-def _word(result: CaseResult) -> str:
-    return "passed" if result.passed else "failed"
 
 
 # -- the overview --------------------------------------------------------------------------------------------
@@ -154,7 +162,7 @@ def _metric(name: str, scores: Sequence[Score]) -> str:
 
 def _cases(run: EvalRun, runs: Sequence[EvalRun | RunInfo], out: list[str]) -> None:
     whole = [other for other in runs if isinstance(other, EvalRun)][-_MOST_IN_STRIP:]
-    before = [{result.case_id: result.passed for result in other.results} for other in whole]
+    before = [{result.case_id: outcome(result) for result in other.results} for other in whole]
     has_strip = len(whole) > 1
     rows = "".join([_row(index, result, before if has_strip else []) for index, result in enumerate(run.results)])
     strip = "<th>History</th>" if has_strip else ""
@@ -173,14 +181,14 @@ def _cases(run: EvalRun, runs: Sequence[EvalRun | RunInfo], out: list[str]) -> N
     )
 
 
-def _row(index: int, result: CaseResult, before: Sequence[dict[str, bool]]) -> str:
+def _row(index: int, result: CaseResult, before: Sequence[dict[str, str]]) -> str:
     why = next((f"{what}: {why}" for attempt in result.attempts for what, why in reasons(attempt)), "")
     reason = f'<div class="reason" dir="auto">{escape(one_line(why, 220))}</div>' if why else ""
-    name = case_name(result)
+    name, word = case_name(result), outcome(result)
     under = f'<div class="quiet"><code><bdi>{escape(one_line(result.case_id, 90))}</bdi></code></div>' if name else ""
     strip = f"<td>{_strip([run.get(result.case_id) for run in before])}</td>" if before else ""
     return (
-        f'<tr class="{_word(result)}"><td><div class="what">{mark(result.passed)}<div><a href="#{place_of(index)}">'
+        f'<tr class="{kind_of(word)}"><td><div class="what">{mark(word)}<div><a href="#{place_of(index)}">'
         f"<bdi>{escape(name or one_line(result.case_id, 90))}</bdi></a>{under}{reason}</div></div></td>{strip}"
         f'<td class="right">{number(result.mean)}</td>'
         f'<td class="right less">{sum(attempt.turns for attempt in result.attempts)}</td>'
@@ -188,9 +196,9 @@ def _row(index: int, result: CaseResult, before: Sequence[dict[str, bool]]) -> s
     )
 
 
-def _strip(outcomes: Sequence[bool | None]) -> str:
-    """The outcomes of a case in the last runs, newest at the right; a gap if it was not run."""
-    kinds = {True: "passed", False: "failed", None: "missing"}
-    squares = "".join([f'<span class="{kinds[outcome]}"></span>' for outcome in outcomes])
-    told = f"{sum(outcome is True for outcome in outcomes)} of the last {len(outcomes)} runs passed"
+def _strip(outcomes: Sequence[str | None]) -> str:
+    """The outcomes of a case in the last runs, newest at the right; a gap if it was not run or not measured."""
+    kinds = [word if word in ("passed", "failed") else "missing" for word in outcomes]
+    squares = "".join([f'<span class="{kind}"></span>' for kind in kinds])
+    told = f"{kinds.count('passed')} of the last {len(kinds)} runs passed"
     return f'<span class="strip" title="{told}">{squares}</span>'

@@ -65,10 +65,10 @@ def pass_rate(summary: Summary) -> str:
     return f"{share(summary.pass_rate)} (95 % interval: {low} to {high})"
 
 
-def outcome(result: CaseResult) -> str:
-    if not result.is_measured:
+def outcome(one: CaseResult | Attempt) -> str:
+    if not one.is_measured:
         return "not measured"
-    return "passed" if result.passed else "failed"
+    return "passed" if one.passed else "failed"
 
 
 def tag_rows(summary: Summary) -> list[tuple[str, str, str, str]]:

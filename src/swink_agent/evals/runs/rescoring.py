@@ -117,8 +117,9 @@ async def _scored(attempt: Attempt, case: EvalCase | None, registry: EvaluatorRe
     if invocation.folder is not None and not invocation.folder.is_dir():
         invocation = replace(invocation, folder=None)
     invocation = _with_old_value(invocation, case)
-    kept = _kept(attempt, case, registry, has_folder=invocation.folder is not None)
-    left = [name for name in (case.evaluators or registry.usual) if name not in kept]
+    asked = registry.usual if case.evaluators is None else case.evaluators
+    kept = _kept(attempt, case, registry, asked, has_folder=invocation.folder is not None)
+    left = [name for name in asked if name not in kept]
     try:
         fresh = await registry.evaluate(replace(case, evaluators=tuple(left)), invocation)
     except NotMeasured as problem:
@@ -145,18 +146,20 @@ def _with_old_value(invocation: Invocation, case: EvalCase) -> Invocation:
 
 
 def _kept(
-    attempt: Attempt, case: EvalCase, registry: EvaluatorRegistry, *, has_folder: bool
+    attempt: Attempt, case: EvalCase, registry: EvaluatorRegistry, asked: Iterable[str], *, has_folder: bool
 ) -> dict[str, dict[str, Score]]:
-    """The scores that cannot be computed again and are still valid, by evaluator."""
-    asked = attempt.case
+    """The scores of these evaluators that cannot be computed again and are still valid, by evaluator."""
+    before = attempt.case
     kept: dict[str, dict[str, Score]] = {}
-    if asked is None:
+    if before is None:
         return kept
-    for name in registry:
+    for name in asked:
+        if name not in registry:
+            continue
         evaluator = registry[name]
         lacks_folder = bool(getattr(evaluator, "needs_folder", False)) and not has_folder
         lacks_model = name == "judge" and getattr(evaluator, "model", "") is None
-        is_same = asked.expected_files == case.expected_files if lacks_folder else asked.judge == case.judge
+        is_same = before.expected_files == case.expected_files if lacks_folder else before.judge == case.judge
         if (lacks_folder or lacks_model) and is_same:
             old = {key: score for key, score in attempt.scores.items() if key.partition(".")[0] == name}
             if old:

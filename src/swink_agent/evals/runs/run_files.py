@@ -16,6 +16,7 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -208,7 +209,10 @@ class AttemptLog:
             return stored, self._size
 
     def sync(self) -> int:
-        """Writes all appended lines to the disk; returns the mark that was reached. Raises `OSError`."""
+        """Writes all appended lines to the disk; returns the mark that was reached.
+
+        Raises `OSError`. Lines that could not be written are written by the next call, or by `close`.
+        """
         with self._writing:
             if not self._is_closed:
                 self._flush()
@@ -228,11 +232,19 @@ class AttemptLog:
 
     def _flush(self) -> None:
         with self._lock:
-            pending, self._pending = self._pending, []
-            size = self._size
+            pending, size = list(self._pending), self._size
         if pending:
-            write_fully(self._descriptor, b"".join(pending))
-            os.fsync(self._descriptor)
+            try:
+                write_fully(self._descriptor, b"".join(pending))
+                os.fsync(self._descriptor)
+            except OSError:
+                # A part of a line may have been written. It must not stay before the lines of the next attempt.
+                with suppress(OSError):
+                    os.ftruncate(self._descriptor, self._synced)
+                    os.lseek(self._descriptor, self._synced, os.SEEK_SET)
+                raise
+        with self._lock:
+            del self._pending[: len(pending)]
         self._synced = size
 
 

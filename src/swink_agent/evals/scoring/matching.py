@@ -25,8 +25,9 @@ _PATIENCE = 10  # additional seconds by the clock, for starting the process and 
 _STEPS = 10_000_000  # a search of at most this many steps, about a tenth of a second, runs in this process
 _REPEATS = re.compile(r"[*+{]")
 _OPTIONS = re.compile(r"[?|]")
-_INVOLVED = re.compile(r"\)\s*[*+?{]|\\[1-9]|\(\?P=|\(\?[(=!<]")
-"""A repeated group, a reference to a group, a look-around: they have no simple bound."""
+_INVOLVED = re.compile(r"\)\s*[*+?{]|\\[1-9]|\(\?P=|\(\?[(=!<]|\(\?[a-zA-Z]*x")
+"""A repeated group, a reference to a group, a look-around: they have no simple bound. With the flag `x`, a comment may
+stand between a group and its repetition."""
 
 _PROGRAM = """
 import json, re, resource, sys, warnings

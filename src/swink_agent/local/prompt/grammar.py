@@ -146,8 +146,8 @@ class _Schemas:
         return self.grammar.add(name, self.rule(self._resolved(reference)))
 
     def _resolved(self, reference: str) -> JsonSchema:
-        found: Any = self.document
-        for part in reference.removeprefix("#").strip("/").split("/"):
+        found: Any = self.document if reference == "#" or reference.startswith("#/") else None
+        for part in reference.split("/")[1:]:
             key = part.replace("~1", "/").replace("~0", "~")
             found = cast("Mapping[str, Any]", found).get(key) if isinstance(found, Mapping) else None
         if not isinstance(found, Mapping):

@@ -19,6 +19,7 @@ from swink_agent.core.values.value import Value
 from .reply import ANSWER
 
 _LONGEST_SENTENCE = 160
+_LONGEST_READ = 1_000  # characters of a description: a tool of a server may have any
 _LONGEST_LIST = 1_200
 _NOISE = frozenset({"title", "default", "examples", "$schema", "additionalProperties"}).union(
     {"minItems", "maxItems", "minLength", "maxLength"}
@@ -95,8 +96,8 @@ def shown(tools: Sequence[AgentTool], *, is_brief: bool, mentioned: str = "") ->
 
 def _sentence(text: str) -> str:
     """The first sentence up to a comma, with parentheses shortened to a name."""
-    first = re.split(r"(?<=[.!?])\s", text.strip(), maxsplit=1)[0]
-    first = re.sub(r"\(([^),:;]*)[^)]*\)", r"(\1)", first)
+    first = re.split(r"(?<=[.!?])\s", text.strip()[:_LONGEST_READ], maxsplit=1)[0]
+    first = re.sub(r"\(([^),:;]*)(?:[,:;][^)]*)?\)", r"(\1)", first)
     first = re.match(r"[^,:;]{15,}", first + " " * 15)
     return text[:_LONGEST_SENTENCE] if first is None else first[0].strip()[:_LONGEST_SENTENCE]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-import msgspec
 from msgspec import structs
 
 from swink_agent.core.context.context import document_note
@@ -85,10 +84,8 @@ def choice_of(
         arguments = grammar.schema(tool.schema, excluding=[call.arguments for call in used if call.name == tool.name])
         calls.append(f"{literal(call_head(tool.name))} {arguments}")
     if options.tool_choice == "auto":
-        calls.append(
-            f"{literal(call_head(ANSWER) + msgspec.json.encode('text').decode().join(('{', ': ')))} "
-            f"{grammar.primitive('json-string')} {literal('}')}"
-        )
+        head = literal(call_head(ANSWER) + '{"text": ')
+        calls.append(f"{head} {grammar.primitive('json-string')} {literal('}')}")
     call = f"({' | '.join(calls)}) {literal('}' + CALL_END)}"
     if thinks and is_thinking:
         grammar.add("thought", '([^<] | "<" [^/] | "</" [^t])*')

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec.structs import force_setattr
 
 from swink_agent.core.values.value import Value
@@ -96,7 +94,7 @@ def preset_named(name: str, presets: tuple[Preset, ...] = PRESETS) -> Preset:
             return preset
     from swink_agent.core.texts.likeness import close_names
 
-    known: list[Any] = [preset.name for preset in presets]
+    known = [preset.name for preset in presets]
     near = close_names(name, known, n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     hint += f"known are {', '.join(known)}, or give the path of a .gguf file"

@@ -80,13 +80,16 @@ class ModelStore:
     def find(self, model: str) -> Path | None:
         """Returns the verified file of a preset, or the file at a path; `None` if the preset was not fetched yet.
 
-        Raises `LocalModelError` if there is no such preset, or the file is not a model.
+        Raises `LocalModelError` if there is no such preset, or the file cannot be read or is not a model.
         """
         if is_path(model):
             return _gguf_at(model)
         preset = preset_named(model, self.presets)
         path = self.folder / preset.file
-        return path if path.is_file() and self._is_verified(path, preset) else None
+        try:
+            return path if path.is_file() and self._is_verified(path, preset) else None
+        except OSError as error:
+            raise _unreadable(path, model, error) from error
 
     def list(self) -> tuple[StoredModel, ...]:
         """All models in the folder, with or without a preset."""
@@ -123,24 +126,32 @@ class ModelStore:
     ) -> Path:
         """Fetches the file if it is missing, and returns the verified file. An interrupted fetch is resumed.
 
-        Raises `LocalModelError` if no source has it or its hash is wrong; `Aborted` when cancelled.
+        Raises `LocalModelError` if no source has it, its hash is wrong or the folder cannot be written; `Aborted` when
+        cancelled.
         """
         path = self.find(model)
         if path is not None:
             return path
         preset = preset_named(model, self.presets)
+        try:
+            return self._fetch(preset, _Reporter(preset, on_progress), cancel)
+        except OSError as error:
+            problem = f"{model} could not be fetched into {self.folder}: {error.strerror or error}"
+            cure = "mend that, or choose another folder with cache_dir"
+            raise LocalModelError(f"{problem}: {cure}", model=model) from error
+
+    def _fetch(self, preset: Preset, report: _Reporter, cancel: CancellationToken | None) -> Path:
         self.folder.mkdir(parents=True, exist_ok=True)
-        report = _Reporter(preset, on_progress)
-        with self._lock(preset.file, model, report, cancel):
+        with self._lock(preset.file, preset.name, report, cancel):
             path = self.folder / preset.file
             if path.is_file():  # another process fetched it, or the user put it there
                 report(0, preset.size, "verifying the file that is there")
                 if self._is_verified(path, preset):
                     return path
                 path.unlink()
-            return self._fetch(preset, path, report, cancel)
+            return self._from_sources(preset, path, report, cancel)
 
-    def _fetch(self, preset: Preset, path: Path, report: _Reporter, cancel: CancellationToken | None) -> Path:
+    def _from_sources(self, preset: Preset, path: Path, report: _Reporter, cancel: CancellationToken | None) -> Path:
         problems: list[str] = []
         for source in self._sources:
             staging = self._staging(preset.file) / source.name
@@ -247,11 +258,14 @@ def _gguf_at(model: str) -> Path:
         with path.open("rb") as file:
             is_model = file.read(4) == b"GGUF"
     except OSError as error:
-        problem = f"the model file {model} cannot be read: {error.strerror or error}"
-        raise LocalModelError(problem, model=model) from error
+        raise _unreadable(model, model, error) from error
     if not is_model:
         raise LocalModelError(f"{model} is not a GGUF file: convert the model first, or give another", model=model)
     return path.absolute()
+
+
+def _unreadable(path: Path | str, model: str, error: OSError) -> LocalModelError:
+    return LocalModelError(f"the model file {path} cannot be read: {error.strerror or error}", model=model)
 
 
 def _sha256(path: Path) -> str:

@@ -259,7 +259,7 @@ class _WorkerProcess:
     def _serve(self, process: subprocess.Popen[bytes]) -> EngineError:
         """Reads messages until the process ends; returns how it ended."""
         assert process.stderr is not None
-        failure = ""
+        failure = unreadable = ""
         with process, process.stderr as log, selectors.DefaultSelector() as selector:
             reader = wire.FrameReader(msgpack_decoder(wire.FromWorker))
             selector.register(self._ours, selectors.EVENT_READ)
@@ -273,13 +273,20 @@ class _WorkerProcess:
                         continue
                     data = _received(self._ours)
                     is_connected = bool(data)
-                    for message in reader.feed(data):
-                        failure = self._take(message) or failure
+                    try:
+                        for message in reader.feed(data):
+                            failure = self._take(message) or failure
+                    except ValueError as error:  # the package was updated since this program started
+                        unreadable, is_connected = str(error), False
             # A process that is still loading does not notice that the connection was closed.
-            code = _ended(process, _END_SECONDS if self.info is not None or failure else 0.0)
+            may_end = self.info is not None or failure
+            code = _ended(process, _END_SECONDS if may_end and not unreadable else 0.0)
             os.set_blocking(log.fileno(), False)
             while self._read_log(log.fileno()):
                 pass
+        if unreadable:
+            problem = f"the worker process for {self._name} sent a message that cannot be read: {unreadable}"
+            return EngineError(f"{problem}. If swink-agent was updated meanwhile, restart this program")
         return self._ending(code, failure)
 
     def _take(self, message: wire.FromWorker) -> str:

@@ -631,6 +631,6 @@ def _is_correction(run: StoredRun, expected: AddedMessage) -> bool:
 
 def _difference(expected: AddedMessage, actual: types.AgentMessage) -> str:
     if type(expected.message) is not type(actual):
-        return f"the recording has {_NAMES.get(expected.source, 'a message')}, and something else came"
+        return f"the recording has {_NAMES[expected.source]}, and something else came"
     name = getattr(actual, "tool_name", "")
-    return f"another result of the tool {name}" if name else f"{_NAMES.get(expected.source, 'a message')} differs"
+    return f"another result of the tool {name}" if name else f"{_NAMES[expected.source]} differs"

@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -105,20 +104,15 @@ def _legible_folder(data: bytes, reading: ParsedFile) -> str:
 # -- creating ------------------------------------------------------------------------------------------------
 
 
-def create_log(
-    storage: Storage, session_id: str | None, *, sync: bool, is_unfinished: bool, **told: Any
-) -> tuple[SessionLog, SessionStarted]:
+def create_log(storage: Storage, start: SessionStarted, *, sync: bool, is_unfinished: bool) -> SessionLog:
     """A new log with its first line, locked. Raises `SessionExists` or another `SessionError`.
 
-    An unfinished log is not listed as a session before `SessionLog.finish`. `told` are fields of `SessionStarted`.
+    An unfinished log is not listed as a session before `SessionLog.finish`.
     """
-    created = time.time_ns() // 1_000_000
-    name = new_id(created) if session_id is None else session_id
-    start = SessionStarted(id=name, created=created, **told)
-    log = storage.create(NewLog(name, start.cwd, encode_line(0, created, start), is_unfinished))
+    log = storage.create(NewLog(start.id, start.cwd, encode_line(0, start.created, start), is_unfinished))
     fold = Fold()
-    fold.add(0, start, created)
-    return SessionLog(log, fold, 0, sync=sync, start=start), start
+    fold.add(0, start, start.created)
+    return SessionLog(log, fold, 0, sync=sync, start=start)
 
 
 # -- opening -------------------------------------------------------------------------------------------------

@@ -288,7 +288,7 @@ class Session(_SessionView):
             count = self.log.fold.count
         position = count if at is None else at
         if not checked_text(text, "a label"):
-            raise ValueError("a label is a text that names a place: it cannot be empty")
+            raise ValueError("a label must not be empty: it names a place")
         if type(position) is not int or not 0 <= position <= count:
             raise ValueError(f"session {self.id} has {count} messages: a label cannot be at {position}")
         self.log.add(LabelAdded(text, position))
@@ -330,9 +330,9 @@ class Session(_SessionView):
 def checked_text(text: object, what: str) -> str:
     """A short text. Raises `TypeError` or `ValueError` for anything else."""
     if not isinstance(text, str):
-        raise TypeError(f"{what} is a string, not {type(text).__name__}")
+        raise TypeError(f"{what} must be a string, not {type(text).__name__}")
     if len(text) > _LONGEST_NAME:
-        raise ValueError(f"{what} has at most {_LONGEST_NAME} characters, not {len(text)}")
+        raise ValueError(f"{what} must have at most {_LONGEST_NAME} characters, not {len(text)}")
     return text
 
 

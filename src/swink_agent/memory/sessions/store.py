@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from swink_agent.core.encoding.codec import checked_types
 from swink_agent.core.types import CustomMessage
-from swink_agent.core.values.value import copy_json
 
 from ..errors import SessionAmbiguous, SessionDamaged, SessionError, SessionNotFound, reason_of
+from ..log.records import SessionStarted
 from ..storage.files import FileOperations
 from ..storage.folder import FolderStorage
 from ..storage.protocols import LogReader, LogState, Storage, is_id
 from .forking import copy_into
 from .info import SearchHit, SessionInfo, folder_name
 from .listing import Wanted, info_from_log, not_used_after, used_last
-from .opening import SessionOnDisk, create_log, open_log, read_contents
+from .opening import SessionOnDisk, create_log, new_id, open_log, read_contents
 from .session import LoadedSession, Session, checked_json, checked_text
 
 if TYPE_CHECKING:
@@ -78,13 +78,19 @@ class SessionStore:
         Raises `SessionExists` if a session has the id, another `SessionError` if the session cannot be created, and
         `ValueError` for an id that no session can have.
         """
-        session_id = None if id is None else _checked_id(id)
-        folder = _folder_text(cwd, default=True)
-        return self._create(session_id, cwd=folder, title=checked_text(title, "a title"), metadata=_checked(metadata))
+        created = _now()
+        start = SessionStarted(
+            id=new_id(created) if id is None else _checked_id(id),
+            created=created,
+            cwd=_folder_text(cwd, default=True),
+            title=checked_text(title, "a title"),
+            metadata=_checked(metadata),
+        )
+        return self._create(start)
 
-    def _create(self, session_id: str | None = None, *, is_unfinished: bool = False, **told: Any) -> Session:
-        log, start = create_log(self._storage, session_id, sync=self._sync, is_unfinished=is_unfinished, **told)
-        return Session(log, start, partial(self._contents, log.id))
+    def _create(self, start: SessionStarted, *, is_unfinished: bool = False) -> Session:
+        log = create_log(self._storage, start, sync=self._sync, is_unfinished=is_unfinished)
+        return Session(log, start, partial(self._contents, start.id))
 
     def _contents(self, session_id: str) -> SessionOnDisk:
         with self._storage.reading() as reader:
@@ -148,9 +154,9 @@ class SessionStore:
                     kept[session_id] = error
         finally:
             if gone:
-                self._storage.settle(gone)
                 with suppress(SessionError):  # a Python without SQLite cannot search either
                     _index_of(self._storage, self._states).forget(*gone)
+                self._storage.settle(gone)
         return kept
 
     def fork(self, session_id: str, at: int | None = None) -> Session:
@@ -165,9 +171,16 @@ class SessionStore:
             raise ValueError(f"session {loaded.id} has {count} messages: it cannot be forked at {at}")
         info = loaded.info
         self._storage.clear_unfinished()
-        metadata = copy_json(dict(info.metadata))
-        told: dict[str, Any] = {"cwd": info.cwd, "title": loaded.fold.title, "metadata": metadata, "parent": loaded.id}
-        session = self._create(is_unfinished=True, **told)
+        created = _now()
+        start = SessionStarted(
+            id=new_id(created),
+            created=created,
+            cwd=info.cwd,
+            title=loaded.fold.title,
+            metadata=info.metadata,
+            parent=loaded.id,
+        )
+        session = self._create(start, is_unfinished=True)
         try:
             copy_into(session, loaded, count if at is None else at)
             session.log.finish(_FORKING)
@@ -202,7 +215,7 @@ class SessionStore:
         """
         wanted = Wanted(None if cwd is None else _folder_text(cwd, default=False), _checked(metadata))
         found: list[tuple[int, int, str, SessionInfo]] = []
-        now = time.time_ns() // 1_000_000
+        now = _now()
         most = None if limit is None else max(limit, 0)
         places: list[int] = []
         """The negated times of last use of the sessions found so far, sorted."""
@@ -437,6 +450,10 @@ def data_folder() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_data_dir("swink-agent", appauthor=False))
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _checked_id(session_id: object) -> str:

@@ -26,7 +26,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from ..errors import SessionError, SessionExists, SessionInUse, SessionNotFound
+from ..errors import SessionError, SessionExists, SessionInUse, SessionNotFound, reason_of
 from .connections import PATIENCE, Database, forks
 from .files import FileOperations, close_quietly
 from .folder import INDEX_NAME, lock_file, make_folder
@@ -207,7 +207,7 @@ class _DatabaseReader:
         try:
             return self._connection.execute(statement, values).fetchall()
         except sqlite3.Error as error:
-            raise SessionError(f"{self._place} cannot be read: {error}", path=str(self._place)) from error
+            raise SessionError(f"{self._place} cannot be read: {reason_of(error)}", path=str(self._place)) from error
 
     def has(self, session_id: str) -> bool:
         return bool(self._rows(f"SELECT 1 {_LISTED} AND id = ?", session_id))

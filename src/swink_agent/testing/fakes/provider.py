@@ -6,6 +6,7 @@ The checks, and the form of a reply, are in the file of each API.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from types import MappingProxyType
 from typing import Any
@@ -20,6 +21,8 @@ from .kit.api import FakeApi
 from .kit.checks import mapping, string
 from .kit.replies import FakeFailure, FakeReply, json_bytes
 
+log = logging.getLogger("swink_agent")
+
 _MODULES = (anthropic, openai, openai_responses, azure, xai, mistral, gemini, ollama, bedrock)
 _APIS = MappingProxyType({api.__name__.rpartition(".")[2].replace("_", "-"): api.API for api in _MODULES})
 APIS = tuple(_APIS)
@@ -30,7 +33,8 @@ class FakeProvider:
     """A provider on loopback, for the duration of its `async with` block.
 
     Each valid request gets the next of `replies`; a string is a reply of text. A request that the provider would reject
-    gets the provider's error, and `rejections` lists all its problems. A request is also rejected if no reply is left.
+    gets the provider's error, and `rejections` lists all its problems. A request is also rejected if no reply is left,
+    or if the fake itself raises.
     `bodies` lists the received bodies. The key is `key`; for Bedrock it is the secret of a signature or a bearer token.
     `api` is one of `APIS`, or your own `FakeApi`, made with `fakes.kit`. Raises `ValueError` for any other name, and
     `TypeError` for any other kind of reply.
@@ -79,12 +83,18 @@ class FakeProvider:
         await self._server.__aexit__(*failure)
 
     async def _answer(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        reply = self._reply_to(request)
+        frames = b""
+        try:
+            reply = self._reply_to(request)
+            if not isinstance(reply, FakeFailure):
+                frames = b"".join(self._api.stream(reply, self._model_of(request)))
+        except Exception as error:  # in a `FakeApi` of the user's, or for a reply that was added later
+            log.exception("the fake of %s failed", self.api)
+            reply = self._reject(500, f"the fake failed: {type(error).__name__}: {error}")
         if isinstance(reply, FakeFailure):
             body = json_bytes(self._api.error(reply.status, reply.message))
             await answer(body, status=reply.status, content_type="application/json")(request, writer)
             return
-        frames = b"".join(self._api.stream(reply, self._model_of(request)))
         respond = answer(frames, content_type=self._api.content_type, pieces=4, ends=reply.ends != "hangs")
         await respond(request, writer)
 
