@@ -14,6 +14,7 @@ from swink_agent.app.agent.approval_modes import mode_here
 from swink_agent.app.agent.models import named_model, settings_problems
 from swink_agent.app.errors import UsageProblem
 from swink_agent.app.settings.definitions import alias_of, all_definitions, definition_of
+from swink_agent.app.settings.paths import beneath_home
 from swink_agent.app.settings.settings import (
     Settings,
     SourcedValue,
@@ -186,7 +187,7 @@ def trust(given: str, remove: bool, list_all: bool, yes: bool) -> None:
     again. A folder's settings can be stricter than your own, never looser.
     """
     store = TrustStore()
-    folder = Path(given).expanduser()
+    folder = beneath_home(given, "config trust")
     if not list_all and not (given and folder.is_dir()):
         raise UsageProblem(f"{given or 'an empty text'} is not a folder that can be trusted")
     if list_all:
