@@ -122,6 +122,11 @@ class StandardAgent(Struct, kw_only=True, eq=False):
     def tasks(self) -> BackgroundTasks | None:
         return None if self.shell is None else self.shell.tasks
 
+    def take_over_hooks(self, last: StandardAgent) -> None:
+        """Lets the hooks that still run for the conversation's last agent, which will be closed, run to their end."""
+        if self.hooks is not None and last.hooks is not None:
+            self.hooks.take_over(last.hooks)
+
     def close(self) -> None:
         """Ends hooks, commands, MCP servers and the sandbox. Safe to call again, and from a signal handler."""
         if self.hooks is not None:

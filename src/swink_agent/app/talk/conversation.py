@@ -287,6 +287,7 @@ class Conversation:
             if before is not None:
                 opened.made.approvals.mode = before.made.approvals.mode
                 before.made.servers = None  # the new agent has them
+                opened.made.take_over_hooks(before.made)
             self.adopt(opened)
         if left:
             self.notice(f"{left} background command{'s' * (left > 1)} of the other session ended with it")
