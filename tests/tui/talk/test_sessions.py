@@ -186,7 +186,7 @@ async def test_a_hook_for_the_end_of_a_run_continues_in_a_new_session(talk: Talk
     )
     conversation = await talk.open("Done.")
     await say(conversation, "Do it.")
-    while not begun.exists():
+    while not begun.exists():  # noqa: ASYNC110 - files have no events
         await asyncio.sleep(0.01)
     await say(conversation, "/reset")
     go_on.touch()

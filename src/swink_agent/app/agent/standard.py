@@ -159,6 +159,9 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
     settings, credentials = options.settings, options.credentials
     model, source = (options.model, "given") if options.model is not None else choose_model(settings, credentials)
     stream_fn = options.stream_fn or stream_fn_of(model, settings, credentials, on_local_state=options.on_local_state)
+    max_cost = settings.value("max_cost")
+    if max_cost is not None and options.stream_fn is None:
+        _refuse_unpriced(model, settings["max_cost"].source)
     redactor = redactor_for(settings, credentials) if options.redactor is None else options.redactor
     warnings = list(settings.notes)
     root = _folder(options.folder)
@@ -181,9 +184,6 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
 
         tools.append(SkillTool(skills))
     system = redactor.redact(_system_prompt(root, model, options, skills))
-    max_cost = settings.value("max_cost")
-    if max_cost is not None and options.stream_fn is None:
-        _refuse_unpriced(model, settings["max_cost"].source)
     reply = _most_output(model, max_cost, settings.value("max_tokens"))
     shared: dict[str, Any] = {
         "stream_fn": stream_fn,
