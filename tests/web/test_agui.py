@@ -219,6 +219,35 @@ async def test_leaving_stops_the_run(folder: Path) -> None:
         assert stopped.is_set()
 
 
+async def test_a_client_that_does_not_read_is_closed_and_its_run_stops(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("swink_agent.web.streams.LONGEST_UNSENT", 0.3)
+    stopped = asyncio.Event()
+
+    async def stream(model: Any, context: Any, options: Any, cancel: Any) -> Any:
+        yield StreamStart()
+        yield TextStart(0)
+        try:
+            for _ in range(100):  # more than the sockets hold, and less than a session keeps
+                yield TextDelta(0, "x" * 100_000)
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    async with running(folder, stream) as client:
+        body = json.dumps(asked("thread-6", user("work"))).encode()
+        _, writer = await asyncio.open_connection("127.0.0.1", client.port, limit=1024)
+        headers = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        headers += "".join(f"{name}: {value}\r\n" for name, value in client.headers.items())
+        writer.write(f"POST /agui HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\n{headers}\r\n".encode() + body)
+        async with asyncio.timeout(10):
+            await stopped.wait()
+            while len(client.site.readers):  # noqa: ASYNC110 - a connection's end has no event here
+                await asyncio.sleep(0.01)
+        writer.close()
+
+
 async def test_attachments_have_the_size_of_uploads(folder: Path) -> None:
     async with running(folder, text("A report.")) as client:
         client.site.max_upload = 1000

@@ -27,6 +27,7 @@ from .problems import Problem, invalid
 from .questions import Question
 from .routes.asking import MOST_JSON, read_bytes
 from .site import Site
+from .streams import write_in_time
 from .talks import Talk
 
 _MOST_BYTES = 32 * MOST_JSON
@@ -207,9 +208,13 @@ async def _stream(
     response = web.StreamResponse(headers={"content-type": encoder.get_content_type(), "x-accel-buffering": "no"})
     wake = asyncio.Event()
     unlisten = channel.log.listen(wake.set)
+
+    async def send(told: Sequence[Any]) -> None:
+        await write_in_time(request, response, "".join([encoder.encode(event) for event in told]).encode())
+
     try:
         await response.prepare(request)
-        await response.write("".join([encoder.encode(event) for event in run.begin()]).encode())
+        await send(run.begin())
         while not run.is_over:
             wake.clear()
             if not channel.log.holds(position):
@@ -218,7 +223,7 @@ async def _stream(
             position += len(new)
             told = [shown for event in new for shown in run.translate(event.name, event.data)]
             if told:
-                await response.write("".join([encoder.encode(event) for event in told]).encode())
+                await send(told)
             elif not new:
                 transport = request.transport
                 if transport is None or transport.is_closing():
@@ -228,7 +233,7 @@ async def _stream(
                 except TimeoutError:
                     continue
     except ConnectionError:
-        pass  # the client has left
+        pass  # the client has left, or does not read
     finally:
         unlisten()
         if not run.is_over:
