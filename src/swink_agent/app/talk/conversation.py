@@ -413,13 +413,17 @@ class Conversation:
             self.notice(str(error), "error")
             self.front.give_back(text, images)
             return
-        while not self._gate.is_open or (self.is_running and self.state != "running"):
-            await self._gate.passed()
-            await self._runner.wait()  # a stopped run may still be ending
+        await self.ready()
         if self.state == "running":
             self.enqueue(kind, message, images)
             return
         self.start(message, images)
+
+    async def ready(self) -> None:
+        """Returns when a message can be sent: when no command holds the user's input and no stopped run is ending."""
+        while not self._gate.is_open or (self.is_running and self.state != "running"):
+            await self._gate.passed()
+            await self._runner.wait()
 
     async def composed(self, text: str, images: Sequence[str] = ()) -> UserMessage:
         """Returns the masked message with a text and the files at these paths. Raises `ApplicationError`."""
