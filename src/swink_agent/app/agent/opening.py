@@ -197,7 +197,7 @@ class Telemetry:
         export = self._export
         instrument(agent, name=_NAME, tracer_provider=export.tracer_provider, meter_provider=export.meter_provider)
 
-    def close(self) -> str | None:
-        """Sends the remaining data; returns a warning if that fails."""
+    def close(self, seconds: float = 5.0) -> str | None:
+        """Sends the remaining data, for at most `seconds`; returns a warning if that fails."""
         export, self._export = self._export, None
-        return self._problem if export is None else export.close()
+        return self._problem if export is None else export.close(seconds)
