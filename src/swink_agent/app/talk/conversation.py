@@ -404,8 +404,9 @@ class Conversation:
         await self._gate.passed()
         if not text.strip() and not images:
             return
+        sent = (*self._first_images, *images)
         try:
-            message = await self.composed(text, images)
+            message = await self.composed(text, sent)
         except _KeyLine as error:
             self.notice(str(error), "error")
             return
@@ -413,11 +414,12 @@ class Conversation:
             self.notice(str(error), "error")
             self.front.give_back(text, images)
             return
+        self._first_images = ()
         await self.ready()
         if self.state == "running":
-            self.enqueue(kind, message, images)
+            self.enqueue(kind, message, sent)
             return
-        self.start(message, images)
+        self.start(message, sent)
 
     async def ready(self) -> None:
         """Returns when a message can be sent: when no command holds the user's input and no stopped run is ending."""
@@ -431,16 +433,12 @@ class Conversation:
             raise _KeyLine(_KEY_LINE)
         if self.opened is None:
             raise NoModel("there is no model to use yet: #key adds a key, /model chooses a model")
+        redactor, model = self.opened.redactor, self.opened.agent.model
         message, was_masked = await user_message(
-            text,
-            (*self._first_images, *images),
-            folder=self.opening.folder,
-            redactor=self.opened.redactor,
-            model=self.opened.agent.model,
+            text, images, folder=self.opening.folder, redactor=redactor, model=model
         )
         if was_masked:
             self.notice(_MASKED, "warning")
-        self._first_images = ()
         return message
 
     def enqueue(self, kind: QueuedKind, message: UserMessage, images: Sequence[str] = ()) -> None:
