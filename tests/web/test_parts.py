@@ -118,6 +118,9 @@ async def test_the_list_tells_nobody_of_sessions_that_they_may_not_read(folder: 
 
             theirs = (await post("sessions", "bob", {"title": "Secret"}))["id"]
             owners[theirs] = "bob"
+            several = f"{url}/parts/events?sessions={theirs}:1,*:0"
+            async with told(http, several, **{"x-user": "ada"}) as both:
+                assert (await both.until("reset"))[0] == ["reset"], "of the list alone"
             await post("sessions", "ada", {"title": "First"})
             await ada.until("row", html="First")
             await post(f"sessions/{theirs}/prompt", "bob", {"text": "hi"})
