@@ -220,10 +220,11 @@ def _hooks(settings: Settings, folder: Path | None, environ: Mapping[str, str]) 
     """Whether the program of each hook can be started from here."""
     if not settings.hooks:
         return
-    from swink_agent.sandbox import repository_folders
     from swink_agent.sandbox.starting import check_words, trusted_program
 
-    outside = [] if folder is None else [str(folder.resolve()), *repository_folders(str(folder.resolve()))]
+    from .agent.confinement import writable_folders
+
+    outside = () if folder is None else writable_folders(folder.resolve())
     for hook in settings.hooks:
         text = f"{hook.name}, {hook.summary}"
         try:

@@ -20,6 +20,7 @@ from swink_agent.rendering.checklist import TodoItem, current
 from swink_agent.rendering.escaping import safe_display
 
 from .transcript.line import Line, Span, safe_row, width_of
+from .transcript.tool import SPINNER
 
 Mode: TypeAlias = Literal["Plan", "Execute"]
 State: TypeAlias = Literal["idle", "running", "error", "aborted", "waits for you"]
@@ -191,7 +192,6 @@ def _elapsed(seconds: float) -> str:
     return f"{whole // 3600}h{whole % 3600 // 60:02}m"
 
 
-SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _MOST_ROWS = 4
 _LEAST_NEWEST = 12
 _LONGEST_NAME = 40

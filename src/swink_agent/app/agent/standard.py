@@ -25,16 +25,14 @@ from swink_agent.core.values.value import Value
 from ..errors import UsageProblem
 from ..keys.credentials import Credentials
 from ..runs.headless import PrepareFn
-from ..runs.sessions import sessions_folder
 from ..runs.undo import open_checkpoints, why_unkept
 from ..settings.definitions import TOOLS_OF_BASH
 from ..settings.mcp_servers import ServerSettings
-from ..settings.paths import config_folder, data_folder
 from ..settings.settings import Settings, add_hosts, settings_file
 from ..trust.extras import extra_policies, extra_tools
 from ..trust.trust import Project
 from .approval_modes import ChosenMode, choose_mode
-from .confinement import open_confined, sandbox_profile
+from .confinement import open_confined, private_folders, sandbox_profile, writable_folders
 from .context import compaction, provider_options
 from .models import choose_model, is_small, local_fetch, stream_fn_of
 from .skills import usable_skills
@@ -369,8 +367,7 @@ def _servers(options: AgentOptions, root: Path, redactor: Redactor, warnings: li
         return None
     from .servers import McpServers
 
-    private = (config_folder(), data_folder(), sessions_folder(options.settings))
-    return McpServers(found, folder=root, hidden=[str(folder) for folder in private])
+    return McpServers(found, folder=root, hidden=private_folders(options.settings))
 
 
 def _hooks(
@@ -386,13 +383,7 @@ def _hooks(
     if HOOK_VARIABLE in os.environ:
         warnings.append(f"hooks are not used here: a hook or the status line started this ({HOOK_VARIABLE} is set)")
         return None
-
-    def outside() -> list[str]:
-        from swink_agent.sandbox import repository_folders
-
-        return [str(root), *repository_folders(str(root)), *map(str, added)]
-
-    return Hooks(found, folder=root, redactor=redactor, outside=outside)
+    return Hooks(found, folder=root, redactor=redactor, outside=partial(writable_folders, root, added))
 
 
 def _hook_policies(hooks: Hooks | None, *delegates: str) -> list[HookPolicy]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 from pathlib import Path
@@ -22,6 +21,7 @@ from swink_agent.app.settings.settings import (
     set_value,
     settings_file,
     unset_value,
+    without_login,
 )
 from swink_agent.app.trust.folder_rules import FolderRules, WorkedFolders, project_root
 from swink_agent.app.trust.trust import Project, TrustStore, find_project
@@ -30,8 +30,6 @@ from swink_agent.core.secrets.redaction import Redactor
 
 from ..process.groups import offered
 from ..screen.screen import Screen, say_json, table, write_answer
-
-_LOGIN = re.compile(r"(://)[^\s/@]++@")
 
 
 @click.group(
@@ -77,7 +75,7 @@ def _masked(value: Any) -> Any:
     """The value with secrets masked, such as the login in an address."""
     if isinstance(value, tuple):
         return [_masked(item) for item in cast("tuple[Any, ...]", value)]
-    return Redactor().redact(_LOGIN.sub(r"\1[redacted]@", value)) if isinstance(value, str) else value
+    return Redactor().redact(without_login(value)) if isinstance(value, str) else value
 
 
 def _plain(name: str, value: Any) -> str:

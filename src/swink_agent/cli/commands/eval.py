@@ -252,7 +252,10 @@ def report_command(results: tuple[str, ...], format_name: str | None, output: st
         return
     from swink_agent.app.settings.paths import write_whole
 
-    write_whole(Path(output), text.encode("utf-8", "replace"), mode=0o644)
+    try:
+        write_whole(Path(output), text.encode("utf-8", "replace"), mode=0o644)
+    except OSError as error:
+        raise CannotRun(f"{output} cannot be written: {error.strerror or error} (-o)") from error
 
 
 @eval_group.command("compare", short_help="Show which cases got better or worse, and whether that is noise.")

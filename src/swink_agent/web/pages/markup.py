@@ -212,12 +212,3 @@ def table_html(name: str, heads: Sequence[str], rows: Sequence[Sequence[str]], e
     head = "".join([f'<th scope="col">{escape(each)}</th>' for each in heads])
     body = "".join([f"<tr>{''.join([f'<td>{each}</td>' for each in row])}</tr>\n" for row in rows])
     return f"{scrolled_table(name, head, body)}\n"
-
-
-def age(milliseconds: int, now: float) -> str:
-    """Returns how long ago a time was, in one unit."""
-    seconds = max(now - milliseconds / 1000, 0)
-    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{int(seconds // size)} {unit}"
-    return f"{int(seconds)} s"
