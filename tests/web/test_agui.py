@@ -6,15 +6,17 @@ import asyncio
 import base64
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from swink_agent import Agent, tool
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.stream import StreamStart, TextDelta, TextStart
 from swink_agent.core.types import Text, UserMessage
-from swink_agent.testing import call, fail, reply, text, think
-from swink_agent.web.agui import _Run, unseen
+from swink_agent.testing import call, fail, reply, scripted, text, think
+from swink_agent.web.agui import _offer, _Run, unseen
 from swink_agent.web.streams import Readers
 
 from .conftest import Client, running
@@ -156,6 +158,32 @@ async def test_tools_of_the_client_are_run_by_the_client(folder: Path) -> None:
         assert said == "In Ulm."
         _, history = await client.ask("GET", "sessions/thread-3/messages")
         assert history["messages"][2]["content"][0]["text"] == "Ulm"
+
+
+async def test_tools_of_the_client_leave_the_agents_own_of_each_turn() -> None:
+    @tool
+    def first() -> str:
+        return "one"
+
+    @tool
+    def second() -> str:
+        return "two"
+
+    own = [first]
+    stream = scripted(text("1"), text("2"), text("3"))
+    agent = Agent("anthropic:claude-sonnet-4-6", stream_fn=stream, tools=lambda: list(own))
+    offered = SimpleNamespace(name="where_am_i", description="", parameters=None)
+    _offer(SimpleNamespace(agent=agent), [offered])  # pyright: ignore[reportArgumentType]
+    await agent.prompt("hi")
+    own.append(second)
+    await agent.prompt("hi")
+    _offer(SimpleNamespace(agent=agent), [])  # pyright: ignore[reportArgumentType]
+    await agent.prompt("hi")
+    assert [[each.name for each in request.context.tools] for request in stream.requests] == [
+        ["first", "where_am_i"],
+        ["first", "second", "where_am_i"],
+        ["first", "second"],
+    ]
 
 
 async def test_an_error_is_the_runs_error(folder: Path) -> None:
