@@ -311,12 +311,12 @@ def _durable(settings: Settings) -> Iterator[Finding]:
         yield Finding("durable runs", "problem", f"{durable.url}: {error}", "is it running, and durable.url right?")
         return
     text = (
-        f"{durable.url}, version {stats.version}, {len(stats.workers)} workers, {stats.queued} queued, "
+        f"{durable.url}, version {stats.version}, {number_of(len(stats.workers), 'worker')}, {stats.queued} queued, "
         f"{stats.running} running, {stats.waiting} waiting, lag {stats.lag:.1f} s"
     )
     yield Finding("durable runs", "ok", text)
     for agent, count in unserved(stats).items():
-        note = f"{count} queued runs of the agent {agent}, which no worker serves"
+        note = f"{number_of(count, 'queued run')} of the agent {agent}, which no worker serves"
         yield Finding("durable runs", "note", note, "start one: swink worker MODULE:NAME")
 
 

@@ -81,7 +81,7 @@ def approve_word(approve: str) -> str:
 
 def beside_parts(branch: str, hosts: int, tasks: int) -> list[str]:
     """Returns the branch and the numbers of hosts and background commands as texts, without those that are empty."""
-    counted = [f"{count} {name}{'s' * (count != 1)}" for count, name in ((hosts, "host"), (tasks, "task")) if count]
+    counted = [telling.number_of(count, name) for count, name in ((hosts, "host"), (tasks, "task")) if count]
     return [*([safe_display(branch, 80)] if branch else []), *counted]
 
 

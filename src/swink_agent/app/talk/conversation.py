@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from swink_agent.app.errors import ApplicationError, NoModel, SettingsError, UsageProblem
+from swink_agent.app.runs.telling import number_of
 from swink_agent.app.trust.folder_rules import FolderRules
 from swink_agent.core import events
 from swink_agent.core.agent.subscriptions import Subscription
@@ -290,7 +291,7 @@ class Conversation:
                 opened.made.take_over_hooks(before.made)
             self.adopt(opened)
         if left:
-            self.notice(f"{left} background command{'s' * (left > 1)} of the other session ended with it")
+            self.notice(f"{number_of(left, 'background command')} of the other session ended with it")
         if before is not None and (problem := await asyncio.to_thread(before.close)):
             self.notice(problem, "warning")
         for text, kind in first_words(opened, is_first=False):

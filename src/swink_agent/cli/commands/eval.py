@@ -17,6 +17,7 @@ import click
 import msgspec
 
 from swink_agent.app.errors import ApplicationError, ExitCode, UsageProblem
+from swink_agent.app.runs.telling import number_of
 from swink_agent.rendering.cells import laid_out
 from swink_agent.rendering.escaping import safe_text
 
@@ -372,8 +373,7 @@ def gate_command(ctx: click.Context, result: str, baseline: str | None, store: s
     verdict = gate.check(run)
     palette = Palette(wants_colour(sys.stdout))
     if verdict.passed:
-        cases = "case" if run.summary.total == 1 else "cases"
-        told = f"{run.summary.passed} of {run.summary.total} {cases} passed"
+        told = f"{run.summary.passed} of {number_of(run.summary.total, 'case')} passed"
         click.echo(f"{palette.style('passed', 'green')}: {told}")
         return int(ExitCode.DONE)
     for violation in verdict.violations:
@@ -396,7 +396,7 @@ def verify_command(result: str, store: str | None) -> int:
     if problems:
         return int(ExitCode.FAILED)
     attempts = sum(len(one.attempts) for one in run.results)
-    click.echo(f"It is unchanged: {attempts} {'attempt' if attempts == 1 else 'attempts'}, every turn.")
+    click.echo(f"It is unchanged: {number_of(attempts, 'attempt')}, every turn.")
     return int(ExitCode.DONE)
 
 

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import msgspec
 from aiohttp import web
 
+from swink_agent.app.runs.telling import number_of
 from swink_agent.core.types import ThinkingLevel
 from swink_agent.memory import SessionInfo
 from swink_agent.rendering.blocks import time_html
@@ -81,7 +82,7 @@ def row_html(base: str, info: SessionInfo, state: str, snippet: str = "", *, is_
     """Returns an item of the list. `state` is the session's current state."""
     title = escape(_title(info))
     here = " aria-current=page" if is_current else ""
-    when = f"{time_html(info.updated)} · {info.messages:,} messages"
+    when = f"{time_html(info.updated)} · {number_of(info.messages, 'message')}"
     about = escape(one_line(snippet, 160)) if snippet else when
     fork = "fork · " if info.parent is not None else ""
     word = escape(state)
