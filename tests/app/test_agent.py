@@ -451,6 +451,13 @@ def test_a_missing_key_is_told_before_anything_is_opened(root: Path, monkeypatch
         made(root)
 
 
+def test_a_cost_limit_that_cannot_be_kept_is_told_before_anything_is_opened(root: Path) -> None:
+    key = {"ANTHROPIC_API_KEY": KEY}
+    with pytest.raises(UsageProblem, match="the price of anthropic:unknown-model is not known"):
+        made(root, environ=key, model_spec=ModelSpec("anthropic", "unknown-model"), max_cost=1.0)
+    assert not (root.parent / "data").exists()
+
+
 def test_web_fetch_is_an_extra_tool_of_our_own(tmp_path: Path) -> None:
     from swink_agent.app.trust.extras import extra_tools, installed_extras
 

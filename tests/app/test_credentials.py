@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,12 @@ def test_a_locked_keyring_is_told_without_its_own_words(path: Path) -> None:
     credentials = Credentials(path, environ={}, keyring=keyring)
     credentials.set("anthropic", SECRET)
     keyring.fails = True
-    for act in (lambda: credentials.find("anthropic"), lambda: credentials.set("xai", SECRET)):
+    acts: tuple[Callable[[], object], ...] = (
+        lambda: credentials.find("anthropic"),
+        lambda: credentials.set("xai", SECRET),
+        lambda: credentials.remove("anthropic"),
+    )
+    for act in acts:
         with pytest.raises(CredentialsError, match="it may be locked") as caught:
             act()
         assert SECRET not in str(caught.value)
@@ -94,6 +100,8 @@ def test_a_locked_keyring_is_told_without_its_own_words(path: Path) -> None:
     keyring.kept.clear()
     with pytest.raises(CredentialsError, match="swink keys set anthropic"):
         credentials.find("anthropic")
+    assert credentials.remove("anthropic"), "the keyring has no such key any more, so the note goes too"
+    assert credentials.listing() == []
 
 
 def test_keys_of_one_account_serve_all_its_providers(path: Path) -> None:

@@ -322,6 +322,24 @@ async def test_a_closed_agent_leaves_no_hook_running(root: Path) -> None:
     await _until(lambda: not _is_alive(int(pids.read_text())))
 
 
+async def test_hooks_of_a_run_that_is_over_continue_with_the_next_agent(root: Path) -> None:
+    log = root.parent / "told.jsonl"
+    begun, go_on = root.parent / "begun", root.parent / "go-on"
+    tables = hook("first", "run_end", f"touch {begun}; while [ ! -e {go_on} ]; do sleep 0.01; done")
+    tables += hook("second", "run_end", f"cat >> {log}")
+    before, after = made(root, tables, text("done")), made(root, tables)
+    assert before.hooks is not None
+    assert after.hooks is not None
+    with after:
+        await before.agent.prompt("go")
+        await _until(begun.exists)
+        after.hooks.take_over(before.hooks)
+        before.close()
+        go_on.touch()
+        await after.finish()
+    assert [item["hook"] for item in told(log)] == ["second"]
+
+
 def test_a_flood_is_read_and_cut(root: Path) -> None:
     script = "head -c 3000000 /dev/zero | tr '\\0' x; exit 1"
     end = OwnProgram(["/bin/sh", "-c", script], timeout=30, outside=lambda: [str(root)]).run(b"{}\n")

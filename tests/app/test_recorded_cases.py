@@ -38,6 +38,17 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
+async def test_only_the_sessions_own_folder_becomes_relative(folder: Path) -> None:
+    beside, above = f"{folder}-old/b.txt", f"/backup{folder}/c.txt"
+    command = f"cd {folder} && diff a.txt {beside} && cat '{folder}/a.txt' {above}"
+    command += f" && ls {folder}/ {folder}/*.py; cp {folder}.tar {folder}"
+    loaded = await recorded(folder, call("write_file", path="x", content=command), "Done.")
+    (reply, _) = recorded_replies(loaded)
+    assert reply.tool_calls[0].arguments["content"] == (
+        f"cd . && diff a.txt {beside} && cat 'a.txt' {above} && ls ./ *.py; cp {folder}.tar ."
+    )
+
+
 async def test_messages_calls_and_files_are_kept(folder: Path) -> None:
     (folder / "a.txt").write_text("one\ntwo\n")
     loaded = await recorded(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from swink_agent.app.runs.telling import FetchProgress
+from swink_agent.app.runs.telling import FetchProgress, number_of, shortening_of
+from swink_agent.core.events import CompactionReport
 from swink_agent.local.events import LocalModelEvent, LocalState
 
 MB = 1_000_000
@@ -19,3 +20,9 @@ def test_a_fetch_that_goes_on_says_how_long_it_takes_at_the_speed_it_has_now() -
     assert told(progress, 520, 11.2).endswith(" 52% of 1.0 GB, 24 s left")
     assert told(progress, 999, 40.0).endswith(" 100% of 1.0 GB, 1 s left")
     assert told(progress, 1000, 40.0).endswith(" 100% of 1.0 GB")
+
+
+def test_one_thing_is_not_several() -> None:
+    assert [number_of(count, "run") for count in (0, 1, 2, 12_345)] == ["0 runs", "1 run", "2 runs", "12,345 runs"]
+    report = CompactionReport(dropped_count=1, tokens_before=900, tokens_after=400, overflow=False)
+    assert shortening_of(report) == "the conversation was shortened by 1 message"

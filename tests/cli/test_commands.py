@@ -493,6 +493,39 @@ def test_a_change_is_shown_before_it_counts_for_settings_as_for_notes(place: Pat
     assert "the changes since you trusted it" not in invoke("config", "trust", "--yes").stderr
 
 
+def test_a_folder_of_an_unknown_user_cannot_be_trusted(program: Any) -> None:
+    done = program("config", "trust", "~nobody-of-that-name/work")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "error: ~nobody-of-that-name/work is not a path: there is no user of that name (config trust)\n"
+    )
+
+
+def test_the_list_of_skills_ends_its_last_row(program: Any, tmp_path: Path) -> None:
+    place = tmp_path / "config" / "skills" / "notes"
+    place.mkdir(parents=True)
+    (place / "SKILL.md").write_text("---\nname: notes\ndescription: Writes notes.\n---\nWrite.\n")
+    assert program("skills").out.splitlines(keepends=True)[1:] == ["notes  user   Writes notes.\n"]
+
+
+_ASKED = """
+from swink_agent.cli import main
+from swink_agent.cli.screen.screen import confirm
+
+main(["version"])
+try:
+    confirm("Delete it?", "delete it")
+except Exception as error:
+    print(error)
+"""
+
+
+def test_without_stdin_nobody_is_asked() -> None:
+    command = ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-c", _ASKED]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "stdin is not a terminal, so you cannot be asked: add --yes to delete it" in done.stdout
+
+
 # -- keys ----------------------------------------------------------------------------------------------------
 
 

@@ -166,7 +166,7 @@ async def test_without_a_worker_runs_are_queued_cancelled_and_pruned(app: Swink)
     taken = await app("submit", "app:durable", "support", "Something else", "--id", "q")
     assert (taken.code, taken.stderr.count("\n")) == (1, 1)
     doctor = await app("doctor", environ={"SWINK_DURABLE_URL": URL})
-    assert "1 queued runs of the agent support, which no worker serves" in doctor.stdout
+    assert "1 queued run of the agent support, which no worker serves" in doctor.stdout
     assert (await app("runs", "cancel", "q", "not wanted", "--url", URL)).code == 0
     (listed,) = json.loads((await app("runs", "--url", URL, "--json")).stdout)
     assert (listed["status"], listed["error"], listed["priority"]) == ("cancelled", "not wanted", 7)

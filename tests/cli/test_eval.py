@@ -335,6 +335,10 @@ async def test_a_result_is_reported_in_every_format_by_id_and_by_path(swink: Any
     suite = ElementTree.parse(project / "out/r.xml").getroot()[0]
     assert suite.attrib["failures"] == "1"
     assert (await swink("eval", "report", path, "-o", "r.html")).code == 0
+    (project / "file").write_text("")
+    refused = await swink("eval", "report", path, "-o", "file/r.html")
+    assert (refused.code, refused.stdout) == (3, ""), "1 would mean that a case failed"
+    assert "file/r.html cannot be written: " in refused.stderr
     page = (project / "r.html").read_text()
     assert 'class="charts"' in page, "the other run of the set is drawn too"
     assert "I do not know." in page

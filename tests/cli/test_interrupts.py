@@ -44,3 +44,22 @@ def test_a_second_signal_ends_the_process_also_when_the_run_is_over(times: int) 
 def test_a_signal_that_comes_while_python_ends_is_not_what_it_dies_of() -> None:
     assert ended(0, at_the_end=True) == -2  # so it is where nobody looks after it
     assert ended(1, at_the_end=True) == 130
+
+
+_BROKEN = """
+import os, signal
+from swink_agent.cli.process.interrupts import interruptible
+
+read, write = os.pipe()
+os.close(read)
+os.dup2(write, 2)
+stopped = []
+with interruptible(lambda: stopped.append(True), lambda: None, is_told=True):
+    os.kill(os.getpid(), signal.SIGINT)
+print("stopped" if stopped else "goes on")
+"""
+
+
+def test_a_signal_stops_the_run_also_when_nobody_reads_stderr() -> None:
+    done = subprocess.run([sys.executable, "-c", _BROKEN], timeout=60, check=False, stdout=subprocess.PIPE, text=True)
+    assert done.stdout == "stopped\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import signal
 import socket
@@ -102,6 +103,57 @@ async def test_the_start_says_what_it_means_that_others_can_reach_it(
     assert lines[-1] == "Serving. Ctrl+C ends it."
     assert len(lines) == len(said) + 1
     assert all(words in shown for words, shown in zip(said, lines, strict=False))
+
+
+@pytest.mark.parametrize("words", [("web", "--no-open", "--port", "0"), ("mcp", "serve")])
+async def test_a_collector_that_does_not_answer_is_told_at_the_end(swink: Any, words: tuple[str, ...]) -> None:
+    with socket.socket() as silent:  # takes connections, and says nothing
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        where = f"127.0.0.1:{silent.getsockname()[1]}"
+        environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{where}", "SWINK_OTEL": "on"}
+        async with FakeProvider("anthropic", ["Hello."]) as provider:
+            swink.use(provider)
+            program = await swink.start(*words, stdin=asyncio.subprocess.PIPE, environ=environ)
+            if words[0] == "web":
+                await _run_in_browser((await program.stdout.readline()).decode().strip())
+            else:
+                await _run_as_tool(program)
+            program.send_signal(signal.SIGTERM)
+            _, error = await asyncio.wait_for(program.communicate(), 20)
+    assert f"warning: telemetry was not sent: the collector at {where}" in " ".join(error.decode().split())
+    assert b"Traceback" not in error
+
+
+async def _run_in_browser(address: str) -> None:
+    """Runs one prompt to its end."""
+    page, _, token = address.partition("/?token=")
+    headers = {"authorization": f"Bearer {token}"}
+    async with aiohttp.ClientSession(f"{page}/api/v1/", headers=headers) as http:
+        async with http.post("sessions", json={}) as made:
+            session = f"sessions/{(await made.json())['id']}"
+        async with http.post(f"{session}/prompt", json={"text": "Hi."}) as accepted:
+            assert accepted.status == 202
+        async with asyncio.timeout(20):
+            while (await (await http.get(f"{session}/messages")).json())["total"] < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+
+async def _run_as_tool(program: asyncio.subprocess.Process) -> None:
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    called = {"name": "agent", "arguments": {"prompt": "go"}}
+    messages: list[dict[str, Any]] = [
+        {"id": 0, "method": "initialize", "params": client},
+        {"method": "notifications/initialized"},
+        {"id": 1, "method": "tools/call", "params": called},
+    ]
+    assert program.stdin is not None
+    assert program.stdout is not None
+    for message in messages:
+        program.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        if "id" in message:
+            answer = json.loads(await asyncio.wait_for(program.stdout.readline(), 60))
+            assert "Hello." in str(answer) or message["id"] == 0
 
 
 def test_the_names_that_an_address_has() -> None:

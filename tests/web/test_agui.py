@@ -6,15 +6,17 @@ import asyncio
 import base64
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from swink_agent import Agent, tool
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.stream import StreamStart, TextDelta, TextStart
 from swink_agent.core.types import Text, UserMessage
-from swink_agent.testing import call, fail, reply, text, think
-from swink_agent.web.agui import _Run, unseen
+from swink_agent.testing import call, fail, reply, scripted, text, think
+from swink_agent.web.agui import _offer, _Run, unseen
 from swink_agent.web.streams import Readers
 
 from .conftest import Client, running
@@ -158,6 +160,32 @@ async def test_tools_of_the_client_are_run_by_the_client(folder: Path) -> None:
         assert history["messages"][2]["content"][0]["text"] == "Ulm"
 
 
+async def test_tools_of_the_client_leave_the_agents_own_of_each_turn() -> None:
+    @tool
+    def first() -> str:
+        return "one"
+
+    @tool
+    def second() -> str:
+        return "two"
+
+    own = [first]
+    stream = scripted(text("1"), text("2"), text("3"))
+    agent = Agent("anthropic:claude-sonnet-4-6", stream_fn=stream, tools=lambda: list(own))
+    offered = SimpleNamespace(name="where_am_i", description="", parameters=None)
+    _offer(SimpleNamespace(agent=agent), [offered])  # pyright: ignore[reportArgumentType]
+    await agent.prompt("hi")
+    own.append(second)
+    await agent.prompt("hi")
+    _offer(SimpleNamespace(agent=agent), [])  # pyright: ignore[reportArgumentType]
+    await agent.prompt("hi")
+    assert [[each.name for each in request.context.tools] for request in stream.requests] == [
+        ["first", "where_am_i"],
+        ["first", "second", "where_am_i"],
+        ["first", "second"],
+    ]
+
+
 async def test_an_error_is_the_runs_error(folder: Path) -> None:
     async with running(folder, fail(ErrorKind.INVALID_REQUEST, "no such model")) as client:
         found = await events(client, asked("thread-4", user("hi")))
@@ -217,6 +245,35 @@ async def test_leaving_stops_the_run(folder: Path) -> None:
         async with asyncio.timeout(10):
             await stopped.wait()
         assert stopped.is_set()
+
+
+async def test_a_client_that_does_not_read_is_closed_and_its_run_stops(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("swink_agent.web.streams.LONGEST_UNSENT", 0.3)
+    stopped = asyncio.Event()
+
+    async def stream(model: Any, context: Any, options: Any, cancel: Any) -> Any:
+        yield StreamStart()
+        yield TextStart(0)
+        try:
+            for _ in range(100):  # more than the sockets hold, and less than a session keeps
+                yield TextDelta(0, "x" * 100_000)
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    async with running(folder, stream) as client:
+        body = json.dumps(asked("thread-6", user("work"))).encode()
+        _, writer = await asyncio.open_connection("127.0.0.1", client.port, limit=1024)
+        headers = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        headers += "".join(f"{name}: {value}\r\n" for name, value in client.headers.items())
+        writer.write(f"POST /agui HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\n{headers}\r\n".encode() + body)
+        async with asyncio.timeout(10):
+            await stopped.wait()
+            while len(client.site.readers):  # noqa: ASYNC110 - a connection's end has no event here
+                await asyncio.sleep(0.01)
+        writer.close()
 
 
 async def test_attachments_have_the_size_of_uploads(folder: Path) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from swink_agent import Agent
+from swink_agent.app.agent.open_agent import OpenAgent
 from swink_agent.memory import SessionInUse
 from swink_agent.testing import call, scripted, text
 
@@ -360,6 +362,30 @@ async def test_commands_run_and_prompts_never_are_commands(folder: Path) -> None
         status, problem = await client.ask("POST", f"sessions/{session}/prompt", {"text": "#key sk-ant-secret"})
         assert status == 422
         assert "sk-ant" not in str(problem)
+
+
+async def test_a_prompt_waits_for_a_command_that_replaces_the_agent(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    with_agent = OpenAgent.with_agent
+
+    def slowly(opened: OpenAgent, *given: Any) -> OpenAgent:
+        begun.set()
+        go_on.wait(20)
+        return with_agent(opened, *given)
+
+    monkeypatch.setattr(OpenAgent, "with_agent", slowly)
+    async with running(folder, text("Hello.")) as client:
+        session = await client.new()
+        assert (await client.ask("POST", f"sessions/{session}/command", {"line": "/model openai:gpt-5"}))[0] == 202
+        assert await asyncio.to_thread(begun.wait, 20)
+        asking = asyncio.ensure_future(client.say(session, "Hi."))
+        await asyncio.sleep(0.2)
+        go_on.set()
+        await asking
+        _, history = await client.ask("GET", f"sessions/{session}/messages")
+    assert [message.get("provider") for message in history["messages"]] == [None, "openai"]
 
 
 async def test_rewind_asks_and_resets_every_reader(folder: Path) -> None:

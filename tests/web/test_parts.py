@@ -15,10 +15,13 @@ import pytest
 from aiohttp import web
 
 from swink_agent import Agent
+from swink_agent.core.events import CompactionReport, ContextCompacted
 from swink_agent.core.types import Cost, Usage
 from swink_agent.memory import JsonlSessionStore
 from swink_agent.testing import call, scripted, text
 from swink_agent.web import app
+from swink_agent.web.channels import SessionChannel
+from swink_agent.web.pages.live_run import Live
 
 from .conftest import Client, running
 
@@ -118,6 +121,9 @@ async def test_the_list_tells_nobody_of_sessions_that_they_may_not_read(folder: 
 
             theirs = (await post("sessions", "bob", {"title": "Secret"}))["id"]
             owners[theirs] = "bob"
+            several = f"{url}/parts/events?sessions={theirs}:1,*:0"
+            async with told(http, several, **{"x-user": "ada"}) as both:
+                assert (await both.until("reset"))[0] == ["reset"], "of the list alone"
             await post("sessions", "ada", {"title": "First"})
             await ada.until("row", html="First")
             await post(f"sessions/{theirs}/prompt", "bob", {"text": "hi"})
@@ -205,3 +211,16 @@ async def test_the_list_goes_on_after_any_failure_of_the_store(tmp_path: Path, m
             await reader.until("row", html="Of another program")
     finally:
         await runner.cleanup()
+
+
+async def test_a_page_tells_of_messages_that_were_shortened_and_not_left_out() -> None:
+    async def never(*_: Any) -> Any:
+        raise AssertionError
+
+    channel = SessionChannel("one", never)
+    live = Live(channel)
+    at = live.log.position
+    report = CompactionReport(dropped_count=0, tokens_before=9000, tokens_after=4000, overflow=False)
+    channel.on_event(ContextCompacted(report))
+    (notice,) = live.log.events_after(at)
+    assert b"long messages were shortened: about 9,000 tokens became 4,000" in notice.data

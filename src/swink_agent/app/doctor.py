@@ -220,10 +220,11 @@ def _hooks(settings: Settings, folder: Path | None, environ: Mapping[str, str]) 
     """Whether the program of each hook can be started from here."""
     if not settings.hooks:
         return
-    from swink_agent.sandbox import repository_folders
     from swink_agent.sandbox.starting import check_words, trusted_program
 
-    outside = [] if folder is None else [str(folder.resolve()), *repository_folders(str(folder.resolve()))]
+    from .agent.confinement import writable_folders
+
+    outside = () if folder is None else writable_folders(folder.resolve())
     for hook in settings.hooks:
         text = f"{hook.name}, {hook.summary}"
         try:
@@ -310,12 +311,12 @@ def _durable(settings: Settings) -> Iterator[Finding]:
         yield Finding("durable runs", "problem", f"{durable.url}: {error}", "is it running, and durable.url right?")
         return
     text = (
-        f"{durable.url}, version {stats.version}, {len(stats.workers)} workers, {stats.queued} queued, "
+        f"{durable.url}, version {stats.version}, {number_of(len(stats.workers), 'worker')}, {stats.queued} queued, "
         f"{stats.running} running, {stats.waiting} waiting, lag {stats.lag:.1f} s"
     )
     yield Finding("durable runs", "ok", text)
     for agent, count in unserved(stats).items():
-        note = f"{count} queued runs of the agent {agent}, which no worker serves"
+        note = f"{number_of(count, 'queued run')} of the agent {agent}, which no worker serves"
         yield Finding("durable runs", "note", note, "start one: swink worker MODULE:NAME")
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
+from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -31,13 +33,28 @@ def object_named(name: str, folder: Path, noun: str, kind: str) -> Any:
 
 
 def _from_file(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    """The module in a file, loaded once. It has the file's name, unless another module has that name."""
+    name = path.stem
+    if name in sys.stdlib_module_names or not _may_hold(name, path):
+        name = f"{name}_{sha256(os.fsencode(path)).hexdigest()[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
         raise FileNotFoundError(f"{path} is not a file")
-    loaded = sys.modules.get(spec.name)
-    if loaded is not None and getattr(loaded, "__file__", None) == spec.origin:
-        return loaded
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # as an import would, for code that looks up its own module
-    spec.loader.exec_module(module)
+    sys.modules[name] = module  # as an import would, for code that looks up its own module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
     return module
+
+
+def _may_hold(name: str, path: Path) -> bool:
+    """Whether the name is free, or is that of the module in this file."""
+    if name not in sys.modules:
+        return True
+    file = getattr(sys.modules[name], "__file__", None)
+    return file is not None and os.path.abspath(file) == os.path.abspath(path)

@@ -20,6 +20,7 @@ from swink_agent.rendering.checklist import TodoItem, current
 from swink_agent.rendering.escaping import safe_display
 
 from .transcript.line import Line, Span, safe_row, width_of
+from .transcript.tool import SPINNER
 
 Mode: TypeAlias = Literal["Plan", "Execute"]
 State: TypeAlias = Literal["idle", "running", "error", "aborted", "waits for you"]
@@ -80,7 +81,7 @@ def approve_word(approve: str) -> str:
 
 def beside_parts(branch: str, hosts: int, tasks: int) -> list[str]:
     """Returns the branch and the numbers of hosts and background commands as texts, without those that are empty."""
-    counted = [f"{count} {name}{'s' * (count != 1)}" for count, name in ((hosts, "host"), (tasks, "task")) if count]
+    counted = [telling.number_of(count, name) for count, name in ((hosts, "host"), (tasks, "task")) if count]
     return [*([safe_display(branch, 80)] if branch else []), *counted]
 
 
@@ -191,7 +192,6 @@ def _elapsed(seconds: float) -> str:
     return f"{whole // 3600}h{whole % 3600 // 60:02}m"
 
 
-SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _MOST_ROWS = 4
 _LEAST_NEWEST = 12
 _LONGEST_NAME = 40

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import inspect
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 import msgspec
 from aiohttp import web
 
+from swink_agent.core.agent.options import Tools
 from swink_agent.core.machine.extras import MissingExtra, require
-from swink_agent.core.tool import AgentToolResult
+from swink_agent.core.policy import PolicyContext
+from swink_agent.core.run.turn import takes_context
+from swink_agent.core.tool import AgentTool, AgentToolResult
 from swink_agent.core.types import AgentMessage, Text, UserMessage, extract_text
 from swink_agent.core.values.decoders import converted
 from swink_agent.memory import SessionNotFound
@@ -27,6 +31,7 @@ from .problems import Problem, invalid
 from .questions import Question
 from .routes.asking import MOST_JSON, read_bytes
 from .site import Site
+from .streams import write_in_time
 from .talks import Talk
 
 _MOST_BYTES = 32 * MOST_JSON
@@ -47,6 +52,27 @@ class _ClientTool:
 
     async def execute(self, arguments: dict[str, Any], ctx: Any) -> AgentToolResult:
         raise AssertionError("a tool of the client is never executed here")
+
+
+class _WithClientTools:
+    """The tools of each turn: the agent's own, which may change, and the client's. The agent's own win."""
+
+    def __init__(self, own: Tools, added: Sequence[_ClientTool]) -> None:
+        self.own = own
+        self._added = added
+        self.known = self._joined(getattr(own, "known", ()) if callable(own) else own)
+        """The tools before the first turn."""
+
+    async def __call__(self, ctx: PolicyContext) -> Iterable[AgentTool]:
+        own: Any = self.own
+        if callable(own):
+            own = own(ctx) if takes_context(own, "tools") else own()
+        return self._joined(await own if inspect.isawaitable(own) else own)
+
+    def _joined(self, tools: Iterable[AgentTool]) -> list[AgentTool]:
+        own = [tool for tool in tools if not isinstance(tool, _ClientTool)]
+        names = {tool.name for tool in own}
+        return [*own, *[tool for tool in self._added if tool.name not in names]]
 
 
 async def serve(site: Site, request: web.Request) -> web.StreamResponse:
@@ -141,17 +167,16 @@ def unseen(texts: Sequence[str], history: Sequence[AgentMessage]) -> int:
 
 
 def _offer(talk: Talk, tools: Sequence[Any]) -> None:
-    """Gives the agent the client's tools instead of those of the previous request. The agent's own tools win."""
+    """Gives the agent the client's tools instead of those of the previous request."""
     agent = talk.agent
-    own = [tool for tool in agent.tools if not isinstance(tool, _ClientTool)]
-    names = {tool.name for tool in own}
+    given = agent.given_tools
+    own = given.own if isinstance(given, _WithClientTools) else given
     added = [
         _ClientTool(tool.name, tool.description, tool.parameters or {"type": "object", "properties": {}})
         for tool in tools
-        if tool.name not in names
     ]
-    if added or len(own) != len(agent.tools):
-        agent.tools = [*own, *added]
+    if added or own is not given:
+        agent.tools = _WithClientTools(own, added) if added else own
 
 
 def _chosen(entry: Any) -> tuple[str, str]:
@@ -207,9 +232,13 @@ async def _stream(
     response = web.StreamResponse(headers={"content-type": encoder.get_content_type(), "x-accel-buffering": "no"})
     wake = asyncio.Event()
     unlisten = channel.log.listen(wake.set)
+
+    async def send(told: Sequence[Any]) -> None:
+        await write_in_time(request, response, "".join([encoder.encode(event) for event in told]).encode())
+
     try:
         await response.prepare(request)
-        await response.write("".join([encoder.encode(event) for event in run.begin()]).encode())
+        await send(run.begin())
         while not run.is_over:
             wake.clear()
             if not channel.log.holds(position):
@@ -218,7 +247,7 @@ async def _stream(
             position += len(new)
             told = [shown for event in new for shown in run.translate(event.name, event.data)]
             if told:
-                await response.write("".join([encoder.encode(event) for event in told]).encode())
+                await send(told)
             elif not new:
                 transport = request.transport
                 if transport is None or transport.is_closing():
@@ -228,7 +257,7 @@ async def _stream(
                 except TimeoutError:
                     continue
     except ConnectionError:
-        pass  # the client has left
+        pass  # the client has left, or does not read
     finally:
         unlisten()
         if not run.is_over:

@@ -227,7 +227,9 @@ class StandardTalk:
         return self._talk.redact(text)
 
     async def prompt(self, text: str, files: Sequence[str]) -> None:
+        await self._rest()
         message = await self._talk.composed(text, files)
+        await self._rest()
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._view.on_turn = lambda: None if turn.done() else turn.set_result(None)
         self._talk.start(message, files)
@@ -237,7 +239,14 @@ class StandardTalk:
             await journal.durable()
 
     async def resume(self, answers: Mapping[str, Answer]) -> None:
+        await self._rest()
         self._talk.resume(answers)
+
+    async def _rest(self) -> None:
+        """Waits for a command that replaces the agent or its history. Raises `Problem` if a run has begun meanwhile."""
+        await self._talk.ready()
+        if self.is_running:
+            raise Problem(409, "running", "a run of this session is active: steer it, or queue a follow-up")
 
     async def add(self, kind: QueuedKind, text: str, files: Sequence[str]) -> None:
         message = await self._talk.composed(text, files)
@@ -265,6 +274,7 @@ class StandardTalk:
         self._talk.later(self._talk.submit(line))
 
     async def set_model(self, model: str | None, thinking: str | None) -> None:
+        await self._rest()
         opening, agent = self._talk.opening, self.agent
         level = agent.thinking_level if thinking is None else ThinkingLevel(thinking)
         if model is not None:

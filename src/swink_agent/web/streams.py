@@ -162,6 +162,20 @@ class EventLog:
             listener()
 
 
+async def write_in_time(request: web.Request, response: web.StreamResponse, data: bytes) -> None:
+    """Writes to a stream that does not come from an `EventLog`.
+
+    If the client does not read for `LONGEST_UNSENT` seconds, ends the connection and raises `ConnectionError`.
+    """
+    try:
+        async with asyncio.timeout(LONGEST_UNSENT):
+            await response.write(data)
+    except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()  # else the end of the answer would wait for the client too
+        raise ConnectionResetError("the reader does not read") from None
+
+
 class Readers:
     """All open streams of a server. Limits their number, and closes those whose clients do not read."""
 

@@ -6,8 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from swink_agent.app.errors import NoModel
 from swink_agent.app.talk.conversation import Conversation
 from swink_agent.approvals.approvals import ApprovalChoice
+from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.types import Cost, Usage
 from swink_agent.testing import Request, call, fail, scripted, stall, text, think
 from swink_agent.tui.transcript import NoticeBlock, ReplyBlock, ToolBlock, UserBlock
@@ -308,6 +310,26 @@ async def test_a_picture_goes_with_a_prompt_and_one_that_is_none_sends_nothing(t
     assert [type(part).__name__ for part in stream.requests[0].messages[0].content] == ["Text", "Image"]
     block = next(block for block in conversation.view.transcript.blocks if isinstance(block, UserBlock))
     assert (block.text, tuple(block.images), block.position) == ("look", (str(good),), 0)
+    await conversation.close()
+
+
+async def test_a_picture_of_the_command_line_is_shown_and_comes_back_with_a_prompt_that_was_not_sent(
+    talk: Talk,
+) -> None:
+    picture = talk.folder / "a.png"
+    picture.write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 20)
+    conversation = await talk.open(scripted(text("A picture.")), images=(str(picture),))
+    assert conversation.opened is not None
+
+    def fetch(_: CancellationToken) -> None:
+        raise NoModel("the hub cannot be reached")
+
+    conversation.opened.made.prepare = fetch
+    await conversation.submit("look")
+    await conversation.settled()
+    block = next(block for block in conversation.view.transcript.blocks if isinstance(block, UserBlock))
+    assert tuple(block.images) == (str(picture),)
+    assert (talk.front.given_back, talk.front.pictures_back) == (["look"], [str(picture)])
     await conversation.close()
 
 

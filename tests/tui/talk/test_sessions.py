@@ -177,6 +177,23 @@ async def test_a_fork_goes_on_apart_from_its_original(talk: Talk) -> None:
     await conversation.close()
 
 
+async def test_a_hook_for_the_end_of_a_run_continues_in_a_new_session(talk: Talk, tmp_path: Path) -> None:
+    begun, go_on, ended = tmp_path / "begun", tmp_path / "go-on", tmp_path / "ended"
+    script = f"touch {begun}; while [ ! -e {go_on} ]; do sleep 0.01; done; touch {ended}"
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "config.toml").write_text(
+        f'[hooks.end]\nevent = "run_end"\ncommand = ["/bin/sh", "-c", "{script}"]\n'
+    )
+    conversation = await talk.open("Done.")
+    await say(conversation, "Do it.")
+    while not begun.exists():  # noqa: ASYNC110 - files have no events
+        await asyncio.sleep(0.01)
+    await say(conversation, "/reset")
+    go_on.touch()
+    await conversation.close()
+    assert ended.exists()
+
+
 async def test_an_export_is_written_once_in_the_format_of_its_name(talk: Talk) -> None:
     conversation = await talk.open(text("Blue."))
     await conversation.submit("/export")

@@ -1,7 +1,8 @@
-"""The sandbox of the standard agent: which folders its commands may use, and which back end confines them."""
+"""The sandbox of the standard agent: which folders its commands may use or must not see, and its back end."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,19 @@ if TYPE_CHECKING:
     from swink_agent.sandbox import Sandbox, SandboxProfile
 
 
+def writable_folders(root: Path, added: Iterable[Path] = ()) -> tuple[str, ...]:
+    """The folders that commands may write. A program from there is started only in the sandbox."""
+    from swink_agent.sandbox import repository_folders
+
+    return tuple(dict.fromkeys([str(root), *repository_folders(str(root)), *map(str, added)]))
+
+
+def private_folders(settings: Settings | None = None) -> tuple[str, ...]:
+    """The folders that commands must not see: our settings, keys, copies and sessions."""
+    sessions = () if settings is None else (sessions_folder(settings),)
+    return tuple(map(str, (config_folder(), data_folder(), *sessions)))
+
+
 def sandbox_profile(
     root: Path,
     *,
@@ -24,18 +38,16 @@ def sandbox_profile(
     hosts: tuple[str, ...] = (),
     settings: Settings | None = None,
 ) -> SandboxProfile:
-    """The sandbox profile for a folder and the folders added to it. Hides our settings, keys, copies and sessions.
+    """The sandbox profile for a folder and the folders added to it. Hides the private folders.
 
     Commands that may reach `hosts` cannot read the home folder: they could send it there. With `network`, `hosts` has
     no effect.
     """
-    from swink_agent.sandbox import SandboxProfile, profile_with_access, repository_folders
+    from swink_agent.sandbox import SandboxProfile, profile_with_access
 
     try:
-        write = dict.fromkeys([str(root), *repository_folders(str(root)), *map(str, added)])
-        profile = SandboxProfile(write=tuple(write), network=network)
-        private = [config_folder(), data_folder(), *([] if settings is None else [sessions_folder(settings)])]
-        profile = structs.replace(profile, hidden=(*profile.hidden, *map(str, private)))
+        profile = SandboxProfile(write=writable_folders(root, added), network=network)
+        profile = structs.replace(profile, hidden=(*profile.hidden, *private_folders(settings)))
         return profile_with_access(profile, hosts=hosts) if hosts and not network else profile
     except ValueError as error:
         raise UsageProblem(f"{root} is not a folder to work in: {error}") from error

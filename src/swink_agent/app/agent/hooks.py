@@ -70,6 +70,7 @@ class Hooks:
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="swink-hook")
         self._running: set[OwnProgram] = set()
         self._observing: dict[asyncio.Task[None], HookEvent] = {}
+        self._is_taken_over = False
 
     def policy(self, *delegates: str) -> HookPolicy:
         """The policy that lets hooks decide about calls, and lets a run wait for them.
@@ -110,15 +111,24 @@ class Hooks:
             await asyncio.wait(late)
 
     def close(self) -> None:
-        """Kills every program that still runs. Safe to call again, from any thread and from a signal handler."""
+        """Kills every program that still runs, unless they were taken over.
+
+        Safe to call again, from any thread and from a signal handler.
+        """
+        if self._is_taken_over:
+            return
         for process in list(self._running):
             process.stop()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def take_over(self, other: Hooks) -> None:
-        """Takes over the running hooks of the conversation's last agent, which will be closed. Call before any run."""
-        self._running, self._observing = other._running, other._observing
-        other._running, other._observing = set(), {}
+        """Takes over the running hooks of the conversation's last agent, which will be closed. Call before any run.
+
+        Hooks that wait for their turn still run. From now on only this object stops them.
+        """
+        self._threads.shutdown(wait=False)
+        self._threads, self._running, self._observing = other._threads, other._running, other._observing
+        other._is_taken_over = True
 
     # -- running ---------------------------------------------------------------------------------------------------
 
@@ -130,9 +140,8 @@ class Hooks:
         wanted = self.wanted(event, told.get("tool", "")) if self._is_watching else []
         if wanted:
             task = asyncio.get_running_loop().create_task(self._observe(wanted, event, run_id, delegates, told))
-            observing = self._observing
-            observing[task] = event
-            task.add_done_callback(lambda done: observing.pop(done, None))
+            self._observing[task] = event
+            task.add_done_callback(lambda done: self._observing.pop(done, None))
 
     def pending(self, event: HookEvent) -> list[asyncio.Task[None]]:
         return [task for task, which in self._observing.items() if which == event]
@@ -168,14 +177,12 @@ class Hooks:
             "delegates": list(delegates),
         }
 
-        running = self._running
-
         def work() -> ProgramEnd:
-            running.add(process)
+            self._running.add(process)
             try:
                 return process.run(msgspec.json.encode({**common, **self._redactor.redact_value(told)}) + b"\n")
             finally:
-                running.discard(process)
+                self._running.discard(process)
 
         try:
             working = asyncio.get_running_loop().run_in_executor(self._threads, work)

@@ -95,8 +95,7 @@ class OpenAgent:
             made.agent.messages = before
         if servers is not None:
             self.made.servers = None  # the new agent has them
-        if made.hooks is not None and self.made.hooks is not None:
-            made.hooks.take_over(self.made.hooks)
+        made.take_over_hooks(self.made)
         self.made.close()
         return OpenAgent(opening, self.session, made)
 

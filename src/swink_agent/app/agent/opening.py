@@ -29,6 +29,7 @@ from ..settings.settings import load_settings
 from ..trust.folder_rules import FolderRules
 from ..trust.foreign_code import import_nothing_from
 from ..trust.trust import TrustStore, find_project
+from .confinement import writable_folders
 from .standard import AgentOptions, StandardAgent, redactor_for, standard_agent
 
 if TYPE_CHECKING:
@@ -108,9 +109,7 @@ class Opening:
     @property
     def writable(self) -> tuple[str, ...]:
         """The folders that commands may write. A program from there is started only in the sandbox."""
-        from swink_agent.sandbox import repository_folders
-
-        return (str(self.folder), *repository_folders(str(self.folder)), *map(str, self.added))
+        return writable_folders(self.folder, self.added)
 
     def with_flags(self, **flags: Any) -> Opening:
         """The same with other settings, as if the command line had set them."""
@@ -197,7 +196,7 @@ class Telemetry:
         export = self._export
         instrument(agent, name=_NAME, tracer_provider=export.tracer_provider, meter_provider=export.meter_provider)
 
-    def close(self) -> str | None:
-        """Sends the remaining data; returns a warning if that fails."""
+    def close(self, seconds: float = 5.0) -> str | None:
+        """Sends the remaining data, for at most `seconds`; returns a warning if that fails."""
         export, self._export = self._export, None
-        return self._problem if export is None else export.close()
+        return self._problem if export is None else export.close(seconds)

@@ -6,6 +6,7 @@ It takes a prompt and, to continue, a session id. It returns an answer and the s
 from __future__ import annotations
 
 import asyncio
+from threading import Thread
 from typing import Any
 
 from swink_agent.core.errors import ToolError
@@ -48,10 +49,14 @@ class ServedAgent:
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
         """Runs the prompt to its end. A cancelled call interrupts the run."""
         wanted = WantedSession(is_kept=True, id=arguments.get("session"))
+        opening = asyncio.ensure_future(asyncio.to_thread(OpenAgent.open, self._opening, {}, wanted))
         try:
-            opened = await asyncio.to_thread(OpenAgent.open, self._opening, {}, wanted)
+            opened = await asyncio.shield(opening)
         except ApplicationError as error:
             raise ToolError(str(error)) from error
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_unused)
+            raise
         made = opened.made
         run = HeadlessRun(made.agent, timeout=self._opening.settings.value("timeout"), prepare=made.prepare)
         try:
@@ -62,6 +67,12 @@ class ServedAgent:
         finally:
             await asyncio.shield(_closed(opened))
         return _result(outcome, opened.session.id)
+
+
+def _close_unused(opening: asyncio.Future[OpenAgent]) -> None:
+    """Closes an agent and its session that were opened although the call was cancelled meanwhile."""
+    if not opening.cancelled() and opening.exception() is None:
+        Thread(target=opening.result().close, daemon=True).start()
 
 
 async def _closed(opened: OpenAgent) -> None:

@@ -25,16 +25,14 @@ from swink_agent.core.values.value import Value
 from ..errors import UsageProblem
 from ..keys.credentials import Credentials
 from ..runs.headless import PrepareFn
-from ..runs.sessions import sessions_folder
 from ..runs.undo import open_checkpoints, why_unkept
 from ..settings.definitions import TOOLS_OF_BASH
 from ..settings.mcp_servers import ServerSettings
-from ..settings.paths import config_folder, data_folder
 from ..settings.settings import Settings, add_hosts, settings_file
 from ..trust.extras import extra_policies, extra_tools
 from ..trust.trust import Project
 from .approval_modes import ChosenMode, choose_mode
-from .confinement import open_confined, sandbox_profile
+from .confinement import open_confined, private_folders, sandbox_profile, writable_folders
 from .context import compaction, provider_options
 from .models import choose_model, is_small, local_fetch, stream_fn_of
 from .skills import usable_skills
@@ -122,6 +120,11 @@ class StandardAgent(Struct, kw_only=True, eq=False):
     def tasks(self) -> BackgroundTasks | None:
         return None if self.shell is None else self.shell.tasks
 
+    def take_over_hooks(self, last: StandardAgent) -> None:
+        """Lets the hooks that still run for the conversation's last agent, which will be closed, run to their end."""
+        if self.hooks is not None and last.hooks is not None:
+            self.hooks.take_over(last.hooks)
+
     def close(self) -> None:
         """Ends hooks, commands, MCP servers and the sandbox. Safe to call again, and from a signal handler."""
         if self.hooks is not None:
@@ -154,6 +157,9 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
     settings, credentials = options.settings, options.credentials
     model, source = (options.model, "given") if options.model is not None else choose_model(settings, credentials)
     stream_fn = options.stream_fn or stream_fn_of(model, settings, credentials, on_local_state=options.on_local_state)
+    max_cost = settings.value("max_cost")
+    if max_cost is not None and options.stream_fn is None:
+        _refuse_unpriced(model, settings["max_cost"].source)
     redactor = redactor_for(settings, credentials) if options.redactor is None else options.redactor
     warnings = list(settings.notes)
     root = _folder(options.folder)
@@ -176,9 +182,6 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
 
         tools.append(SkillTool(skills))
     system = redactor.redact(_system_prompt(root, model, options, skills))
-    max_cost = settings.value("max_cost")
-    if max_cost is not None and options.stream_fn is None:
-        _refuse_unpriced(model, settings["max_cost"].source)
     reply = _most_output(model, max_cost, settings.value("max_tokens"))
     shared: dict[str, Any] = {
         "stream_fn": stream_fn,
@@ -364,8 +367,7 @@ def _servers(options: AgentOptions, root: Path, redactor: Redactor, warnings: li
         return None
     from .servers import McpServers
 
-    private = (config_folder(), data_folder(), sessions_folder(options.settings))
-    return McpServers(found, folder=root, hidden=[str(folder) for folder in private])
+    return McpServers(found, folder=root, hidden=private_folders(options.settings))
 
 
 def _hooks(
@@ -381,13 +383,7 @@ def _hooks(
     if HOOK_VARIABLE in os.environ:
         warnings.append(f"hooks are not used here: a hook or the status line started this ({HOOK_VARIABLE} is set)")
         return None
-
-    def outside() -> list[str]:
-        from swink_agent.sandbox import repository_folders
-
-        return [str(root), *repository_folders(str(root)), *map(str, added)]
-
-    return Hooks(found, folder=root, redactor=redactor, outside=outside)
+    return Hooks(found, folder=root, redactor=redactor, outside=partial(writable_folders, root, added))
 
 
 def _hook_policies(hooks: Hooks | None, *delegates: str) -> list[HookPolicy]:

@@ -78,7 +78,12 @@ def _relative(arguments: Mapping[str, Any], cwd: str) -> dict[str, Any]:
     """Arguments in which paths in the working folder are relative to it."""
     place = cwd.rstrip("/")
     plain = copy_json(dict(arguments))
-    return _replaced(_replaced(plain, f"{place}/", ""), place, ".") if place else plain
+    # Neither a part of another path, such as `/backup/work/a` or `/work-old/a`, nor of a longer word.
+    return (
+        _replaced(plain, re.compile(rf"(?<![\w./~-]){re.escape(place)}(/(?=[^\s'\"])|(?!\.?[\w~-]))"))
+        if place
+        else plain
+    )
 
 
 def _moved(message: AssistantMessage, cwd: str) -> AssistantMessage:
@@ -91,13 +96,13 @@ def _moved(message: AssistantMessage, cwd: str) -> AssistantMessage:
     return structs.replace(message, content=tuple(content))
 
 
-def _replaced(value: Any, old: str, new: str) -> Any:
+def _replaced(value: Any, folder: re.Pattern[str]) -> Any:
     if isinstance(value, str):
-        return value.replace(old, new)
+        return folder.sub(lambda found: "" if found[1] else ".", value)
     if isinstance(value, dict):
-        return {key: _replaced(item, old, new) for key, item in cast("dict[str, Any]", value).items()}
+        return {key: _replaced(item, folder) for key, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
-        return [_replaced(item, old, new) for item in cast("list[Any]", value)]
+        return [_replaced(item, folder) for item in cast("list[Any]", value)]
     return value
 
 

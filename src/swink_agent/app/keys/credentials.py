@@ -169,17 +169,24 @@ class Credentials:
         self._account(provider)
 
     def remove(self, provider: str) -> bool:
-        """Removes a stored key. Returns whether there was one. A key in the environment cannot be removed here."""
+        """Removes a stored key. Returns whether there was one. A key in the environment cannot be removed here.
+
+        Raises `CredentialsError` if the key is in a keyring that does not remove it.
+        """
         account = self._account(provider)
         entries = self._entries()
         entry = entries.pop(account, None)
         if entry is None:
             return False
-        if entry.store == "keyring" and (keyring := self._open_keyring()) is not None:
+        if entry.store == "keyring":
+            keyring = self._keyring_with(provider, account)
             try:
-                keyring.delete_password(SERVICE, account)
-            except Exception:  # already deleted there, or locked: the note is removed in any case
-                pass
+                if keyring.get_password(SERVICE, account) is not None:
+                    keyring.delete_password(SERVICE, account)
+            except Exception:  # a back end may raise any error, with any text
+                raise CredentialsError(
+                    f"the keyring did not remove the key of {provider}: it may be locked; unlock it and try again"
+                ) from None
         self._write(entries)
         return True
 
@@ -199,12 +206,7 @@ class Credentials:
             return None
         if entry.store == "file":
             return Key(provider, entry.key, str(self.path))
-        keyring = self._open_keyring()
-        if keyring is None:
-            raise CredentialsError(
-                f"the key of {provider} is in a keyring that cannot be opened here: "
-                f"{install('keyring')}, or keep it in a file with: swink keys set {account} --store file"
-            )
+        keyring = self._keyring_with(provider, account)
         try:
             value = keyring.get_password(SERVICE, account)
         except Exception:  # a back end may raise any error, with any text
@@ -215,6 +217,16 @@ class Credentials:
         if not value:
             raise CredentialsError(f"the keyring no longer has a key of {provider}: swink keys set {account}")
         return Key(provider, value, "keyring")
+
+    def _keyring_with(self, provider: str, account: str) -> KeyringLike:
+        """The keyring, which has the provider's key. Raises `CredentialsError` if it cannot be opened."""
+        keyring = self._open_keyring()
+        if keyring is None:
+            raise CredentialsError(
+                f"the key of {provider} is in a keyring that cannot be opened here: "
+                f"{install('keyring')}, or keep it in a file with: swink keys set {account} --store file"
+            )
+        return keyring
 
     def _open_keyring(self) -> KeyringLike | None:
         if self._keyring is None:

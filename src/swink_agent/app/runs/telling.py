@@ -45,7 +45,7 @@ def summary_of(name: str, arguments: dict[str, Any]) -> str:
 def shortening_of(report: CompactionReport) -> str:
     """How a conversation that was too long was shortened, in words."""
     if report.dropped_count:
-        return f"the conversation was shortened by {report.dropped_count} messages"
+        return f"the conversation was shortened by {number_of(report.dropped_count, 'message')}"
     return f"long messages were shortened: about {report.tokens_before:,} tokens became {report.tokens_after:,}"
 
 
@@ -81,7 +81,7 @@ def dollars(amount: float) -> str:
 
 def number_of(count: int, noun: str) -> str:
     """A number of things, such as `1 run` and `2 runs`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def age(moment: int, now: int | None = None) -> str:

@@ -485,7 +485,11 @@ def _is_address(definition: Definition, text: str) -> bool:
 
 
 _LOGIN = re.compile(r"(://)[^\s/@]++@")
-"""The login in an address, with the password."""
+
+
+def without_login(text: str) -> str:
+    """The text with the login in each address masked, which may be a password."""
+    return _LOGIN.sub(r"\1[redacted]@", text)
 
 
 def _shown(value: object) -> str:
@@ -494,8 +498,7 @@ def _shown(value: object) -> str:
         case bool():
             text = "true" if value else "false"
         case str():
-            hidden = _LOGIN.sub(r"\1[redacted]@", value)
-            text = f"'{hidden}'"
+            text = f"'{without_login(value)}'"
         case list() | tuple():
             text = ", ".join(_shown(item) for item in cast("list[object]", value)) or "an empty list"
         case dict():

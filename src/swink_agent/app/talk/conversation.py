@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from swink_agent.app.errors import ApplicationError, NoModel, SettingsError, UsageProblem
+from swink_agent.app.runs.telling import number_of
 from swink_agent.app.trust.folder_rules import FolderRules
 from swink_agent.core import events
 from swink_agent.core.agent.subscriptions import Subscription
@@ -287,9 +288,10 @@ class Conversation:
             if before is not None:
                 opened.made.approvals.mode = before.made.approvals.mode
                 before.made.servers = None  # the new agent has them
+                opened.made.take_over_hooks(before.made)
             self.adopt(opened)
         if left:
-            self.notice(f"{left} background command{'s' * (left > 1)} of the other session ended with it")
+            self.notice(f"{number_of(left, 'background command')} of the other session ended with it")
         if before is not None and (problem := await asyncio.to_thread(before.close)):
             self.notice(problem, "warning")
         for text, kind in first_words(opened, is_first=False):
@@ -403,8 +405,9 @@ class Conversation:
         await self._gate.passed()
         if not text.strip() and not images:
             return
+        sent = (*self._first_images, *images)
         try:
-            message = await self.composed(text, images)
+            message = await self.composed(text, sent)
         except _KeyLine as error:
             self.notice(str(error), "error")
             return
@@ -412,13 +415,18 @@ class Conversation:
             self.notice(str(error), "error")
             self.front.give_back(text, images)
             return
+        self._first_images = ()
+        await self.ready()
+        if self.state == "running":
+            self.enqueue(kind, message, sent)
+            return
+        self.start(message, sent)
+
+    async def ready(self) -> None:
+        """Returns when a message can be sent: when no command holds the user's input and no stopped run is ending."""
         while not self._gate.is_open or (self.is_running and self.state != "running"):
             await self._gate.passed()
-            await self._runner.wait()  # a stopped run may still be ending
-        if self.state == "running":
-            self.enqueue(kind, message, images)
-            return
-        self.start(message, images)
+            await self._runner.wait()
 
     async def composed(self, text: str, images: Sequence[str] = ()) -> UserMessage:
         """Returns the masked message with a text and the files at these paths. Raises `ApplicationError`."""
@@ -426,16 +434,12 @@ class Conversation:
             raise _KeyLine(_KEY_LINE)
         if self.opened is None:
             raise NoModel("there is no model to use yet: #key adds a key, /model chooses a model")
+        redactor, model = self.opened.redactor, self.opened.agent.model
         message, was_masked = await user_message(
-            text,
-            (*self._first_images, *images),
-            folder=self.opening.folder,
-            redactor=self.opened.redactor,
-            model=self.opened.agent.model,
+            text, images, folder=self.opening.folder, redactor=redactor, model=model
         )
         if was_masked:
             self.notice(_MASKED, "warning")
-        self._first_images = ()
         return message
 
     def enqueue(self, kind: QueuedKind, message: UserMessage, images: Sequence[str] = ()) -> None:

@@ -62,8 +62,7 @@ class DelegateProgress:
     @property
     def counted(self) -> str:
         """The number of calls, the tokens and the cost, in a few words."""
-        count = sum([1 for _ in self.every()])
-        parts = [f"{count:,} call{'' if count == 1 else 's'}"]
+        parts = [telling.number_of(sum([1 for _ in self.every()]), "call")]
         if tokens := self._record.total_usage.tokens:
             parts.append(telling.tokens(tokens))
         if dollars := self._record.total_cost.amount:

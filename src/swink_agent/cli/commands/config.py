@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from swink_agent.app.agent.approval_modes import mode_here
 from swink_agent.app.agent.models import named_model, settings_problems
 from swink_agent.app.errors import UsageProblem
 from swink_agent.app.settings.definitions import alias_of, all_definitions, definition_of
+from swink_agent.app.settings.paths import beneath_home
 from swink_agent.app.settings.settings import (
     Settings,
     SourcedValue,
@@ -21,6 +21,7 @@ from swink_agent.app.settings.settings import (
     set_value,
     settings_file,
     unset_value,
+    without_login,
 )
 from swink_agent.app.trust.folder_rules import FolderRules, WorkedFolders, project_root
 from swink_agent.app.trust.trust import Project, TrustStore, find_project
@@ -29,8 +30,6 @@ from swink_agent.core.secrets.redaction import Redactor
 
 from ..process.groups import offered
 from ..screen.screen import Screen, say_json, table, write_answer
-
-_LOGIN = re.compile(r"(://)[^\s/@]++@")
 
 
 @click.group(
@@ -76,7 +75,7 @@ def _masked(value: Any) -> Any:
     """The value with secrets masked, such as the login in an address."""
     if isinstance(value, tuple):
         return [_masked(item) for item in cast("tuple[Any, ...]", value)]
-    return Redactor().redact(_LOGIN.sub(r"\1[redacted]@", value)) if isinstance(value, str) else value
+    return Redactor().redact(without_login(value)) if isinstance(value, str) else value
 
 
 def _plain(name: str, value: Any) -> str:
@@ -186,7 +185,7 @@ def trust(given: str, remove: bool, list_all: bool, yes: bool) -> None:
     again. A folder's settings can be stricter than your own, never looser.
     """
     store = TrustStore()
-    folder = Path(given).expanduser()
+    folder = beneath_home(given, "config trust")
     if not list_all and not (given and folder.is_dir()):
         raise UsageProblem(f"{given or 'an empty text'} is not a folder that can be trusted")
     if list_all:

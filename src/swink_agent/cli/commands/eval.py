@@ -17,6 +17,7 @@ import click
 import msgspec
 
 from swink_agent.app.errors import ApplicationError, ExitCode, UsageProblem
+from swink_agent.app.runs.telling import number_of
 from swink_agent.rendering.cells import laid_out
 from swink_agent.rendering.escaping import safe_text
 
@@ -252,7 +253,10 @@ def report_command(results: tuple[str, ...], format_name: str | None, output: st
         return
     from swink_agent.app.settings.paths import write_whole
 
-    write_whole(Path(output), text.encode("utf-8", "replace"), mode=0o644)
+    try:
+        write_whole(Path(output), text.encode("utf-8", "replace"), mode=0o644)
+    except OSError as error:
+        raise CannotRun(f"{output} cannot be written: {error.strerror or error} (-o)") from error
 
 
 @eval_group.command("compare", short_help="Show which cases got better or worse, and whether that is noise.")
@@ -369,8 +373,7 @@ def gate_command(ctx: click.Context, result: str, baseline: str | None, store: s
     verdict = gate.check(run)
     palette = Palette(wants_colour(sys.stdout))
     if verdict.passed:
-        cases = "case" if run.summary.total == 1 else "cases"
-        told = f"{run.summary.passed} of {run.summary.total} {cases} passed"
+        told = f"{run.summary.passed} of {number_of(run.summary.total, 'case')} passed"
         click.echo(f"{palette.style('passed', 'green')}: {told}")
         return int(ExitCode.DONE)
     for violation in verdict.violations:
@@ -393,7 +396,7 @@ def verify_command(result: str, store: str | None) -> int:
     if problems:
         return int(ExitCode.FAILED)
     attempts = sum(len(one.attempts) for one in run.results)
-    click.echo(f"It is unchanged: {attempts} {'attempt' if attempts == 1 else 'attempts'}, every turn.")
+    click.echo(f"It is unchanged: {number_of(attempts, 'attempt')}, every turn.")
     return int(ExitCode.DONE)
 
 

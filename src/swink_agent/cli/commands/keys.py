@@ -8,7 +8,7 @@ import sys
 import click
 
 from swink_agent.app.errors import UsageProblem
-from swink_agent.app.keys.credentials import Credentials
+from swink_agent.app.keys.credentials import Credentials, Store
 
 from ..process.groups import also_called, offered, picks
 from ..screen.screen import table
@@ -40,7 +40,7 @@ def keys(ctx: click.Context) -> None:
 @click.argument("provider", shell_complete=offered("providers"))
 @picks("--store", "keyring file", "Where to store it. Default: the keyring, if one works.")
 @click.pass_context
-def set_key(ctx: click.Context, provider: str, store: str | None) -> None:
+def set_key(ctx: click.Context, provider: str, store: Store | None) -> None:
     """Store a key, typed without echo or read from stdin. It cannot be an argument, which others could see."""
     credentials = Credentials()
     credentials.check_name(provider)
@@ -49,9 +49,7 @@ def set_key(ctx: click.Context, provider: str, store: str | None) -> None:
             "a key is not an argument: other users can see it, and the shell keeps it in its history; "
             f"write swink keys set {provider}, and type the key when it is asked for, or pipe it in"
         )
-    where = credentials.set(
-        provider, _read_key(provider), "keyring" if store == "keyring" else "file" if store else None
-    )
+    where = credentials.set(provider, _read_key(provider), store)
     click.echo(f"The key of {provider} is in {where}.", err=True)
     variable = credentials.in_environment(provider)
     if variable:
@@ -59,7 +57,7 @@ def set_key(ctx: click.Context, provider: str, store: str | None) -> None:
 
 
 def _read_key(provider: str) -> str:
-    if sys.stdin is not None and sys.stdin.isatty():  # closed by the caller
+    if sys.stdin.isatty():
         return click.prompt(f"Key of {provider}", hide_input=True, err=True)
     data = os.read(0, _LONGEST_KEY)
     while len(data) < _LONGEST_KEY and (piece := os.read(0, _LONGEST_KEY)):

@@ -160,6 +160,8 @@ async def _serve(opening: Opening) -> int:
         stopping = asyncio.create_task(ended.wait())
         await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
         await made.finish(_CLOSING)
+    if (problem := await asyncio.to_thread(opening.telemetry.close)) is not None:
+        reporter.warn(problem)
     if not serving.done():
         # A thread waits for the next line of stdin, and only that line would end it.
         os._exit(int(ExitCode.INTERRUPTED))

@@ -17,6 +17,7 @@ import click
 
 from swink_agent.app.errors import ApplicationError, ExitCode, UsageProblem
 from swink_agent.app.runs.durable import durable_named, durable_problems, existing_at, store_option
+from swink_agent.app.runs.telling import number_of
 from swink_agent.approvals.display import safe_display
 from swink_agent.core.approval import Approve, ApproveWith, PendingCall, Reject
 from swink_agent.core.tool import AgentToolResult
@@ -273,4 +274,4 @@ def prune(store: _Store, days: float) -> None:
     """Delete runs that are over."""
     count = store.use(lambda durable: durable.prune(days))
     if not store.said({"deleted": count}):
-        click.echo(f"{count:,} runs were deleted.")
+        click.echo(f"{number_of(count, 'run')} {'was' if count == 1 else 'were'} deleted.")

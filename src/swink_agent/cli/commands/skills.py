@@ -12,7 +12,7 @@ from swink_agent.app.errors import ExitCode
 from swink_agent.app.trust.trust import TrustStore, find_project
 from swink_agent.approvals.display import safe_display
 
-from ..screen.screen import Screen, say_json, table, write_answer
+from ..screen.screen import Screen, say_json, table
 
 
 @click.command(
@@ -43,5 +43,5 @@ def skills(as_json: bool) -> int:
         Screen(sys.stderr).say("", "There are no skills here.")
         return ExitCode.DONE
     cells = [[safe_display(cell, 200) for cell in row] for row in shown]
-    write_answer(table([["skill", "whose", "what it is for"], *cells]))
+    click.echo(table([["skill", "whose", "what it is for"], *cells]))
     return ExitCode.DONE

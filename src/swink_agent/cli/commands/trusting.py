@@ -76,11 +76,7 @@ def what_changed(project: Project, store: TrustStore) -> list[str]:
 
 def _says_yes(question: str) -> bool:
     """The answer, typed at a terminal or piped in. A script that runs this command and gives no answer means yes."""
-    stream = sys.stdin
-    if stream is None:
-        return True
-    if stream.isatty():
+    if sys.stdin.isatty():
         click.echo(f"{question} [y/N] ", nl=False, err=True)
-        return stream.readline().strip().lower() in ("y", "yes")
-    answer = stream.readline().strip().lower()
-    return answer in ("", "y", "yes")
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return sys.stdin.readline().strip().lower() in ("", "y", "yes")

@@ -6,6 +6,7 @@ import asyncio
 import os
 import secrets
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
@@ -27,7 +28,8 @@ from ..screen.screen import Screen
 TOKEN_VARIABLE = "SWINK_WEB_TOKEN"
 _LEAST_TOKEN = 22
 """The length of 128 bits in base 64."""
-_ENDING = 4.5
+_ENDING = 4.0
+"""Seconds in which runs, readers and telemetry end."""
 _SHARED = (
     *[name for name in SETTING_FLAGS if name not in ("output", "allow_hosts")],
     *("no_mcp", "no_hooks", "cwd", "add_dir", "continue", "resume"),
@@ -108,7 +110,8 @@ async def _serve(opening: Opening, options: dict[str, Any], token: str, tls: Any
     ended = ended_by_signal()
     name = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     url = f"{'https' if tls else 'http'}://{name}:{port}{page}?token={quote(token, safe='')}"
-    Reporter(Screen(sys.stderr), opening.credentials.redactor()).hear_log()
+    reporter = Reporter(Screen(sys.stderr), opening.credentials.redactor())
+    reporter.hear_log()
     serving = served(standard_site(opening, access), listening, tls)
     await serving.__aenter__()
     try:
@@ -122,10 +125,14 @@ async def _serve(opening: Opening, options: dict[str, Any], token: str, tls: Any
                 click.echo("no browser could be opened: open the address above yourself", err=True)
         await ended.wait()
     finally:
+        end = time.monotonic() + _ENDING
         try:
             await asyncio.wait_for(serving.__aexit__(None, None, None), _ENDING)
         except TimeoutError:
             os._exit(ExitCode.DONE)  # something does not end; everything that matters is on disk
+        left = max(end - time.monotonic(), 0.1)
+        if (problem := await asyncio.to_thread(opening.telemetry.close, left)) is not None:
+            reporter.warn(problem)
     return ExitCode.DONE
 
 

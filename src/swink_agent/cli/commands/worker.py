@@ -14,6 +14,7 @@ import msgspec
 
 from swink_agent.app.errors import ExitCode, UsageProblem
 from swink_agent.app.runs.durable import durable_named, durable_problems, store_option
+from swink_agent.app.runs.telling import number_of
 from swink_agent.approvals.display import safe_display
 from swink_agent.core.secrets.redaction import Redactor
 
@@ -78,7 +79,7 @@ async def _work(durable: Durable, slots: int, poll: float, lease: float, drain: 
         made.drain()
         loop.call_later(drain, abandon)
         if made.running:
-            runs = "1 run" if made.running == 1 else f"{made.running} runs"
+            runs = number_of(made.running, "run")
             click.echo(f"{made.id} waits for {runs} to end the turn; a second signal ends the worker at once", err=True)
 
     async with made:

@@ -130,10 +130,10 @@ def _fill_missing_streams() -> None:
         except OSError:
             # Opened for reading, so that writing to stdout fails: a caller must not take silence for an answer.
             os.open(os.devnull, os.O_RDONLY if number < 2 else os.O_WRONLY)
-            if getattr(sys, name) is None and number == 1:
-                sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - for the whole process
-            elif getattr(sys, name) is None and number == 2:
-                sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+            if getattr(sys, name) is None:
+                mode, errors = "r" if number == 0 else "w", "backslashreplace" if number == 2 else None
+                stream = open(number, mode, encoding="utf-8", errors=errors, closefd=False)  # noqa: SIM115 - stays open
+                setattr(sys, name, stream)
 
 
 def _write_anything() -> None:

@@ -12,7 +12,7 @@ import signal
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -45,10 +45,11 @@ def interruptible(
         nonlocal count
         count += 1
         if count == 1:
+            stop()
             if is_told:
                 text = b"stopping; once more to stop at once\n"
-                os.write(2, b"\r\x1b[K" + text if os.isatty(2) else text)
-            stop()
+                with suppress(OSError):  # a stderr without a reader is not a failure
+                    os.write(2, b"\r\x1b[K" + text if os.isatty(2) else text)
             return
         if count == 2:
             threading.Thread(target=end, daemon=True).start()

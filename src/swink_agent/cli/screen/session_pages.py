@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from swink_agent.app.runs.answers import how_to_answer, named
-from swink_agent.app.runs.telling import age, summary_of
+from swink_agent.app.runs.telling import age, number_of, summary_of
 from swink_agent.approvals.display import safe_display
 from swink_agent.core import types
 from swink_agent.core.run.pending import pending_calls
@@ -92,7 +92,7 @@ def facts(loaded: LoadedSession, redactor: Redactor) -> list[tuple[str, str]]:
         ("begun", _time(info.created)),
         ("used last", _time(info.updated)),
         ("messages", str(info.messages)),
-        ("waiting", "" if not pending else f"{len(pending)} call{'s' * (len(pending) > 1)} for an answer"),
+        ("waiting", f"{number_of(len(pending), 'call')} for an answer" if pending else ""),
         *[("", named(call, redactor)) for call in pending],
         ("answer with", how_to_answer(pending, info.id)),
         ("cost", f"{cost(info.cost.amount)} ({tokens})"),

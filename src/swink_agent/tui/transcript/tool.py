@@ -25,7 +25,7 @@ from .wrapping import Flow
 
 ToolStatus: TypeAlias = Literal["waiting", "asking", "running", "done", "failed", "rejected", "cancelled"]
 
-_SPINNER = "\u280b\u2819\u2839\u2838\u283c\u2834\u2826\u2827\u2807\u280f"
+SPINNER = "\u280b\u2819\u2839\u2838\u283c\u2834\u2826\u2827\u2807\u280f"
 _GLYPHS = dict(zip(get_args(ToolStatus), "\u25cb?\u25cf\u2713\u2717\u2298\u2298", strict=True))
 _STATUSES: dict[ToolOutcome, ToolStatus] = {
     ToolOutcome.RAN: "done",
@@ -269,7 +269,7 @@ class ToolBlock(Block):
     def _sign(self) -> Span:
         glyph = _GLYPHS[self.status]
         if self.status == "running" and self._beat is not None:
-            glyph = _SPINNER[self._beat % len(_SPINNER)]
+            glyph = SPINNER[self._beat % len(SPINNER)]
         return Span(f"{glyph} ", self.status)
 
     def _named(self) -> list[Span]:

@@ -163,7 +163,8 @@ async def _events_part(site: Site, request: web.Request) -> web.StreamResponse:
                 places.append(Place(site.listed, after, _LIST, _row_for(site, request)))
                 site.watch_list()
             continue
-        await site.authorized(request, "read", name)
+        if not await site.may(request, "read", name):  # no longer: the pages of other sessions go on
+            continue
         try:
             channel = site.channels.of(await site.find(name))
         except Exception:  # deleted meanwhile; its page reports that when it is loaded again

@@ -178,7 +178,7 @@ class Live:
             case events.MessagesInjected():
                 self._add(event.messages)
             case events.ContextCompacted():
-                self._notice(f"The context was shortened: {event.report.dropped_count} messages were left out.", "info")
+                self._notice(telling.shortening_of(event.report), "info")
             case events.MessageStart() | events.MessageRetry() | events.ModelFallback():
                 if not isinstance(event, events.MessageStart):
                     self._notice(event.error, "warning")

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import msgspec
 from aiohttp import web
 
+from swink_agent.app.runs.telling import number_of
 from swink_agent.core.types import ThinkingLevel
 from swink_agent.memory import SessionInfo
 from swink_agent.rendering.blocks import time_html
@@ -81,7 +82,7 @@ def row_html(base: str, info: SessionInfo, state: str, snippet: str = "", *, is_
     """Returns an item of the list. `state` is the session's current state."""
     title = escape(_title(info))
     here = " aria-current=page" if is_current else ""
-    when = f"{time_html(info.updated)} · {info.messages:,} messages"
+    when = f"{time_html(info.updated)} · {number_of(info.messages, 'message')}"
     about = escape(one_line(snippet, 160)) if snippet else when
     fork = "fork · " if info.parent is not None else ""
     word = escape(state)
@@ -212,12 +213,3 @@ def table_html(name: str, heads: Sequence[str], rows: Sequence[Sequence[str]], e
     head = "".join([f'<th scope="col">{escape(each)}</th>' for each in heads])
     body = "".join([f"<tr>{''.join([f'<td>{each}</td>' for each in row])}</tr>\n" for row in rows])
     return f"{scrolled_table(name, head, body)}\n"
-
-
-def age(milliseconds: int, now: float) -> str:
-    """Returns how long ago a time was, in one unit."""
-    seconds = max(now - milliseconds / 1000, 0)
-    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{int(seconds // size)} {unit}"
-    return f"{int(seconds)} s"

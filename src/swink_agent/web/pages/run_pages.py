@@ -6,13 +6,13 @@ The page's script loads a page again when its run has changed.
 from __future__ import annotations
 
 import asyncio
-import time
 from html import escape
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from aiohttp import web
 
+from swink_agent.app.runs.telling import age
 from swink_agent.core.types import Cost
 from swink_agent.durable.info import RunInfo
 from swink_agent.memory import LoadedSession
@@ -24,7 +24,7 @@ from swink_agent.rendering.values import pretty_json
 
 from ..problems import Problem
 from ..routes.runs import durable_errors, durable_of
-from .markup import ALERT, age, cell, html, link, page_html, table_html
+from .markup import ALERT, cell, html, link, page_html, table_html
 
 if TYPE_CHECKING:
     from ..site import Site
@@ -63,7 +63,6 @@ def _cost(info: RunInfo) -> str:
 
 
 def _table(base: str, runs: list[RunInfo]) -> str:
-    now = time.time()
     rows = [
         (
             link(f"{base}runs/{quote(info.id, safe='')}", info.id),
@@ -71,7 +70,7 @@ def _table(base: str, runs: list[RunInfo]) -> str:
             f'<span class="status {info.status}">{info.status}</span>',
             cell(info.worker),
             cell(_cost(info)),
-            age(info.created, now),
+            age(info.created),
             cell(", ".join([call.name for call in info.pending])),
         )
         for info in runs

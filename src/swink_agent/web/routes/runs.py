@@ -18,6 +18,7 @@ from swink_agent.memory import SessionRecord
 from swink_agent.memory.log.records import encode_line
 
 from ..problems import Problem, invalid
+from ..streams import write_in_time
 from .asking import Asked, answered
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ _STATUSES: dict[type[AgentError], tuple[int, str]] = {
     StoreUnavailable: (503, "store_unavailable"),
 }
 _END = "end"
-_LOOK, _BEAT, _LONGEST_UNSENT = 1.0, 15.0, 10.0
-"""Seconds between two checks whether the reader has left, between two signs of life, and for one write at most."""
+_LOOK, _BEAT = 1.0, 15.0
+"""Seconds between two checks whether the reader has left, and between two signs of life."""
 
 
 class RunsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -128,7 +129,7 @@ async def events(asked: Asked) -> web.StreamResponse:
     with site.readers.counted():
         try:
             await response.prepare(request)
-            await _write(response, b"retry: 1000\n\n")
+            await write_in_time(request, response, b"retry: 1000\n\n")
             await _follow(request, response, records)
         except ConnectionError:
             pass  # the reader has left, or does not read
@@ -152,7 +153,7 @@ async def _follow(request: web.Request, response: web.StreamResponse, records: A
                 quiet += _LOOK
                 if quiet >= _BEAT:
                     quiet = 0.0
-                    await _write(response, b":\n\n")
+                    await write_in_time(request, response, b":\n\n")
                 continue
             try:
                 record = coming.result()
@@ -161,20 +162,14 @@ async def _follow(request: web.Request, response: web.StreamResponse, records: A
             coming, quiet = None, 0.0
             line = encode_line(record.number, record.at, record.entry).strip()
             name = str(getattr(type(record.entry).__struct_config__, "tag", None) or "record")
-            await _write(response, b"id: %d\nevent: %s\ndata: %s\n\n" % (record.number, name.encode(), line))
+            await write_in_time(
+                request, response, b"id: %d\nevent: %s\ndata: %s\n\n" % (record.number, name.encode(), line)
+            )
     finally:
         if coming is not None:
             coming.cancel()
             await asyncio.wait([coming])
-    await _write(response, b'id: end\nevent: end\ndata: {"type":"end"}\n\n')
-
-
-async def _write(response: web.StreamResponse, data: bytes) -> None:
-    try:
-        async with asyncio.timeout(_LONGEST_UNSENT):
-            await response.write(data)
-    except TimeoutError:
-        raise ConnectionResetError("the reader does not read") from None
+    await write_in_time(request, response, b'id: end\nevent: end\ndata: {"type":"end"}\n\n')
 
 
 async def answer(asked: Asked) -> web.StreamResponse:

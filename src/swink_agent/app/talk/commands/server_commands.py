@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from swink_agent.app.errors import UsageProblem
+from swink_agent.app.runs.telling import number_of
 from swink_agent.core.machine.extras import MissingExtra
 from swink_agent.mcp import McpError
 from swink_agent.rendering.escaping import safe_line
@@ -63,8 +64,7 @@ async def _restart(conversation: Conversation, servers: McpServers, name: str) -
 
 
 def _summary(item: ServerStatus) -> str:
-    count = len(item.tools)
-    tools = f", {count} tool{'s' * (count != 1)}" if item.state == "running" else ""
+    tools = f", {number_of(len(item.tools), 'tool')}" if item.state == "running" else ""
     problem = f": {safe_line(item.problem.partition(chr(10))[0], 120)}" if item.problem else ""
     return f"{_STATES.get(item.state, item.state)}{tools}{problem}"
 
