@@ -204,6 +204,10 @@ def test_a_repository_above_the_folder_shows_its_names_but_not_its_files(real_ra
         ("[core]\n\t= x", True),
         ("\ufeff[core]\n\tbare = false\r\n[user]\r\n\tname = x\r\n", False),
         ("[unknown]\n\tkey = x", True),
+        ("[tag]\n\tsort = -version:refname\n[branch]\n\tsort = -committerdate", False),
+        ("[tag]\n\tsort = signature", True),  # git runs gpg to sort by it
+        ("[tag]\n\tsort = refname\n\tsort = -signature:key", True),
+        ("[branch]\n\tsort = -signature:trustlevel", True),
         ("[extensions]\n\tobjectFormat = sha256", True),
     ],
 )

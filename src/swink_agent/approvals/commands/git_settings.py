@@ -210,6 +210,8 @@ class _Repository:
             return
         if key == "extensions.objectformat" and value == "sha1":
             return
+        if key in ("branch.sort", "tag.sort") and "signature" in value:
+            raise _Doubt(f"the repository's settings have {key}, with which git runs a program that checks signatures")
         if key in ("core.worktree", "blame.ignorerevsfile"):
             base = self.settings if key == "core.worktree" else self.folder
             if self.place.holds(os.path.realpath(os.path.join(base, value))):
