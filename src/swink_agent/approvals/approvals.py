@@ -445,8 +445,13 @@ class Approvals:
         folder = request.scope.get("folder")
         trusted = self.trust.prefixes(request) if self._mode in _BY_RULES else ()
         decision = self.rules.decide(command, folder=folder if isinstance(folder, str) else None, trusted=trusted)
+        if decision.verdict != "allow":
+            return decision
+        if request.name in COMMAND_TOOLS and "server" in request.scope:
+            name, server = safe_display(request.name, 80), safe_display(str(request.scope["server"]), 80)
+            return Decision("ask", f"{name} is a tool of the MCP server {server}, which chose that name itself")
         beside = sorted(request.arguments.keys() - {argument, *_BESIDE_A_COMMAND})
-        if beside and decision.verdict == "allow":
+        if beside:
             return Decision(
                 "ask", f"the rules check {argument} only, and the call also has {safe_display(', '.join(beside), 80)}"
             )
