@@ -111,6 +111,10 @@ ATTACKS = {
         "for f in a b; do cat <<E; done\nx\nE\ntouch pwned\nE",
         "for f in a b; do\ncat <<E\nx\nE\ndone",
     ),
+    "a variable that bash sets itself": (
+        "for _ in a.txt; do echo ../outside/canary; cat $_; done",
+        "for _x in a.txt; do echo b.txt; cat $_x; done",
+    ),
     "the background": ("ls & touch pwned", "ls; ls"),
 }
 
