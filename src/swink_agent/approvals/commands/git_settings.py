@@ -13,9 +13,9 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
 
+from swink_agent.rendering.escaping import safe_display
 from swink_agent.sandbox.repositories.git_config import read_settings
 
-from ..display import safe_display
 from .places import Place
 
 _LONGEST_SETTINGS = 256 * 1024

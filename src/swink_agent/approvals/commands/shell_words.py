@@ -16,8 +16,7 @@ import msgspec
 
 from swink_agent.core.texts.invisible import is_deceptive
 from swink_agent.core.values.value import Value
-
-from ..display import safe_display
+from swink_agent.rendering.escaping import safe_display
 
 _BARE = frozenset(string.ascii_letters + string.digits + "_-./:,+=@%^")
 # Without a sign in front: `bash -c +x` treats it as an option of bash.
