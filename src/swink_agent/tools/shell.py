@@ -369,12 +369,12 @@ def _profile(choice: _confined.SandboxChoice, root: str, workspace: Workspace | 
     sandbox lacks them."""
     if isinstance(choice, Sandbox):
         if workspace is not None and choice.backend != "off":
-            _confined.refuse_open_walls(workspace, choice.profile)
+            _confined.refuse_without_paths_of(workspace, choice.profile)
         return choice.profile
     if choice == "off":
         return SandboxProfile()
     profile = choice if isinstance(choice, SandboxProfile) else SandboxProfile(write=(root, *repository_folders(root)))
-    return profile if workspace is None else _confined.with_walls_of(workspace, profile)
+    return profile if workspace is None else _confined.with_paths_of(workspace, profile)
 
 
 def _shell_program(writable: Sequence[str]) -> list[str]:
@@ -390,7 +390,7 @@ def _description(
 ) -> str:
     kind = "a bash command" if os.path.basename(shell) == "bash" else "a command in sh (there is no bash here)"
     if choice == "off" or (isinstance(choice, Sandbox) and choice.backend == "off"):
-        walls = ""
+        limits = ""
     else:
         network = "" if profile.network else " There is no network."
         if profile.hosts:
@@ -398,14 +398,14 @@ def _description(
                 f" Of the network only {', '.join(profile.hosts)} can be reached, through the proxy in HTTPS_PROXY."
             )
         others = "".join(f", in {folder}" for folder in profile.write if folder != root)
-        walls = f" Files can be written only in the workspace{others} and in $TMPDIR.{network}"
-        walls += " The user can allow a command more, if it asks with access."
+        limits = f" Files can be written only in the workspace{others} and in $TMPDIR.{network}"
+        limits += " The user can allow a command more, if it asks with access."
         ours = [os.path.relpath(path, root) for path in profile.own_programs()]
         if ours:
-            walls += f" {', '.join(dict.fromkeys(ours))} cannot be changed, as this program runs from there."
+            limits += f" {', '.join(dict.fromkeys(ours))} cannot be changed, as this program runs from there."
     return (
         f"Runs {kind} in the workspace folder and returns what it prints, stdout and stderr together. Each call "
-        f"starts anew in that folder: cd and variables do not last, and nothing can be typed in.{walls} What it leaves "
+        f"starts anew in that folder: cd and variables do not last, and nothing can be typed in.{limits} What it leaves "
         f"in the background is ended with it: for a server or a watcher, set background. It has {timeout:g} seconds "
         f"unless timeout says otherwise."
     )
