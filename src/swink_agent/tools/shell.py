@@ -406,6 +406,6 @@ def _description(
     return (
         f"Runs {kind} in the workspace folder and returns what it prints, stdout and stderr together. Each call "
         f"starts anew in that folder: cd and variables do not last, and nothing can be typed in.{limits} What it "
-        f"leaves in the background is ended with it: for a server or a watcher, set background. It has {timeout:g} seconds "
-        f"unless timeout says otherwise."
+        f"leaves in the background is ended with it: for a server or a watcher, set background. It has {timeout:g} "
+        f"seconds unless timeout says otherwise."
     )
