@@ -264,8 +264,10 @@ class BashTool:
 
         The rules allow the command because its programs are the system's, but a program of the same name may be added
         at any time. If the command asks which programs exist, `PATH` stays, and bash gets the paths of the command's
-        programs.
+        programs, unless one of them looks for others itself.
         """
+        from swink_agent.approvals.commands.read_only import STARTERS  # on use: loads the table of programs
+
         written = [self._root, *sandbox.profile.write]
         folders = sandbox.profile.environment.get("PATH", os.defpath).split(os.pathsep)
         outside = [folder for folder in folders if os.path.isabs(folder) and not _lies_in(folder, written)]
@@ -275,6 +277,8 @@ class BashTool:
         try:
             names = program_names(command)
         except NotPlain:
+            return command, path
+        if not STARTERS.isdisjoint(names):
             return command, path
         found = [(find_program(name, outside=written, folders=outside) or f"/dev/null/{name}", name) for name in names]
         told = "".join(f"hash -p {shlex.quote(place)} {shlex.quote(name)}; " for place, name in found)

@@ -517,3 +517,6 @@ READ_ONLY: Mapping[str, ReadOnly] = MappingProxyType(
         "git check-ignore": _git("names", "nqv", "", "--no-index --non-matching --quiet --verbose"),
     }
 )
+
+STARTERS = frozenset({"xargs", *(prefix.split()[0] for prefix, check in READ_ONLY.items() if check.starts)})
+"""Programs that start others, which they find by `PATH`."""
