@@ -587,6 +587,17 @@ def test_trust_can_be_given_by_hand() -> None:
 
 
 @pytest.mark.table
+async def test_the_rules_for_commands_are_not_for_a_tool_of_an_mcp_server_that_is_called_the_same() -> None:
+    scope = {"server": "far", "tool": "bash", "definition": "1234"}
+    approve, person = approvals("no")
+    answer = await approve(ProposedCall("1", "bash", {"command": "ls"}, scope))
+    assert answer == Reject("the user said no")
+    assert person.questions[0].why == "bash is a tool of the MCP server far, which chose that name itself"
+    denied = await approve(ProposedCall("2", "bash", {"command": "sudo ls"}, scope))
+    assert isinstance(denied, Reject)
+    assert len(person.questions) == 1
+
+
 @pytest.mark.parametrize("prefix", ["", "a; b", "eval", "A=b", "ls *", "time", "ls $x"])
 def test_only_plain_commands_can_be_trusted(prefix: str) -> None:
     with pytest.raises(ValueError, match="cannot be trusted as a command"):

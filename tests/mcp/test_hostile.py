@@ -142,6 +142,18 @@ async def test_last_words_have_nothing_that_does_not_show() -> None:
         await raw_server(lines).__aenter__()
 
 
+async def test_a_very_long_line_on_stderr_does_not_show_half_of_a_secret() -> None:
+    secret = "4f9a8b7c6d5e4f3a2b1c"
+    lines = f"""
+key = os.environ['API_KEY']
+sys.stderr.write('begin ' + 'x' * 50 + key + 'y' * ({64 * 1024} - 10)); sys.stderr.flush(); os._exit(3)
+"""
+    with pytest.raises(McpError) as raised:
+        await raw_server(lines, env={"API_KEY": secret}).__aenter__()
+    assert secret[-10:] not in str(raised.value)
+    assert "  begin xxx" in str(raised.value)
+
+
 async def test_stderr_may_flood_too() -> None:
     flood = """
 def on_call(id, name, arguments, meta):

@@ -7,6 +7,7 @@ import json
 import logging
 import sys
 import time
+from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -243,6 +244,34 @@ async def test_headers_are_sent_and_never_shown() -> None:
             await server.__aenter__()
     assert secret.encode() in seen[0]
     assert "5f4e3d2c1b0a" not in f"{caught.value}{server!r}"
+
+
+@pytest.mark.parametrize(
+    ("header", "value", "secret"),
+    [
+        ("Authorization", "Bearer 5f4e3d2c1b0a5f4e3d2c", "5f4e3d2c1b0a5f4e3d2c"),
+        ("X-Api-Token", "Token 5f4e3d2c1b0a5f4e3d2c", "5f4e3d2c1b0a5f4e3d2c"),
+        ("Authorization", "Basic " + b64encode(b"ada:5f4e3d2c1b0a5f4e3d2c").decode(), "5f4e3d2c1b0a5f4e3d2c"),
+        ("Cookie", "theme=dark; session=5f4e3d2c1b0a5f4e3d2c", "5f4e3d2c1b0a5f4e3d2c"),
+    ],
+)
+async def test_what_a_server_repeats_of_a_header_is_masked_too(header: str, value: str, secret: str) -> None:
+    def answer(request: bytes) -> bytes:
+        message = _message(request)
+        if message.get("method") != "tools/call":
+            return _of_a_server(message)
+        result = {"content": [{"type": "text", "text": f"it is {secret}"}]}
+        return _http(
+            "200 OK", json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode(), "application/json"
+        )
+
+    async with (
+        answering(answer) as url,
+        McpServer.http(url, name="real", headers={header: value}, timeout=20) as server,
+    ):
+        said = extract_text((await call(server, "one")).content)
+    assert said.startswith("it is [redacted:")
+    assert secret not in said
 
 
 def _of_a_server(message: dict[str, Any], events: bytes = b"") -> bytes:

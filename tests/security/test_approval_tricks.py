@@ -475,6 +475,7 @@ TRICKS: dict[str, Any] = {
         ("which python; wc -c hello.txt", "bin/python"),  # what is asked for is still told as it is
         ("command -v python && which wc", "bin/python"),
         ("type python", "bin/python"),
+        ("which ls; find . -name 'hello.*' | xargs cat", "hello"),
     ],
 )
 async def test_a_program_that_is_put_on_the_path_after_the_look_does_not_run(

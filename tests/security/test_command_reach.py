@@ -111,6 +111,10 @@ ATTACKS = {
         "for f in a b; do cat <<E; done\nx\nE\ntouch pwned\nE",
         "for f in a b; do\ncat <<E\nx\nE\ndone",
     ),
+    "a variable that bash sets itself": (
+        "for _ in a.txt; do echo ../outside/canary; cat $_; done",
+        "for _x in a.txt; do echo b.txt; cat $_x; done",
+    ),
     "the background": ("ls & touch pwned", "ls; ls"),
 }
 
@@ -204,6 +208,10 @@ def test_a_repository_above_the_folder_shows_its_names_but_not_its_files(real_ra
         ("[core]\n\t= x", True),
         ("\ufeff[core]\n\tbare = false\r\n[user]\r\n\tname = x\r\n", False),
         ("[unknown]\n\tkey = x", True),
+        ("[tag]\n\tsort = -version:refname\n[branch]\n\tsort = -committerdate", False),
+        ("[tag]\n\tsort = signature", True),  # git runs gpg to sort by it
+        ("[tag]\n\tsort = refname\n\tsort = -signature:key", True),
+        ("[branch]\n\tsort = -signature:trustlevel", True),
         ("[extensions]\n\tobjectFormat = sha256", True),
     ],
 )

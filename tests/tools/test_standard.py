@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import swink_agent.tools
-from swink_agent import Agent, AgentTool, ModelSpec, ToolContext, ToolResultMessage, extract_text
+from swink_agent import Agent, AgentTool, ModelSpec, ToolContext, ToolError, ToolResultMessage, extract_text
 from swink_agent.core.schemas.validation import compile_schema
-from swink_agent.sandbox import SandboxProfile, open_sandbox
+from swink_agent.sandbox import SandboxError, SandboxProfile, open_sandbox
 from swink_agent.testing import call, scripted, text
-from swink_agent.tools import ReadFileTool, Workspace, WriteFileTool, standard_tools
+from swink_agent.tools import CheckpointStore, ReadFileTool, Workspace, WriteFileTool, standard_tools
 
 MODEL = ModelSpec("test", "model")
 
@@ -97,6 +97,31 @@ async def test_an_agent_reads_edits_and_is_told_of_a_change(folder: Path) -> Non
 async def test_each_stands_alone(folder: Path, use: Any) -> None:
     await use(WriteFileTool(str(folder)), path="a", content="x")
     assert extract_text((await use(ReadFileTool(folder), path="a")).content) == "x"
+
+
+@pytest.mark.parametrize("extra", ["nothing", "checkpoints", "another folder"])
+def test_commands_may_commit_in_a_subfolder_of_a_repository_whatever_else_is_asked_for(
+    tmp_path: Path, extra: str
+) -> None:
+    (work := tmp_path / "repository" / "sub").mkdir(parents=True)
+    (other := tmp_path / "other").mkdir()
+    subprocess.run(["git", "init", "-q", str(work.parent)], check=True, timeout=60)
+    more: dict[str, Any] = {
+        "nothing": {},
+        "checkpoints": {"checkpoints": CheckpointStore(tmp_path / "store")},
+        "another folder": {"also": [other]},
+    }[extra]
+    opened: list[SandboxProfile] = []
+
+    def refuse(profile: SandboxProfile) -> Any:
+        opened.append(profile)
+        raise SandboxError("only the profile matters here")
+
+    *_, bash = standard_tools(work, open_sandbox=refuse, **more)
+    with pytest.raises(ToolError, match="only the profile"):
+        bash.approval_scope({"command": "git commit"})  # type: ignore[attr-defined]
+    others = (str(other),) if extra == "another folder" else ()
+    assert opened[0].write == (str(work), str(work.parent / ".git"), *others)
 
 
 def test_importing_the_room_loads_no_tool() -> None:

@@ -12,10 +12,10 @@ from typing import Any, Literal, TypeAlias, cast
 from acp import helpers
 from acp.schema import ToolCallLocation
 
-from swink_agent.approvals.display import safe_display
 from swink_agent.core import events, types
 from swink_agent.core.stream import TextDelta, ThinkingDelta
 from swink_agent.rendering.checklist import todo_of
+from swink_agent.rendering.escaping import safe_display
 
 Kind: TypeAlias = Literal["read", "edit", "search", "execute", "think", "fetch", "other"]
 _KINDS: dict[str, Kind] = {

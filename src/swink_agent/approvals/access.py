@@ -54,7 +54,7 @@ def asked_reason(arguments: Mapping[str, Any]) -> str:
     reason = arguments.get(REASON)
     if not isinstance(reason, str):
         return ""
-    shown = safe_display(" ".join(reason.split(" ")).strip(), None)
+    shown = safe_display(reason.strip(), None)
     return shown if len(shown) <= LONGEST_REASON else f"{shown[: LONGEST_REASON - 1]}…"
 
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from .approvals import ApprovalChoice, ApprovalQuestion
+from .approvals import SAID_NO, ApprovalChoice, ApprovalQuestion
 from .commands.prefixes import has_known_options
 
-SAID_NO = "the user said no"
 _LONGEST_REASON = 2000
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 _PLAIN_WORDS = re.compile(r"[A-Za-z0-9_./@+=-]+( [A-Za-z0-9_./@+=-]+)*")

@@ -22,7 +22,7 @@ from swink_agent.core.approval import Approval, Approve, ApproveWith, Defer, Pen
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.texts.invisible import compatibility_form, is_deceptive
 from swink_agent.core.values.value import Choice, Value, copy_json
-from swink_agent.rendering.escaping import display_warnings
+from swink_agent.rendering.escaping import display_warnings, safe_display
 
 from .access import (
     access_of,
@@ -41,7 +41,7 @@ from .call_rules import CallRules
 from .commands.prefixes import prefix_covers, prefix_length
 from .commands.rules import COMMAND_TOOLS, CommandRules, Decision
 from .commands.shell_words import NotPlain, plain_words
-from .display import render_request, safe_display
+from .display import render_request
 from .scopes import UNKEPT
 
 _LOG = logging.getLogger("swink_agent")
@@ -49,6 +49,7 @@ _LOG = logging.getLogger("swink_agent")
 ApprovalsMode: TypeAlias = Literal["smart", "auto", "ask", "all", "none"]
 
 _BY_RULES = ("smart", "auto")  # the modes in which rules and trust answer for a person
+SAID_NO = "the user said no"
 _ALLOWED = Approve()  # by rules or trust: whether the command only reads is found later
 _NONE = "nothing that needs approval may run here (approvals are set to none)"
 # Arguments that do not change what a command does.
@@ -445,8 +446,13 @@ class Approvals:
         folder = request.scope.get("folder")
         trusted = self.trust.prefixes(request) if self._mode in _BY_RULES else ()
         decision = self.rules.decide(command, folder=folder if isinstance(folder, str) else None, trusted=trusted)
+        if decision.verdict != "allow":
+            return decision
+        if request.name in COMMAND_TOOLS and "server" in request.scope:
+            name, server = safe_display(request.name, 80), safe_display(str(request.scope["server"]), 80)
+            return Decision("ask", f"{name} is a tool of the MCP server {server}, which chose that name itself")
         beside = sorted(request.arguments.keys() - {argument, *_BESIDE_A_COMMAND})
-        if beside and decision.verdict == "allow":
+        if beside:
             return Decision(
                 "ask", f"the rules check {argument} only, and the call also has {safe_display(', '.join(beside), 80)}"
             )
@@ -548,7 +554,7 @@ class Approvals:
 
     async def _settle(self, request: ProposedCall, question: ApprovalQuestion, answer: ApprovalAnswer) -> Approval:
         if answer.choice == ApprovalChoice.NO:
-            return Reject(answer.reason or "the user said no")
+            return Reject(answer.reason or SAID_NO)
         if answer.arguments is not None and answer.arguments != request.arguments:
             # A person trusts what the model asked for, not arguments that they changed themselves.
             changed = msgspec.structs.replace(request, arguments=copy_json(answer.arguments))

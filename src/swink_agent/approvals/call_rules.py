@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from swink_agent.core.approval import ProposedCall
 from swink_agent.core.policy import PreDispatchContext, Skip
 from swink_agent.core.values.several import several_texts
+from swink_agent.rendering.escaping import safe_display
 from swink_agent.sandbox.network.hosts import Hosts, host_entry
 
 from .commands.rules import COMMAND_TOOLS, STANDARD_DENY, CommandRules, Decision
-from .display import safe_display
 from .web_hosts import HOST_TOOLS, read_url
 
 _GRAMMAR = "a rule is TOOL or TOOL: PATTERN, such as 'bash: pytest *', 'write_file: src/**' or 'edit_file'"

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+from base64 import b64decode
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
+
+from swink_agent.core.values.value import is_secret_name
 
 _SERVER = re.compile(r"[a-z0-9_-]{1,20}", re.ASCII)
 _PREFIX = re.compile(r"[A-Za-z0-9_-]{0,32}", re.ASCII)
@@ -60,6 +64,22 @@ def check_env(env: Mapping[str, str]) -> None:
 def check_headers(headers: Mapping[str, str]) -> None:
     """Raises `ValueError` for entries that cannot be HTTP headers. The error does not repeat values."""
     _check_texts(headers, "header", _HEADER, str.isprintable, "in one line")
+
+
+def secrets_in(headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The secrets inside headers, which a server may repeat alone, each with the name of its header.
+
+    That is a token after the word for its kind (`Bearer …`), the password of `Basic …`, and the values of cookies.
+    """
+    for name, value in headers.items():
+        if name.lower() == "cookie":
+            yield from ((name, part.partition("=")[2]) for part in value.split(";"))
+        elif is_secret_name(name):
+            kind, _, secret = value.strip().partition(" ")
+            yield name, secret
+            if kind.lower() == "basic":
+                with suppress(ValueError):
+                    yield name, b64decode(secret).decode().partition(":")[2]
 
 
 def _check_texts(

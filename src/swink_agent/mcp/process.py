@@ -302,7 +302,7 @@ class _Errors:
             for line in self._shown_lines(lines):
                 log.info("%s", line)
         self._lines.extend(self._shown_lines(lines[-_KEPT_LINES:]))
-        self._rest = self._rest[-_CHUNK:]
+        self._rest = self._rest[:_CHUNK]  # only the beginning of a line is shown; a later part may be half a secret
         return True
 
     def _shown_lines(self, lines: list[bytes]) -> list[str]:

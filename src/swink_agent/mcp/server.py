@@ -26,7 +26,7 @@ from swink_agent.sandbox import SandboxError
 
 from .errors import McpError
 from .listing import Listing, ToolDefinition, read_listing
-from .naming import check_env, check_headers, check_server_name, own_version, tool_names
+from .naming import check_env, check_headers, check_server_name, own_version, secrets_in, tool_names
 from .process import Command, ServerProcess, ServerSandbox
 from .results import progress_text, result_of
 from .schemas import shown_text
@@ -86,6 +86,9 @@ class McpServer:
         self._redactor = Redactor(environment=given)
         # For results, which the run's own redactor masks too: only the secrets that this server was given.
         self._own_secrets = Redactor(environment=given, patterns=False)
+        for header, secret in secrets_in(self._headers):
+            self._redactor.learn(secret, header)
+            self._own_secrets.learn(secret, header)
         self._place = None if command is None else ServerSandbox(command)
         self._process: ServerProcess | None = None
         self._connection: Connection | None = None

@@ -113,6 +113,11 @@ def without(paths: Iterable[str], folders: Sequence[str]) -> list[str]:
     return [path for path in paths if path not in folders and not path.startswith(beneath)]
 
 
+def has_mark(state: os.stat_result) -> bool:
+    """Whether the status has the mark of a placeholder. It is one if it is also empty."""
+    return state.st_mtime_ns // 1_000_000_000 == PLACEHOLDER_STAMP
+
+
 def _is_missing(path: str) -> bool:
     if not exists(path):
         return True
@@ -120,7 +125,7 @@ def _is_missing(path: str) -> bool:
         state = os.lstat(path)
     except OSError:
         return True
-    return int(state.st_mtime) == PLACEHOLDER_STAMP and stat.S_ISDIR(state.st_mode) and _is_empty(path, state)
+    return has_mark(state) and stat.S_ISDIR(state.st_mode) and _is_empty(path, state)
 
 
 def holds(
@@ -180,7 +185,7 @@ def _walk(root: str, parts: Sequence[str], found: dict[str, HoldKind], *, strict
                 found.setdefault(current, HoldKind.MISSING)
             return
         mode = state.st_mode
-        if int(state.st_mtime) == PLACEHOLDER_STAMP and not pin_last and _is_empty(current, state):
+        if has_mark(state) and not pin_last and _is_empty(current, state):
             found[current] = HoldKind.MISSING
             return
         if stat.S_ISLNK(mode):

@@ -83,7 +83,7 @@ def check_choice(choice: object) -> SandboxChoice:
     raise TypeError(f'sandbox is {choice!r}; give "auto", "off", a SandboxProfile or an open Sandbox')
 
 
-def with_walls_of(workspace: Workspace, profile: SandboxProfile) -> SandboxProfile:
+def with_paths_of(workspace: Workspace, profile: SandboxProfile) -> SandboxProfile:
     """The profile, with the workspace's hidden and protected paths added, so that a command cannot get around the file
     tools."""
     hidden = [path for path in workspace.hidden if path not in profile.hidden]
@@ -95,7 +95,7 @@ def with_walls_of(workspace: Workspace, profile: SandboxProfile) -> SandboxProfi
     )
 
 
-def refuse_open_walls(workspace: Workspace, profile: SandboxProfile) -> None:
+def refuse_without_paths_of(workspace: Workspace, profile: SandboxProfile) -> None:
     """Raises `ValueError` unless an open sandbox, which cannot be changed, hides and protects the workspace's paths."""
     missing = [path for path in workspace.hidden if path not in profile.hidden]
     covered = tuple(real_paths(profile.hidden)) if missing else ()

@@ -139,7 +139,7 @@ def limits_met(
         said = [command, *lines]
         met.append(LimitMet(_BESIDE_THE_PROXY) if profile.hosts else _no_network(said, asking))
     denied = (path for line in lines if _DENIED.search(line) for path in _paths_in(line, folder, _DENIED))
-    place = next((found for path in denied if (found := _walled_off(path, profile))), None)
+    place = next((found for path in denied if (found := _read_only_folder(path, profile))), None)
     if place is not None:
         access = asking.more("write", place)
         instead = " (temporary files go to $TMPDIR)" if place in _FOR_ALL_PROGRAMS else ""
@@ -226,7 +226,7 @@ def _paths_in(line: str, folder: str, refusals: re.Pattern[str]) -> Iterable[str
             yield os.path.normpath(os.path.join(folder, path.rstrip(".")))
 
 
-def _walled_off(path: str, profile: SandboxProfile) -> str | None:
+def _read_only_folder(path: str, profile: SandboxProfile) -> str | None:
     """The folder of a path that this user can write and a command cannot, as it is outside the command's folders."""
     real = os.path.realpath(path)
     if any(is_beneath(real, root) for root in profile.write):

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
+from swink_agent.approvals.access import ACCESS, LONGEST_REASON, REASON
 from swink_agent.core.errors import ToolError
 from swink_agent.core.machine.files import identity_of
 from swink_agent.core.values.value import Value
@@ -24,9 +25,7 @@ from swink_agent.sandbox.profile import home_folders, is_beneath, own_paths, run
 
 from ._confined import OpenSandboxFn
 
-_ACCESS, _REASON = "access", "reason"
 _MOST_HOSTS = _MOST_FOLDERS = 20
-_LONGEST_REASON = 500
 _LONGEST_PATH = 1000
 _MOST_OPEN = 8
 """Wider sandboxes that are open at once. A new one replaces the idle one that was not used for longest."""
@@ -34,7 +33,7 @@ _MOST_PROFILES = 64
 _OF_THE_KERNEL = ("/proc", "/sys", "/dev")
 
 ACCESS_SCHEMA: dict[str, Any] = {
-    _ACCESS: {
+    ACCESS: {
         "type": "object",
         "description": (
             "What this command needs beyond the sandbox. The user is asked each time, so ask only for what a command "
@@ -50,9 +49,9 @@ ACCESS_SCHEMA: dict[str, Any] = {
         },
         "additionalProperties": False,
     },
-    _REASON: {
+    REASON: {
         "type": "string",
-        "maxLength": _LONGEST_REASON,
+        "maxLength": LONGEST_REASON,
         "description": "Why access is needed, in one sentence, for the user who decides.",
     },
 }
@@ -111,16 +110,16 @@ class CommandAccess:
 
         Raises `ToolError` for a request that is malformed, superfluous or cannot be granted.
         """
-        reason = arguments.get(_REASON, "")
+        reason = arguments.get(REASON, "")
         if not isinstance(reason, str):
             raise ToolError("reason is not a text: say in one sentence why access is needed")
-        if len(reason) > _LONGEST_REASON:
-            raise ToolError(f"the reason has {len(reason):,} characters: give at most {_LONGEST_REASON}")
-        if _ACCESS not in arguments:
+        if len(reason) > LONGEST_REASON:
+            raise ToolError(f"the reason has {len(reason):,} characters: give at most {LONGEST_REASON}")
+        if ACCESS not in arguments:
             return None
         if not self._is_confined:
             raise ToolError("commands run without a sandbox here, so there is no access to ask for: leave access out")
-        return self._normal(arguments[_ACCESS])
+        return self._normal(arguments[ACCESS])
 
     def _normal(self, given: object) -> Access:
         if not isinstance(given, dict) or not given:

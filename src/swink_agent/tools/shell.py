@@ -264,8 +264,10 @@ class BashTool:
 
         The rules allow the command because its programs are the system's, but a program of the same name may be added
         at any time. If the command asks which programs exist, `PATH` stays, and bash gets the paths of the command's
-        programs.
+        programs, unless one of them looks for others itself.
         """
+        from swink_agent.approvals.commands.read_only import STARTERS  # on use: loads the table of programs
+
         written = [self._root, *sandbox.profile.write]
         folders = sandbox.profile.environment.get("PATH", os.defpath).split(os.pathsep)
         outside = [folder for folder in folders if os.path.isabs(folder) and not _lies_in(folder, written)]
@@ -275,6 +277,8 @@ class BashTool:
         try:
             names = program_names(command)
         except NotPlain:
+            return command, path
+        if not STARTERS.isdisjoint(names):
             return command, path
         found = [(find_program(name, outside=written, folders=outside) or f"/dev/null/{name}", name) for name in names]
         told = "".join(f"hash -p {shlex.quote(place)} {shlex.quote(name)}; " for place, name in found)
@@ -369,12 +373,12 @@ def _profile(choice: _confined.SandboxChoice, root: str, workspace: Workspace | 
     sandbox lacks them."""
     if isinstance(choice, Sandbox):
         if workspace is not None and choice.backend != "off":
-            _confined.refuse_open_walls(workspace, choice.profile)
+            _confined.refuse_without_paths_of(workspace, choice.profile)
         return choice.profile
     if choice == "off":
         return SandboxProfile()
     profile = choice if isinstance(choice, SandboxProfile) else SandboxProfile(write=(root, *repository_folders(root)))
-    return profile if workspace is None else _confined.with_walls_of(workspace, profile)
+    return profile if workspace is None else _confined.with_paths_of(workspace, profile)
 
 
 def _shell_program(writable: Sequence[str]) -> list[str]:
@@ -390,7 +394,7 @@ def _description(
 ) -> str:
     kind = "a bash command" if os.path.basename(shell) == "bash" else "a command in sh (there is no bash here)"
     if choice == "off" or (isinstance(choice, Sandbox) and choice.backend == "off"):
-        walls = ""
+        limits = ""
     else:
         network = "" if profile.network else " There is no network."
         if profile.hosts:
@@ -398,14 +402,14 @@ def _description(
                 f" Of the network only {', '.join(profile.hosts)} can be reached, through the proxy in HTTPS_PROXY."
             )
         others = "".join(f", in {folder}" for folder in profile.write if folder != root)
-        walls = f" Files can be written only in the workspace{others} and in $TMPDIR.{network}"
-        walls += " The user can allow a command more, if it asks with access."
+        limits = f" Files can be written only in the workspace{others} and in $TMPDIR.{network}"
+        limits += " The user can allow a command more, if it asks with access."
         ours = [os.path.relpath(path, root) for path in profile.own_programs()]
         if ours:
-            walls += f" {', '.join(dict.fromkeys(ours))} cannot be changed, as this program runs from there."
+            limits += f" {', '.join(dict.fromkeys(ours))} cannot be changed, as this program runs from there."
     return (
         f"Runs {kind} in the workspace folder and returns what it prints, stdout and stderr together. Each call "
-        f"starts anew in that folder: cd and variables do not last, and nothing can be typed in.{walls} What it leaves "
-        f"in the background is ended with it: for a server or a watcher, set background. It has {timeout:g} seconds "
-        f"unless timeout says otherwise."
+        f"starts anew in that folder: cd and variables do not last, and nothing can be typed in.{limits} What it "
+        f"leaves in the background is ended with it: for a server or a watcher, set background. It has {timeout:g} "
+        f"seconds unless timeout says otherwise."
     )

@@ -6,9 +6,11 @@ Each tool is in its own file.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Literal
+
+from msgspec.structs import replace
 
 from swink_agent import sandbox as sandboxes
 from swink_agent.core.tool import AgentTool
@@ -61,13 +63,13 @@ def standard_tools(
     if isinstance(root, Workspace) and not isinstance(sandbox, str):
         _refuse_open_workspace(root, sandbox if isinstance(sandbox, SandboxProfile) else sandbox.profile)
     folders = [os.path.abspath(folder) for folder in several_paths(also, "standard_tools(also=…)")]
-    if folders and sandbox == "auto":
-        main = str(root.root if isinstance(root, Workspace) else root)
-        profile = SandboxProfile(write=(main, *folders))
-        hidden = profile.hidden if checkpoints is None else (*profile.hidden, os.path.realpath(checkpoints.folder))
-        sandbox = SandboxProfile(write=(main, *folders), hidden=hidden)
     if checkpoints is not None:
-        sandbox = _hiding(checkpoints, root, sandbox)
+        with suppress(OSError):  # then no checkpoint can be kept there, and nothing will be changed
+            checkpoints.prepare()  # now: otherwise a command could create the folder, and own it
+    if sandbox == "auto" and (folders or checkpoints is not None):
+        sandbox = _usual_profile(root, folders, checkpoints)
+    if checkpoints is not None:
+        _refuse_open_store(checkpoints, root, sandbox)
     changes = None if checkpoints is None else RecordedChanges(checkpoints)
     profile = None if isinstance(sandbox, str) else sandbox if isinstance(sandbox, SandboxProfile) else sandbox.profile
     workspace = root if isinstance(root, Workspace) else Workspace(root, profile=profile)
@@ -124,26 +126,26 @@ def _is_gits(folder: str) -> bool:
     return ".git" in names or (os.path.isfile(f"{real}/HEAD") and os.path.isdir(f"{real}/objects"))
 
 
-def _hiding(
+def _usual_profile(
+    root: str | os.PathLike[str] | Workspace, folders: Sequence[str], checkpoints: CheckpointStore | None
+) -> sandboxes.SandboxProfile:
+    """The profile that "auto" means, with these further folders and with the store hidden."""
+    main = str(root.root) if isinstance(root, Workspace) else os.path.realpath(root)
+    profile = sandboxes.SandboxProfile(write=(main, *sandboxes.repository_folders(main), *folders))
+    if checkpoints is None:
+        return profile
+    return replace(profile, hidden=(*profile.hidden, os.path.realpath(checkpoints.folder)))
+
+
+def _refuse_open_store(
     checkpoints: CheckpointStore,
     root: str | os.PathLike[str] | Workspace,
     sandbox: Literal["auto", "off"] | sandboxes.SandboxProfile | sandboxes.Sandbox,
-) -> Literal["off"] | sandboxes.SandboxProfile | sandboxes.Sandbox:
-    """The sandbox choice, with the store hidden. Raises `ValueError` if a given sandbox or workspace does not hide it.
-
-    The folder is created first: otherwise a command could create it, and own it.
-    """
-    from swink_agent.sandbox import SandboxProfile
-
-    with suppress(OSError):  # then no checkpoint can be kept there, and nothing will be changed
-        checkpoints.prepare()
+) -> None:
+    """Raises `ValueError` if commands or file tools could reach the store."""
     folder = os.path.realpath(checkpoints.folder)
-    if sandbox == "auto":
-        path = str(root.root) if isinstance(root, Workspace) else os.path.realpath(root)
-        profile = SandboxProfile(write=(path,))
-        sandbox = SandboxProfile(write=(path,), hidden=(*profile.hidden, folder))
-    elif not isinstance(sandbox, str):
-        profile = sandbox if isinstance(sandbox, SandboxProfile) else sandbox.profile
+    if not isinstance(sandbox, str):
+        profile = sandbox if isinstance(sandbox, sandboxes.SandboxProfile) else sandbox.profile
         if not any(is_beneath(folder, os.path.realpath(path)) for path in profile.hidden):
             raise ValueError(
                 f"the folder {folder} of checkpoints is not hidden by the sandbox: add it to the profile's hidden"
@@ -152,4 +154,3 @@ def _hiding(
         parts = os.path.relpath(folder, root.root).split(os.sep)
         if not root.is_hidden(tuple(parts)):
             raise ValueError(f"the folder {folder} of checkpoints is not hidden by {root!r}: give it as hidden")
-    return sandbox

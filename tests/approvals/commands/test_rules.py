@@ -151,6 +151,7 @@ def test_a_script_is_read_as_bash_reads_it(command: str, words: list[list[str]])
     "command",
     [
         *["for f in a; do ls $fE; done", "for f in a; do ls $g; done", "ls $f", "ls 2\\\n>/dev/null"],
+        *["for _ in a; do ls $_; done", "for _ in a; do ls; done"],
         *["for f in a; do ls $f\\\nb; done", "ls &\\\n& ls", "ls |\\\n| ls", "cat <<E\\\nF\nx\nEF\n"],
     ],
 )

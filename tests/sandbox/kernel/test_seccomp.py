@@ -116,6 +116,22 @@ def test_arguments_decide_where_a_call_has_two_sides_and_high_bits_change_nothin
     assert ask(machine, "personality", 0x0400000) == EPERM
 
 
+@pytest.mark.parametrize("own_namespaces", [True, False])
+@pytest.mark.parametrize("machine", MACHINES)
+def test_no_file_system_changes_files_through_a_descriptor_for_reading(machine: str, own_namespaces: bool) -> None:
+    commands = {
+        "the flags of a file on ZFS": 0x40088302,
+        "a subvolume of bcachefs made": 0x4020BC10,
+        "a subvolume of bcachefs removed": 0x4020BC11,
+        "a file of OCFS2 copied": 0x40186F04,
+        "the layout of a file on Ceph": 0x40289702,
+    }
+    for name, command in commands.items():
+        for high in (0, 1 << 40):
+            denied = ask(machine, "ioctl", 3, high | command, own_namespaces=own_namespaces)
+            assert denied == fail_with(errno.ENOTTY), name
+
+
 @pytest.mark.parametrize("machine", MACHINES)
 def test_without_network_there_are_no_sockets_but_pipes_in_pairs(machine: str) -> None:
     for family in range(46):

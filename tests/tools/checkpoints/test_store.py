@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -63,6 +64,23 @@ def test_a_rewind_is_given_a_plan(store: CheckpointStore, root: Path) -> None:
     with pytest.raises(TypeError, match="to must be a Checkpoint or its id, not a int"):
         store.plan(root, 3)  # type: ignore[arg-type]
     assert store.checkpoints(root) == [checkpoint]
+
+
+def test_files_come_back_on_a_disk_without_hard_links(
+    store: CheckpointStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")  # as FAT does
+
+    (root / "file").write_text("kept\n")
+    (root / "link").symlink_to("file")
+    before, checkpoint = tree(root), store.take(root)
+    (root / "file").unlink()
+    (root / "link").unlink()
+    store.take(root, "run", "run")
+    monkeypatch.setattr(os, "link", refuse)
+    assert back(store, root, checkpoint) == {"file": "restore", "link": "restore"}
+    assert tree(root) == before
 
 
 def test_the_exact_tree_comes_back(store: CheckpointStore, root: Path) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import gzip
 import re
+import socket
+import struct
 import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -102,6 +104,73 @@ async def test_a_page_becomes_markdown_without_what_a_reader_would_not_see() -> 
     assert "zerowidth" in text
     for gone in ("unseen", "run()", "s{}", " c "):
         assert gone not in text
+
+
+async def test_a_server_that_resets_the_connection_has_closed_it() -> None:
+    def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+
+    async with await asyncio.start_server(reset, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        text = said(await run(WebFetchTool(f"127.0.0.1:{port}"), f"http://127.0.0.1:{port}/"))
+    assert text == f"127.0.0.1:{port} could not be read: it closed the connection"
+
+
+async def test_a_host_that_does_not_take_the_connection_is_not_said_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swink_agent.tools.web.fetching._CONNECT_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, ExitStack() as held:
+        port = full.getsockname()[1]
+        for _ in range(3):
+            waiting = held.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(("127.0.0.1", port))
+        text = said(await run(WebFetchTool(f"127.0.0.1:{port}"), f"http://127.0.0.1:{port}/"))
+    assert text == f"127.0.0.1:{port} could not be reached within 0.2 s"
+
+
+async def test_all_parts_of_a_compressed_page_are_read() -> None:
+    async with open_site() as site:
+        body = gzip.compress(b"one ") + gzip.compress(b"two")
+        site.answers["/"] = lambda: web.Response(
+            body=body, headers={"Content-Encoding": "gzip"}, content_type="text/plain"
+        )
+        assert "\none two\n" in said(await run(site.tool(), site.url()))
+
+
+@pytest.mark.parametrize("more", [b"\0" * 65536, gzip.compress(b"") * 3000], ids=["zeros", "empty parts"])
+async def test_what_follows_a_compressed_page_without_an_end_is_not_awaited(more: bytes) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(b"page")
+        )
+        with suppress(ConnectionError):
+            while True:
+                writer.write(more)
+                await writer.drain()
+        writer.close()
+        hung_up.set()
+
+    hung_up = asyncio.Event()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        result = await run(WebFetchTool(f"127.0.0.1:{port}"), f"http://127.0.0.1:{port}/")
+        await hung_up.wait()
+    assert "\npage\n" in said(result)
+    assert not result.is_error
+
+
+async def test_a_compressed_page_that_is_cut_off_is_not_whole() -> None:
+    async with open_site() as site:
+        body = gzip.compress(bytes(range(256)).hex().encode())[:-60]
+        site.answers["/"] = lambda: web.Response(
+            body=body, headers={"Content-Encoding": "gzip"}, content_type="text/plain"
+        )
+        text = said(await run(site.tool(), site.url()))
+    assert "0001" in text
+    assert "only its beginning can be read" in text
 
 
 async def test_no_page_can_write_the_end_of_the_marks() -> None:

@@ -13,9 +13,9 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
 
+from swink_agent.rendering.escaping import safe_display
 from swink_agent.sandbox.repositories.git_config import read_settings
 
-from ..display import safe_display
 from .places import Place
 
 _LONGEST_SETTINGS = 256 * 1024
@@ -210,6 +210,8 @@ class _Repository:
             return
         if key == "extensions.objectformat" and value == "sha1":
             return
+        if key in ("branch.sort", "tag.sort") and "signature" in value:
+            raise _Doubt(f"the repository's settings have {key}, with which git runs a program that checks signatures")
         if key in ("core.worktree", "blame.ignorerevsfile"):
             base = self.settings if key == "core.worktree" else self.folder
             if self.place.holds(os.path.realpath(os.path.join(base, value))):

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from swink_agent.core.values.value import Value
+from swink_agent.rendering.escaping import safe_display
 from swink_agent.sandbox.kernel.mounts import is_in
 
-from ..display import safe_display
 from .git_settings import git_problem
 from .places import Place
 from .prefixes import does_more, prefix_covers

@@ -15,9 +15,8 @@ from contextlib import suppress
 from functools import cached_property
 from itertools import islice
 
+from swink_agent.rendering.escaping import safe_display
 from swink_agent.sandbox.kernel.mounts import is_in
-
-from ..display import safe_display
 
 # Parts of the operating system, which reveal nothing about the user.
 _PUBLIC = ("/bin", "/dev/null", "/etc/os-release", "/lib", "/lib64", "/proc/cpuinfo", "/proc/meminfo", "/usr")

@@ -13,7 +13,8 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Literal
 
-from ..display import safe_display
+from swink_agent.rendering.escaping import safe_display
+
 from .reading import Form, ReadOnly, reads
 from .shell_words import Word
 from .small_languages import is_reading_awk, is_reading_jq, is_reading_printf, is_reading_sed, is_reading_test
@@ -516,3 +517,6 @@ READ_ONLY: Mapping[str, ReadOnly] = MappingProxyType(
         "git check-ignore": _git("names", "nqv", "", "--no-index --non-matching --quiet --verbose"),
     }
 )
+
+STARTERS = frozenset({"xargs", *(prefix.split()[0] for prefix, check in READ_ONLY.items() if check.starts)})
+"""Programs that start others, which they find by `PATH`."""

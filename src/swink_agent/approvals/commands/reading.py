@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
 from swink_agent.core.values.value import Value
+from swink_agent.rendering.escaping import safe_display
 
-from ..display import safe_display
 from .places import Place
 from .shell_words import Word
 

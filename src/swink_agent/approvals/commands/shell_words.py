@@ -16,8 +16,7 @@ import msgspec
 
 from swink_agent.core.texts.invisible import is_deceptive
 from swink_agent.core.values.value import Value
-
-from ..display import safe_display
+from swink_agent.rendering.escaping import safe_display
 
 _BARE = frozenset(string.ascii_letters + string.digits + "_-./:,+=@%^")
 # Without a sign in front: `bash -c +x` treats it as an option of bash.
@@ -62,7 +61,7 @@ DOCUMENT = re.compile(
     r"(?=[\s;&|<>()]|$)",
     re.ASCII,
 )
-_LOOP = re.compile(r"for +([a-z_][a-z0-9_]*) +in(?= )", re.ASCII)
+_LOOP = re.compile(r"for +(?!_ )([a-z_][a-z0-9_]*) +in(?= )", re.ASCII)  # bash sets `_` itself, after every command
 _VARIABLE = re.compile(r"([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\}", re.ASCII)
 _AFTER_LOOP = re.compile(r"( *(2>/dev/null|2>&1)(?=[ ;|&\n]|$))+")
 _UNSPLIT = re.compile(r"[\w./,:+@%=-]+", re.ASCII)

@@ -18,7 +18,7 @@ import time
 from ..errors import UnfitFolder
 from ..kernel.calls import close_all, open_without_links
 from ..profile import DEFAULT_PROTECTED, HOME_PROTECTED
-from ..protected import PLACEHOLDER_STAMP
+from ..protected import PLACEHOLDER_STAMP, has_mark
 
 _TRIES = 50
 
@@ -40,16 +40,11 @@ def is_a_file(path: str) -> bool:
     return path.rpartition("/")[2] in _FILES
 
 
-def has_mark(state: os.stat_result) -> bool:
-    """Whether the status has the mark of a placeholder. It is one if it is also empty."""
-    return state.st_mtime_ns // 1_000_000_000 == PLACEHOLDER_STAMP
-
-
 def is_placeholder(path: str) -> bool:
     """Whether it has the mark of a placeholder and is as empty: a command could have set the time of another file."""
     try:
         state = os.lstat(path)
-        if int(state.st_mtime) != PLACEHOLDER_STAMP or state.st_uid != os.geteuid():
+        if not has_mark(state) or state.st_uid != os.geteuid():
             return False
         if stat.S_ISDIR(state.st_mode):
             return not os.listdir(path)

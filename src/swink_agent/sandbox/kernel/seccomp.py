@@ -178,6 +178,9 @@ _IPPROTO_TCP, _MSG_FASTOPEN = 6, 0x20000000
 _SERVING = ("bind", "listen", "accept", "accept4")
 _NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+# ZFS, bcachefs, OCFS2 and Ceph. Some of their calls change files and folders through a descriptor opened for reading,
+# and ask neither Landlock nor the mount.
+_LETTERS_OF_FILE_SYSTEMS, _LETTER = (0x8300, 0xBC00, 0x6F00, 0x9700), 0xFF00
 _S_IFMT, _S_IFCHR, _S_IFBLK = 0o170000, 0o020000, 0o060000
 _S_ISUID_OR_GID = 0o6000
 _O_CREAT, _O_TMPFILE = 0o100, 0o20000000
@@ -234,6 +237,9 @@ def base_rules(
     # A filter cannot see the flags of clone3. If it fails, the C library uses clone.
     rules += [Rule("clone3", _ENOSYS), Rule("clone", _EPERM, (Condition(0, 0, _NEW_NAMESPACES, equal=False),))]
     rules += [Rule("ioctl", _EPERM, (Condition(1, command),)) for command in (_TIOCSTI, _TIOCLINUX)]
+    rules += [
+        Rule("ioctl", fail_with(errno.ENOTTY), (Condition(1, letter, _LETTER),)) for letter in _LETTERS_OF_FILE_SYSTEMS
+    ]
     # A lease on a file makes other processes that open it wait, for up to 45 seconds.
     rules += [Rule("fcntl", _EPERM, (Condition(1, command),)) for command in (_F_SETLEASE, _F_SETDELEG)]
     for kind in (_S_IFCHR, _S_IFBLK):

@@ -13,6 +13,7 @@ import stat
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 
+from ..workspace.place import put_new
 from .checkpoint import PathRewind
 from .tree_entries import FOLDER, Entry, entry_at, opened_root
 
@@ -104,9 +105,7 @@ class _Restoring:
             make(made)
             self._check(folder, name, present)
             if present is None:
-                # A rename would replace a file that has appeared meanwhile; a link to the new file does not.
-                os.link(made, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
-                os.unlink(made, dir_fd=folder)
+                put_new(made, name, folder)  # a rename would replace a file that has appeared meanwhile
             else:
                 os.rename(made, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:

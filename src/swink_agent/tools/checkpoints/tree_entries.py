@@ -125,7 +125,7 @@ class Tree:
         `without` is a folder that is not part of the tree: where the copies are. `was_kept` returns whether a path was
         ever kept as a folder. With `may_be_taken_in`, a folder that git no longer ignores becomes part of the tree.
         """
-        from swink_agent.sandbox.bubblewrap.placeholders import has_mark  # on use
+        from swink_agent.sandbox.protected import has_mark  # on use
 
         self._has_mark = has_mark
         self.entries: dict[bytes, Seen] = {}

@@ -117,7 +117,7 @@ class ForegroundCommand:
                 text, profile, self._folder, self._asking, is_known=is_known, command=self._command, code=end.code
             )
         endings += [f"sandbox: {limit}" for limit in met]
-        walls = [limit.what for limit in (*refused, *met)]
+        limits = [limit.what for limit in (*refused, *met)]
         if endings:
             text += ("\n" if text and not text.endswith("\n") else "") + in_brackets(endings)
         details = {
@@ -129,7 +129,7 @@ class ForegroundCommand:
             "truncated": bounded.is_cut,
             "sandbox": backend,
             **({"left_behind": left} if left else {}),
-            **({"walls": walls} if walls else {}),
+            **({"walls": limits} if limits else {}),
             **({"reached": [[each.host, each.port, each.allowed] for each in reached]} if reached else {}),
         }
         result = AgentToolResult.text if end.code == 0 else AgentToolResult.error

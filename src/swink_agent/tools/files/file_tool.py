@@ -14,10 +14,10 @@ from typing import Any, ClassVar, Literal
 
 from swink_agent.approvals.scopes import UNKEPT, as_approved
 from swink_agent.core.errors import ToolError
-from swink_agent.core.run.threads import WorkerThreads
 from swink_agent.core.tool import AgentToolResult, ToolContext
 
 from .._bounded import bound_text
+from .._confined import in_thread
 from ..checkpoints.changes import RecordedChanges
 from ..workspace.place import Place, replace_file
 from ..workspace.seen import seen_by
@@ -92,9 +92,8 @@ class FileTool(ABC):
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
         """Runs the call in a thread. Any problem with a file is an error result."""
         call = Call(self, arguments, ctx)
-        threads = ctx.threads or WorkerThreads()
         try:
-            return await threads.run(lambda: self.run(call))
+            return await in_thread(ctx, lambda: self.run(call))
         except ToolError as error:
             return AgentToolResult.error(str(error))
         except OSError as error:
@@ -102,8 +101,6 @@ class FileTool(ABC):
             return AgentToolResult.error(str(self.workspace.explain(path if isinstance(path, str) else ".", error)))
         finally:
             call.give_up()
-            if ctx.threads is None:
-                threads.close()
 
     @abstractmethod
     def run(self, call: Call) -> AgentToolResult:

@@ -30,6 +30,8 @@ MOST_BYTES = 5 * 1024 * 1024
 _CONNECT_SECONDS, _SECONDS = 10.0, 30.0
 _MOST_REDIRECTS = 5
 _CHUNK = 64 * 1024
+_GZIP = b"\x1f\x8b"  # how each part of a gzip file begins
+_MOST_PARTS = 100
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _HEADERS = {
     "Accept": "text/html, text/markdown, text/plain, application/json, application/xml, image/*;q=0.8, */*;q=0.5",
@@ -159,7 +161,9 @@ async def _ask(place: WebPlace, addresses: list[str]) -> tuple[Answer, str | Non
             return answer, location or None
     except aiohttp.ClientConnectorError as error:
         raise ToolError(f"{place.name} could not be reached: {error}") from error
-    except aiohttp.ServerDisconnectedError as error:
+    except aiohttp.ConnectionTimeoutError as error:
+        raise ToolError(f"{place.name} could not be reached within {_CONNECT_SECONDS:g} s") from error
+    except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
         raise ToolError(f"{place.name} could not be read: it closed the connection") from error
     except aiohttp.ClientError as error:
         why = "its answer is cut off" if isinstance(error, aiohttp.ClientPayloadError) else "its answer is not HTTP"
@@ -206,7 +210,9 @@ async def _body(response: aiohttp.ClientResponse, name: str) -> tuple[bytes, boo
         size += len(data)
         if size > MOST_BYTES:
             return b"".join(parts)[:MOST_BYTES], False
-    return b"".join(parts), True
+        if unpack is not None and unpack.is_over:  # a server may send garbage without an end
+            break
+    return b"".join(parts), unpack is None or unpack.is_whole
 
 
 class _Unpacking:
@@ -216,8 +222,28 @@ class _Unpacking:
         self._name = name
         self._inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
         self._is_first = True
+        self._parts = 1
+        self.is_over = False
+        """Whether nothing that follows is unpacked."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything was unpacked: the compressed data, if there was any, had an end."""
+        return (self._inflate.eof or self._is_first) and self._parts < _MOST_PARTS
 
     def feed(self, data: bytes, most: int) -> bytes:
+        unpacked = self._unpacked(data, most)
+        # A gzip file may have several parts. Whatever else follows its end is not a part of it.
+        while self._inflate.eof and len(unpacked) < most and len(rest := self._inflate.unused_data) >= len(_GZIP):
+            self.is_over = not rest.startswith(_GZIP) or self._parts == _MOST_PARTS
+            if self.is_over:
+                break
+            self._parts += 1
+            self._inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+            unpacked += self._unpacked(rest, most - len(unpacked))
+        return unpacked
+
+    def _unpacked(self, data: bytes, most: int) -> bytes:
         try:
             return self._inflate.decompress(data, most)
         except zlib.error as error:

@@ -145,7 +145,7 @@ def replace_file(
             fsync(fd)
             with last_check:
                 if before is None:
-                    _put_new(temporary, place.name, folder, rename)
+                    put_new(temporary, place.name, folder, rename)
                 else:
                     rename(temporary, place.name, src_dir_fd=folder, dst_dir_fd=folder)
             return os.fstat(fd)
@@ -157,8 +157,8 @@ def replace_file(
         raise
 
 
-def _put_new(temporary: str, name: str, folder: int, rename: Callable[..., None]) -> None:
-    """Gives the file its name unless the name is taken."""
+def put_new(temporary: str | bytes, name: str | bytes, folder: int, rename: Callable[..., None] = os.rename) -> None:
+    """Gives a new file or link in an open folder its name. Raises `FileExistsError` if the name is taken."""
     try:
         os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     except OSError as error:
