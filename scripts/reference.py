@@ -28,6 +28,21 @@ PARTS: dict[str, Callable[..., str]] = {}
 READ_FIRST = {"swink_agent.core.agent.agent"}
 """Modules that come first on their page; the others are in alphabetical order."""
 PROJECT_MAY = {"free": "set it", "stricter": "make it stricter", "never": "no"}
+VALUES = {
+    "text": "a text",
+    "count": "a whole number, 1 or more",
+    "amount": "a number above 0",
+    "temperature": "a number from 0 to 2",
+    "switch": "`true`, `false`",
+    "names": "a list of names",
+    "address": "`http://` or `https://` and a host",
+    "folder": "a folder",
+    "rules": "a list of [rules](../cli.md#rules)",
+    "hosts": "a list of [hosts](../builtin-tools.md#hosts-by-name)",
+    "private": "a list of addresses, each with a port",
+    "command": "a list of words",
+}
+"""The values of a setting by its kind, unless it has a list of choices."""
 
 
 def part(function: Callable[..., str]) -> Callable[..., str]:
@@ -68,13 +83,13 @@ def settings() -> str:
         [
             _code(item.name),
             item.help,
-            _code(*item.choices) if item.choices else item.kind,
+            _values(item),
             _default(item.default),
             PROJECT_MAY[item.in_project],
         ]
         for item in DEFINITIONS
     ]
-    rows.append(["`aliases.NAME`", "a short name for a model", "alias", "none", PROJECT_MAY["never"]])
+    rows.append(["`aliases.NAME`", "a short name for a model", "`provider:model`", "none", PROJECT_MAY["never"]])
     return table(["Setting", "What it sets", "Values", "Default", "A project's file may"], rows)
 
 
@@ -101,6 +116,12 @@ def key_settings() -> str:
 
     rows = [[_code(action.name), action.help, _code(*action.keys)] for action in ACTIONS]
     return table(["Action", "What it does", "Usual keys"], rows)
+
+
+def _values(item: Any) -> str:
+    if not item.choices:
+        return VALUES[item.kind]
+    return f"{'a list of ' if item.kind == 'names' else ''}{_code(*item.choices)}"
 
 
 def _default(value: Any) -> str:
@@ -174,6 +195,9 @@ def _command(ctx: click.Context) -> str:
     ]
     if records:
         lines.append(table(["Option", "What it does"], [[_code(name), text] for name, text in records]))
+    if command.epilog:
+        epilog = re.sub(r"\n{3,}", "\n\n", inspect.cleandoc(command.epilog.replace("\b", "")))
+        lines.append(f"```text\n{epilog}\n```")
     return "\n\n".join(lines)
 
 
@@ -280,7 +304,8 @@ def errors() -> str:
 
 
 def _bases(value: type[BaseException]) -> str:
-    others = [base.__name__ for base in value.__mro__[1:] if base not in (Exception, BaseException, object)]
+    bases = [base for base in value.__mro__[1:] if base not in (Exception, BaseException, object)]
+    others = [base.__name__ for base in bases if not base.__name__.startswith("_")]
     return _code(*others) if others else "`Exception`"
 
 

@@ -103,12 +103,12 @@ def warm(warm_starts: Any) -> Iterator[Any]:
         yield starts
 
 
-def test_every_block_says_in_which_language_it_is_by_a_name_that_is_known_here() -> None:
+def test_every_block_has_a_known_language() -> None:
     known = {"python", "sh", "toml", "json", "yaml", *PICTURES}
     assert {str(block): block.language for block in BLOCKS if block.language not in known} == {}
 
 
-def test_blocks_that_are_only_shown_are_few_and_say_why() -> None:
+def test_blocks_that_do_not_run_are_few_and_give_a_reason() -> None:
     shown = [block for block in BLOCKS if block.marker == "not run"]
     assert len(shown) <= MOST_BLOCKS_NOT_RUN
     assert all(block.argument for block in shown)
@@ -207,13 +207,13 @@ def test_yaml_in_the_documents_is_yaml_and_sets_of_cases_are_such(block: Block, 
 
 
 @pytest.mark.parametrize("block", of("sh", marker="run"))
-def test_shell_blocks_that_say_so_are_run(block: Block, tmp_path: Path) -> None:
+def test_shell_blocks_with_a_run_comment_run(block: Block, tmp_path: Path) -> None:
     in_folder(tmp_path, block.document, "bash", "-euo", "pipefail", "-c", block.code)
 
 
 @pytest.mark.table
 @pytest.mark.parametrize("block", of("sh"))
-def test_a_shell_reads_the_shell_blocks(block: Block) -> None:
+def test_bash_can_parse_the_shell_blocks(block: Block) -> None:
     done = subprocess.run(["bash", "-n"], input=block.code, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -248,7 +248,7 @@ SHELL = [
 
 @pytest.mark.table
 @pytest.mark.parametrize("command", SHELL)
-def test_commands_in_shell_blocks_are_what_the_programs_take(command: ShellCommand) -> None:
+def test_commands_in_shell_blocks_have_options_that_exist(command: ShellCommand) -> None:
     program, *words = command.words
     match Path(program).name, words:
         case "swink", _:

@@ -10,7 +10,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "src"
 READS_ITSELF = {("swink_agent.evals.types", "swink_agent.evals.runs.codec")}
-"""A value that lies on disk and reads itself when somebody looks: the one import that goes back, on use."""
+"""A value that is read from disk on use. This is the only import that goes back."""
 
 
 def _name(path: Path) -> str:
@@ -26,7 +26,7 @@ MODULES = {
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """These and all in them, without what is only there for type checkers."""
+    """These statements and those inside them, except those for type checkers."""
     for statement in body:
         yield statement
         is_for_checkers = isinstance(statement, ast.If) and "TYPE_CHECKING" in ast.dump(statement.test)
@@ -48,7 +48,7 @@ def imports(module: str, path: Path) -> set[str]:
 
 
 def circle(needs: dict[str, set[str]]) -> list[str]:
-    """Modules of which each needs the next, and the last one the first; none if there is no such circle."""
+    """Modules of which each needs the next, and the last one needs the first. Empty without such a cycle."""
     left = {module: set(others) for module, others in needs.items()}
     while True:
         free = {module for module, others in left.items() if not others & left.keys()}
@@ -64,11 +64,11 @@ def circle(needs: dict[str, set[str]]) -> list[str]:
     return path if module is None else path[path.index(module) :]
 
 
-def test_a_circle_is_found() -> None:
+def test_a_cycle_of_imports_is_found() -> None:
     assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == ["b", "c"]
     assert circle({"a": {"b"}, "b": {"c"}, "c": set()}) == []
 
 
 @pytest.mark.sweep
-def test_there_are_no_circles() -> None:
+def test_there_are_no_cycles_of_imports() -> None:
     assert circle({module: imports(module, path) for module, path in MODULES.items()}) == []

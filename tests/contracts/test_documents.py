@@ -27,12 +27,12 @@ def run(*arguments: str) -> str:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_every_example_runs_and_has_something_to_say(example: Path) -> None:
+def test_every_example_runs_and_prints_something(example: Path) -> None:
     assert run(str(example)).strip()
 
 
 @pytest.mark.sweep
-def test_the_page_of_approvals_goes_on_after_a_restart_of_its_server() -> None:
+def test_the_example_of_approvals_continues_after_its_server_restarts() -> None:
     assert run(str(ROOT / "examples/web_approval.py")).splitlines() == [
         "waiting: 1 call",
         "True",
@@ -58,7 +58,7 @@ def test_the_first_agent_that_a_reader_sees_asks_a_real_model_and_the_second_is_
     assert run("-c", second.code) == "2 + 3 is 5.\n"
 
 
-def test_the_readmes_first_two_shell_blocks_are_the_two_commands() -> None:
+def test_the_first_two_shell_blocks_of_the_readme_try_and_test_the_project() -> None:
     first, second = blocks_of_the_readme("sh")[:2]
     assert first.count("\n") == second.count("\n") == 1
     assert "swink -p" in first

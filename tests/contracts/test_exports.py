@@ -18,8 +18,8 @@ LISTS = sorted(SOURCE.rglob("_exports.py"))
 MODULES = [
     "swink_agent",
     *(
-        f"swink_agent.{room}"
-        for room in ["adapters", "approvals", "evals", "local", "memory", "policies", "sandbox", "testing", "tools"]
+        f"swink_agent.{package}"
+        for package in ["adapters", "approvals", "evals", "local", "memory", "policies", "sandbox", "testing", "tools"]
     ),
 ]
 
@@ -50,7 +50,7 @@ def test_a_list_is_nothing_but_imports_of_names_as_they_are_called(listing: Path
 
 @pytest.mark.table
 @pytest.mark.parametrize("listing", LISTS, ids=lambda path: path.parent.name)
-def test_every_name_on_a_list_is_there_and_public(listing: Path) -> None:
+def test_every_name_on_a_list_exists_and_is_public(listing: Path) -> None:
     module = module_of(listing)
     names = [alias.name for line in ast.parse(listing.read_text()).body[1:] for alias in line.names]  # type: ignore[attr-defined]
     assert sorted(set(names)) == sorted(names)
@@ -61,8 +61,8 @@ def test_every_name_on_a_list_is_there_and_public(listing: Path) -> None:
 
 @pytest.mark.table
 @pytest.mark.parametrize("listing", LISTS, ids=lambda path: path.parent.name)
-def test_no_module_takes_the_place_of_a_public_name(listing: Path) -> None:
-    """Importing a module binds its name in the package: a public name that is the same must be bound before."""
+def test_no_module_hides_a_public_name(listing: Path) -> None:
+    """Importing a module binds its name in the package, so a public name that is the same must be bound before."""
     module = module_of(listing)
     inside = {path.stem for path in listing.parent.glob("*.py")} | {
         path.parent.name for path in listing.parent.glob("*/__init__.py")
@@ -71,18 +71,18 @@ def test_no_module_takes_the_place_of_a_public_name(listing: Path) -> None:
         assert not isinstance(vars(module).get(name, module), ModuleType), name
 
 
-def test_what_a_package_defines_itself_is_public_too() -> None:
+def test_names_that_a_package_defines_itself_are_public_too() -> None:
     assert {"embed"} <= set(importlib.import_module("swink_agent.local").__all__)
     assert "stream_fn_for" in importlib.import_module("swink_agent.adapters").__all__
 
 
-def test_what_serves_a_package_alone_is_not_public() -> None:
+def test_names_that_only_a_package_itself_uses_are_not_public() -> None:
     for entry in exported():
         assert entry.rpartition(".")[2] not in {"annotations", "lazy_names", "sys", "TYPE_CHECKING"}, entry
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_dir_lists_the_public_names_before_any_was_asked_for(module: str) -> None:
+def test_dir_lists_the_public_names_before_any_is_used(module: str) -> None:
     code = f"import {module} as m; listed = dir(m); print(*(name for name in m.__all__ if name not in listed))"
     done = subprocess.run([sys.executable, "-I", "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.split() == []
@@ -98,7 +98,7 @@ def test_a_star_import_gives_the_public_names(module: str) -> None:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_a_public_name_is_the_same_whatever_modules_were_loaded_before(module: str) -> None:
-    """A module that is loaded becomes an attribute of its package, and so could take the place of a name."""
+    """A module that is loaded becomes an attribute of its package, and could hide a public name."""
     folder = Path(importlib.import_module(module).__file__ or "").parent
     same = [name for name in importlib.import_module(module).__all__ if (folder / f"{name}.py").exists()]
     code = f"import types, {', '.join([module, *(f'{module}.{name}' for name in same)])}"
@@ -115,7 +115,7 @@ def test_a_misspelt_name_is_an_error_that_names_it(module: str) -> None:
         exec(f"from {module} import Agnet")
 
 
-def test_a_name_of_a_kit_has_one_home() -> None:
+def test_a_name_of_a_kit_is_public_only_there() -> None:
     from swink_agent import adapters, testing
     from swink_agent.adapters import kit
     from swink_agent.testing.fakes import kit as fakes_kit

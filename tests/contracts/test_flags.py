@@ -14,7 +14,7 @@ from swink_agent.cli.root import swink
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "swink_agent"
-ROOMS = ("app", "cli", "tui", "local", "evals", "memory", "core", "policies", "adapters")
+PACKAGES = ("app", "cli", "tui", "local", "evals", "memory", "core", "policies", "adapters")
 """The packages with messages for users of the command."""
 DOCUMENTS = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]\b(?!-)")
@@ -74,7 +74,7 @@ def named_command(text: str, known: dict[str, set[str]]) -> str | None:
 def test_messages_name_flags_that_exist(known: dict[str, set[str]]) -> None:
     every = set().union(*known.values())
     wrong: list[str] = []
-    for path in sorted(path for room in ROOMS for path in (SOURCE / room).rglob("*.py")):
+    for path in sorted(path for package in PACKAGES for path in (SOURCE / package).rglob("*.py")):
         for line, text in texts(path) if path not in CHECKED_FILES else ():
             for match in FLAG.finditer(text):
                 command = named_command(text[: match.start()].rpartition("\n")[2], known)

@@ -17,7 +17,7 @@ from .test_exports import exported
 
 
 def functions_of(name: str, kind: type) -> Iterator[tuple[str, Any]]:
-    """What a class of ours defines that can be called or read."""
+    """The methods and properties that a class of this package defines."""
     for owner in kind.__mro__:
         if not owner.__module__.startswith("swink_agent"):
             continue
@@ -39,7 +39,7 @@ def looked_at(entry: str) -> dict[str, Any]:
     return {entry: value} if inspect.isfunction(value) else {}
 
 
-def test_there_is_something_to_look_at() -> None:
+def test_the_list_of_public_names_is_not_empty() -> None:
     everything = {name for entry in exported() for name in looked_at(entry)}
     assert {"swink_agent.Agent", "swink_agent.Agent.__init__", "swink_agent.tool"} <= everything
     assert len(everything) > 300

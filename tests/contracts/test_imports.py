@@ -55,19 +55,19 @@ def test_no_http_client_is_loaded() -> None:
     assert not loaded_by("from swink_agent import Agent") & HTTP_CLIENTS
 
 
-def test_what_is_needed_on_use_is_loaded_on_use() -> None:
+def test_importing_agent_does_not_load_packages_that_are_loaded_on_use() -> None:
     already = loaded_by("import asyncio, msgspec")
     assert not (loaded_by("from swink_agent import Agent") - already) & ON_USE
 
 
-def test_only_the_core_is_loaded_and_that_on_use() -> None:
+def test_importing_the_package_loads_only_the_core_and_that_on_use() -> None:
     ours = {name for name in loaded_by("import swink_agent") if name.startswith("swink_agent.")}
     assert ours == {"swink_agent.core", "swink_agent.core.lazy"}
     ours = {name for name in loaded_by("from swink_agent import Agent, tool") if name.startswith("swink_agent.")}
     assert {name.split(".")[1] for name in ours} == {"core"}
 
 
-def test_what_a_run_needs_is_loaded_with_the_first_run_and_the_rest_when_it_happens() -> None:
+def test_the_first_run_loads_what_every_run_needs_and_nothing_else() -> None:
     assert not loaded_by("from swink_agent import Agent; Agent('any:model')") & (A_RUN | HAPPENINGS)
     assert loaded_by(A_FIRST_RUN) & (A_RUN | HAPPENINGS) == A_RUN
 

@@ -16,7 +16,7 @@ from .documents import ROOT, blocks_of
 from .test_names_in_prose import is_known
 
 PACKAGE = ROOT / "src/swink_agent"
-ROOMS = sorted({module.parent.relative_to(ROOT) for module in PACKAGE.rglob("*.py")} - {PACKAGE.relative_to(ROOT)})
+FOLDERS = sorted({module.parent.relative_to(ROOT) for module in PACKAGE.rglob("*.py")} - {PACKAGE.relative_to(ROOT)})
 
 
 @cache
@@ -36,12 +36,12 @@ def the_map() -> dict[Path, set[str]]:
 
 
 @pytest.mark.table
-@pytest.mark.parametrize("room", ROOMS, ids=str)
-def test_every_room_has_its_line_on_the_map(room: Path) -> None:
-    assert room in the_map(), f"{room}/ has no line on the map in AGENTS.md"
+@pytest.mark.parametrize("folder", FOLDERS, ids=str)
+def test_every_package_is_on_the_map(folder: Path) -> None:
+    assert folder in the_map(), f"{folder}/ has no line on the map in AGENTS.md"
 
 
-def test_every_folder_of_the_repository_has_its_line_on_the_map() -> None:
+def test_every_folder_of_the_repository_is_on_the_map() -> None:
     git = shutil.which("git")
     listed = git and subprocess.run([git, "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
     if not listed or listed.returncode:
@@ -50,7 +50,7 @@ def test_every_folder_of_the_repository_has_its_line_on_the_map() -> None:
     assert folders <= {str(folder.parts[0]) for folder in the_map()}
 
 
-def test_everything_on_the_map_is_there() -> None:
+def test_everything_on_the_map_exists() -> None:
     missing = [folder for folder in the_map() if not (ROOT / folder).is_dir()]
     missing += [
         folder / name for folder, names in the_map().items() for name in names if not (ROOT / folder / name).exists()
@@ -61,7 +61,7 @@ def test_everything_on_the_map_is_there() -> None:
 # -- AGENTS.md ---------------------------------------------------------------------------------------------------
 
 
-def rooms_in(text: str) -> list[set[str]]:
+def layers_in(text: str) -> list[set[str]]:
     """Reads `a → { b c } → d`, from the outermost layer to the innermost."""
     return [set(layer.strip("{} ").split()) for layer in text.strip().split("→")]
 
@@ -69,18 +69,18 @@ def rooms_in(text: str) -> list[set[str]]:
 def layers() -> list[set[str]]:
     """Returns the same from import-linter's contract, including optional packages."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    (rooms,) = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
-    return [set(re.findall(r"swink_agent\.(\w+)", layer)) for layer in rooms]
+    (packages,) = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
+    return [set(re.findall(r"swink_agent\.(\w+)", layer)) for layer in packages]
 
 
-def test_the_direction_of_imports_in_agents_md_is_the_one_that_is_held() -> None:
+def test_the_layers_in_agents_md_are_those_that_are_checked() -> None:
     (drawn,) = [block.code for block in blocks_of(ROOT / "AGENTS.md") if "→" in block.code]
-    assert [{"testing"}, *rooms_in(drawn)] == layers()
+    assert [{"testing"}, *layers_in(drawn)] == layers()
 
 
-def test_every_room_has_its_place_among_the_layers() -> None:
-    rooms = {folder.name for folder in PACKAGE.iterdir() if (folder / "__init__.py").exists()}
-    assert rooms == set[str]().union(*layers())
+def test_every_package_is_in_a_layer() -> None:
+    packages = {folder.name for folder in PACKAGE.iterdir() if (folder / "__init__.py").exists()}
+    assert packages == set[str]().union(*layers())
 
 
 def names_in(owner: str) -> set[str]:
@@ -98,14 +98,14 @@ def names_in(owner: str) -> set[str]:
     return found
 
 
-def test_what_agents_md_names_in_the_code_is_there() -> None:
+def test_the_members_that_agents_md_names_exist() -> None:
     text = (ROOT / "AGENTS.md").read_text(encoding="utf-8")
     named = re.findall(r"`(_?[A-Z]\w+)\.(\w+)`", text)
     assert len(named) >= 3
     assert not [f"{owner}.{name}" for owner, name in named if name not in names_in(owner)]
 
 
-def test_the_files_that_agents_md_names_are_there() -> None:
+def test_the_files_that_agents_md_names_exist() -> None:
     text = (ROOT / "AGENTS.md").read_text(encoding="utf-8")
     paths = set(re.findall(r"`([\w./-]+\.(?:py|txt|toml)|\.ci/\w+)`", text))
     missing = [path for path in paths if not any(place.is_file() for place in _places(path))]
@@ -119,15 +119,15 @@ def _places(path: str) -> list[Path]:
 
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _FILE_OF_OURS = re.compile(r"`((?:src|tests|docs|bench|evals|examples|scripts)/[\w./-]+\.\w+)`")
-_TOP_ROOMS = "|".join(sorted({room.relative_to(PACKAGE.relative_to(ROOT)).parts[0] for room in ROOMS}))
-_NAME_OF_OURS = re.compile(rf"`(?:swink_agent\.)?((?:{_TOP_ROOMS})(?:\.\w+)+)[`(]")
-_PART_OF_OURS = re.compile(rf"`((?:{_TOP_ROOMS})/[\w/]+\.py|[A-Z]\w+\.[a-z_]\w*(?:\(\))?)`")
+_TOP_PACKAGES = "|".join(sorted({folder.relative_to(PACKAGE.relative_to(ROOT)).parts[0] for folder in FOLDERS}))
+_NAME_OF_OURS = re.compile(rf"`(?:swink_agent\.)?((?:{_TOP_PACKAGES})(?:\.\w+)+)[`(]")
+_PART_OF_OURS = re.compile(rf"`((?:{_TOP_PACKAGES})/[\w/]+\.py|[A-Z]\w+\.[a-z_]\w*(?:\(\))?)`")
 _NAMES_OF_GIT = {"core.fsmonitor", "core.hooksPath"}
 
 
 @pytest.mark.table
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_the_files_modules_and_methods_that_a_page_names_are_there(page: Path) -> None:
+def test_the_files_modules_and_methods_that_a_page_names_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     missing = [path for path in _FILE_OF_OURS.findall(text) if not (ROOT / path).exists()]
     missing += [name for name in _NAME_OF_OURS.findall(text) if name not in _NAMES_OF_GIT and not _is_there(name)]

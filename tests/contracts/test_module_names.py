@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2] / "src" / "swink_agent"
 PARALLEL = {("sandbox", "backend")}
-"""The two back ends are the same thing twice."""
+"""Both back ends have a module of this name."""
 EVERYWHERE = {"__init__", "_exports"}
 
 

@@ -180,7 +180,7 @@ def _top_packages() -> set[str]:
     return {name for name in modules() if "/" not in name}
 
 
-def test_what_a_docstring_or_a_comment_names_exists() -> None:
+def test_names_in_docstrings_and_comments_exist() -> None:
     unknown: list[str] = []
     for path in SOURCES:
         file = path.relative_to(PACKAGE).as_posix()
@@ -228,5 +228,5 @@ def test_what_a_docstring_or_a_comment_names_exists() -> None:
         ("x < y", True),
     ],
 )
-def test_names_that_are_gone_are_told_from_those_that_exist(name: str, exists: bool) -> None:
+def test_removed_names_are_distinguished_from_existing_ones(name: str, exists: bool) -> None:
     assert is_known(name) is exists

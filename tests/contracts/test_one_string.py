@@ -23,7 +23,10 @@ from swink_agent.testing import FakeProvider
 from swink_agent.tools import Workspace, standard_tools
 
 SECRET = "a-secret-string-here"
-ROOMS = ("swink_agent", *[f"swink_agent.{room}" for room in ("approvals", "local", "memory", "policies", "tools")])
+PACKAGES = (
+    "swink_agent",
+    *[f"swink_agent.{package}" for package in ("approvals", "local", "memory", "policies", "tools")],
+)
 
 _SEVERAL = re.compile(r"(Iterable|Sequence|Collection)\[str( \| os\.PathLike\[str\])?\]")
 
@@ -36,7 +39,7 @@ def test_a_redactor_takes_one_secret() -> None:
 
 
 @pytest.mark.parametrize("wrong", [[SECRET], None, SECRET.encode(), {"name": SECRET}])
-def test_what_is_no_secret_is_refused_without_being_shown(wrong: Any) -> None:
+def test_a_value_that_is_not_a_text_is_refused_without_being_shown(wrong: Any) -> None:
     redactor = Redactor(environment={})
     calls: list[Callable[[], object]] = [
         lambda: redactor.register(wrong),
@@ -87,7 +90,7 @@ def test_one_session_is_deleted_and_not_those_that_begin_with_its_letters(tmp_pa
     assert list(JsonlSessionStore(tmp_path).delete_all("nothing")) == ["nothing"]
 
 
-def test_where_a_tuple_is_a_field_one_string_is_refused() -> None:
+def test_one_string_for_a_field_that_is_a_tuple_is_refused() -> None:
     for field in ("write", "read", "hidden", "protected", "programs"):
         with pytest.raises(TypeError, match="a tuple of paths"):
             SandboxProfile(**{field: "one"})  # pyright: ignore[reportArgumentType]
@@ -99,7 +102,7 @@ def test_where_a_tuple_is_a_field_one_string_is_refused() -> None:
         ProviderDescription(name="p", make=lambda _: None, models=(model,))  # pyright: ignore
 
 
-def test_what_holds_no_strings_is_refused_by_name() -> None:
+def test_an_item_that_is_not_a_string_is_refused_by_the_name_of_the_argument() -> None:
     for wrong in (None, 3, b"bytes", {"a": "b"}, [1]):
         for read in (several_texts, several_paths):
             with pytest.raises(TypeError, match=r"^here: a \w+ is n"):
@@ -107,8 +110,8 @@ def test_what_holds_no_strings_is_refused_by_name() -> None:
 
 
 def _parameters() -> Iterator[tuple[str, str]]:
-    for room in ROOMS:
-        module = importlib.import_module(room)
+    for package in PACKAGES:
+        module = importlib.import_module(package)
         for name in dir(module):
             thing = getattr(module, name)
             owned = vars(thing).items() if inspect.isclass(thing) else ()
@@ -124,5 +127,5 @@ def test_every_public_function_that_takes_several_takes_one() -> None:
     taken = [(where, hint) for where, hint in _parameters() if _SEVERAL.match(hint.removeprefix("str | "))]
     assert len(taken) > 8
     assert [where for where, hint in taken if not hint.startswith("str | ")] == [
-        "SandboxProfile.hidden_elsewhere(there)"  # what `hidden_paths` found, and no word of a user's
+        "SandboxProfile.hidden_elsewhere(there)"  # paths that `hidden_paths` found, not a user's
     ]

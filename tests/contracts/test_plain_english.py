@@ -37,7 +37,7 @@ PATTERNS = {advice: re.compile(pattern, re.IGNORECASE) for advice, pattern in PH
 
 
 def findings(text: str) -> list[str]:
-    """What is said against a text; the words of one sentence may be on two lines."""
+    """The problems of a text. A sentence may be on two lines."""
     joined = re.sub(r"\s*\n[ \t]*(?:# ?)?", " ", text)
     return [
         f"{advice}: …{match.group()}…" for advice, pattern in PATTERNS.items() for match in pattern.finditer(joined)
@@ -45,7 +45,7 @@ def findings(text: str) -> list[str]:
 
 
 def texts_of(path: Path) -> Iterator[tuple[int, str]]:
-    """What people read in a Python file: its strings, and its comments, those on lines in a row as one."""
+    """The strings and comments of a Python file. Comments on consecutive lines are one text."""
     comment: list[str] = []
     first = last = 0
     for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
@@ -70,7 +70,7 @@ def pages() -> list[Path]:
 
 
 @pytest.mark.sweep
-def test_what_people_read_in_the_source_is_plain_english() -> None:
+def test_the_texts_in_the_source_are_plain_english() -> None:
     wrong = [
         f"{path.relative_to(SOURCE).as_posix()}:{number}: {finding}"
         for path in sources()
@@ -80,7 +80,7 @@ def test_what_people_read_in_the_source_is_plain_english() -> None:
     assert not wrong, "\n" + "\n".join(wrong)
 
 
-def test_what_people_read_in_the_documents_is_plain_english() -> None:
+def test_the_documents_are_plain_english() -> None:
     wrong = [f"{path.relative_to(ROOT)}: {found}" for path in pages() for found in findings(path.read_text("utf-8"))]
     assert not wrong, "\n" + "\n".join(wrong)
 

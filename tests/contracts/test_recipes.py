@@ -30,7 +30,7 @@ def file_of_the_page(page: str, name: str) -> ModuleType:
 
 
 class Server:
-    """Runs the recipe's server on loopback, in the way that `test_the_recipe_starts_it_so` checks."""
+    """Runs the recipe's server on loopback, in the same way as the recipe."""
 
     def __init__(self, make_agent: Callable[[], Agent]) -> None:
         self.recipe = file_of_the_page("web-server.md", "server.py")
@@ -68,7 +68,7 @@ class Ended:
             self.event.set()
 
 
-def test_the_recipe_starts_it_so() -> None:
+def test_the_recipe_starts_its_server_as_these_tests_do() -> None:
     (code,) = [block.code for block in blocks_of(ROOT / "docs/recipes/web-server.md") if block.argument == "server.py"]
     (started,) = [node for node in ast.walk(ast.parse(code)) if ast.unparse(node).startswith("web.run_app(")][:1]
     assert "handler_cancellation=True" in ast.unparse(started)
@@ -169,7 +169,7 @@ async def test_a_second_question_is_refused_and_steering_reaches_the_first() -> 
         assert server.agent.messages[-1].text == "I stopped."
 
 
-async def test_what_can_never_work_is_an_answer_with_a_status_and_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_that_cannot_start_is_answered_with_a_status_and_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     server = Server(lambda: Agent("anthropic:claude-sonnet-4-6"))
     async with server.serve(), ClientSession() as client:
@@ -180,7 +180,7 @@ async def test_what_can_never_work_is_an_answer_with_a_status_and_no_stream(monk
             assert response.status == 400
 
 
-async def test_a_server_that_is_shut_down_waits_for_no_answer() -> None:
+async def test_a_server_that_shuts_down_does_not_wait_for_answers() -> None:
     server = Server(lambda: Agent("scripted:demo", stream_fn=scripted([text("Let me see"), stall()])))
     async with ClientSession() as client:
         async with server.serve():

@@ -117,6 +117,8 @@ def test_every_setting_is_in_the_reference_with_its_variable() -> None:
     from swink_agent.app.settings.definitions import DEFINITIONS
 
     settings, variables = reference.generated("settings"), reference.generated("setting-variables")
+    assert {definition.kind for definition in DEFINITIONS if not definition.choices} <= reference.VALUES.keys()
+    assert "| `true`, `false` |" in settings
     for definition in DEFINITIONS:
         assert f"| `{definition.name}` |" in settings
         assert f"`{definition.variable}`" in variables
@@ -150,6 +152,8 @@ def test_every_command_and_option_is_in_the_reference() -> None:
     page = reference.generated("command-line")
     for ctx in reference.commands():
         assert f"# {ctx.command_path}\n" in page
+        for line in (ctx.command.epilog or "").replace("\b", "").splitlines():
+            assert line in page
         for option in ctx.command.get_params(ctx):
             if option.param_type_name == "option" and not getattr(option, "hidden", False):
                 assert option.opts[-1] in page
@@ -160,3 +164,4 @@ def test_every_public_exception_is_in_the_reference() -> None:
     found = reference.exceptions()
     assert {"swink_agent.AuthError", "swink_agent.memory.SessionInUse"} <= found.keys()
     assert all(f"`{name}`" in page for name in found)
+    assert "`_" not in page, "a base class without a page"

@@ -19,9 +19,9 @@ STARTS = {
     "webbrowser": {"open", "open_new", "open_new_tab", "get"},
 }
 ELSEWHERE = {
-    "sandbox/starting.py": "the one place",
+    "sandbox/starting.py": "the place for this",
     "sandbox/_plain.py": "a command of the user's or the model's, in the sandbox of macOS or without one by choice",
-    "sandbox/landlock/guardian.py": "the confined command itself, once the walls stand around it",
+    "sandbox/landlock/guardian.py": "the confined command itself, after it is confined",
     "sandbox/landlock/launcher.py": "a guardian, and a trial of namespaces: forks, not other programs",
     "sandbox/network/namespaces.py": "a fork of itself that enters a command's network, and starts nothing",
     "app/talk/shell.py": "`!command`, which a person typed, in that person's own shell and environment",
@@ -35,10 +35,10 @@ WORDS = re.compile(
     )
     + ")"
 )
-"""What a file says that starts a program. Parsing takes long, so other files are not parsed."""
+"""Words in a file that may start a program. Parsing is slow, so files without them are not parsed."""
 
 
-def test_no_other_place_starts_or_looks_for_a_program() -> None:
+def test_no_other_file_starts_or_looks_up_a_program() -> None:
     texts = {str(path.relative_to(SOURCE)): path.read_text() for path in SOURCE.rglob("*.py")}
     assert {path for path, text in texts.items() if WORDS.search(text) and starts_in(text)} == set(ELSEWHERE)
 
@@ -55,7 +55,7 @@ def starts_in(text: str) -> list[str]:
             names = {alias.name for alias in node.names}
             found += [f"{node.module}.{name}" for name in names & STARTS[node.module]]
             found += [name for name in names if node.module == "os" and name.startswith(("exec", "spawn"))]
-    # The class in a type says nothing: `subprocess.Popen[bytes]`.
+    # The class in an annotation starts nothing: `subprocess.Popen[bytes]`.
     typed = text.count("subprocess.Popen[bytes]")
     return [name for name in found if name != "subprocess.Popen"] + ["Popen"] * (
         found.count("subprocess.Popen") > typed

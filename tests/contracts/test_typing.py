@@ -60,7 +60,7 @@ def line_of(error: str) -> str:
     return program.read_text().splitlines()[int(number) - 1]
 
 
-def test_a_program_that_is_right_passes(errors: list[str]) -> None:
+def test_a_correct_program_passes(errors: list[str]) -> None:
     assert [error for error in errors if error.startswith("right")] == []
 
 

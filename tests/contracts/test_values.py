@@ -551,7 +551,10 @@ ERRORS += [
 
 MODULES = [
     swink_agent,
-    *(import_module(f"swink_agent.{room}") for room in ("evals", "local", "memory", "policies", "sandbox", "tools")),
+    *(
+        import_module(f"swink_agent.{package}")
+        for package in ("evals", "local", "memory", "policies", "sandbox", "tools")
+    ),
 ]
 PUBLIC = {name: getattr(module, name) for module in MODULES for name in module.__all__}
 ENUMS: list[Any] = [value for value in PUBLIC.values() if inspect.isclass(value) and issubclass(value, Enum)]
@@ -607,12 +610,14 @@ def _can_be_changed(value: object) -> bool:
     return not is_plain
 
 
-ROOMS = ("adapters", "approvals", "evals", "memory", "policies", "sandbox", "testing", "tools")
+PACKAGES = ("adapters", "approvals", "evals", "memory", "policies", "sandbox", "testing", "tools")
 
 
 def test_no_two_values_share_a_default_that_can_be_changed() -> None:
-    rooms = [swink_agent, *[import_module(f"swink_agent.{room}") for room in ROOMS]]
-    kinds = {value for room in rooms for name in dir(room) if inspect.isclass(value := getattr(room, name, None))}
+    packages = [swink_agent, *[import_module(f"swink_agent.{package}") for package in PACKAGES]]
+    kinds = {
+        value for package in packages for name in dir(package) if inspect.isclass(value := getattr(package, name, None))
+    }
     shared = [
         f"{kind.__name__}.{info.name}"
         for kind in kinds
@@ -709,13 +714,13 @@ def test_a_result_with_an_error_in_it_can_be_pickled() -> None:
 # -- enums -----------------------------------------------------------------------------------------------------
 
 
-def test_there_are_public_enums_at_all() -> None:
+def test_the_list_of_public_enums_is_not_empty() -> None:
     assert {kind.__name__ for kind in ENUMS} >= {"StopReason", "ErrorKind", "ThinkingLevel", "TurnEndReason"}
 
 
 @pytest.mark.table
 @pytest.mark.parametrize("kind", ENUMS, ids=lambda kind: kind.__name__)
-def test_the_members_of_an_enum_are_one_of_a_kind_and_plain_strings_in_json(kind: Any) -> None:
+def test_the_members_of_an_enum_are_unique_and_are_strings_in_json(kind: Any) -> None:
     for member in kind:
         assert pickle.loads(pickle.dumps(member)) is member
         assert copy.deepcopy(member) is member

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, TypedDict, assert_type
 
-import swink_agent.policies as room
+import swink_agent.policies as policies
 from swink_agent import (
     Agent,
     AgentResult,
@@ -54,7 +54,7 @@ from swink_agent.sandbox import open_sandbox
 from swink_agent.testing import Request, assert_replays, names, scripted
 from swink_agent.tools import standard_tools
 
-anything: list[object] = [stream_fn_for, provider, export_html, open_sandbox, scripted, standard_tools, room.Budget]
+anything: list[object] = [stream_fn_for, provider, export_html, open_sandbox, scripted, standard_tools, policies.Budget]
 assert_type(names([]), list[str])
 
 

@@ -148,7 +148,7 @@ DEFINITIONS = (
     _choice(
         "theme",
         "auto dark light contrast plain",
-        "the colours of the terminal UI; auto is dark, or plain where NO_COLOR is set",
+        "the colours of the terminal UI; auto follows its background, is dark if that is unknown, plain with NO_COLOR",
     ),
     _setting("motion", "switch", "whether the terminal UI has animations", default=True),
     _choice(
