@@ -341,7 +341,7 @@ def test_other_calls_show_every_argument() -> None:
 
 
 def test_arguments_that_are_not_json_do_not_break_the_question() -> None:
-    assert render_request(request("odd", thing=object())).split("\n") == ["odd", "  thing: a object that is not JSON"]
+    assert render_request(request("odd", thing=object())).split("\n") == ["odd", "  thing: an object that is not JSON"]
 
 
 def test_the_call_of_a_delegate_says_who_makes_it() -> None:

@@ -180,7 +180,7 @@ async def test_without_a_worker_runs_are_queued_cancelled_and_pruned(app: Swink)
     [
         (["worker", "app"], "write module:durable"),
         (["worker", "app:missing"], "cannot be loaded"),
-        (["worker", "app:other"], "is a int, not a swink_agent.durable.Durable"),
+        (["worker", "app:other"], "is an int, not a swink_agent.durable.Durable"),
         (["worker", "app:empty"], "has no agents"),
         (["submit", "app:durable", "nobody", "hi"], "there is no agent 'nobody' here"),
         (["submit", "app:durable", "support", "hi", "--priority", "1001"], "priority"),

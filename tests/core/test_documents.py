@@ -108,7 +108,7 @@ def test_the_path_of_a_file_may_be_a_path(report: Path) -> None:
     agent.prompt_sync("Look", documents=[source, Document(source)])
     assert decode_message(encode_message(agent.messages[0])) == agent.messages[0]
     for wrong in (b"report.pdf", 3, None):
-        with pytest.raises(TypeError, match=r"FileSource\.path is a \w+; give a string or a Path"):
+        with pytest.raises(TypeError, match=r"FileSource\.path is an? \w+; give a string or a Path"):
             FileSource(wrong)  # type: ignore[arg-type]
 
 
@@ -213,8 +213,8 @@ WRONG: list[tuple[str, Any, type[Exception], str]] = [
     ("documents", ["a\0b"], ValueError, "is not a valid file name"),
     ("documents", ["/"], ValueError, "is a folder"),
     ("documents", ["https://a.example/b.pdf"], TypeError, "give UrlSource"),
-    ("documents", [17], TypeError, "one of the documents must be a path, .* not a int"),
-    ("documents", [PICTURE], TypeError, "one of the documents must be a path, .* not a Image"),
+    ("documents", [17], TypeError, "one of the documents must be a path, .* not an int"),
+    ("documents", [PICTURE], TypeError, "one of the documents must be a path, .* not an Image"),
     ("images", [REPORT], TypeError, "one of the images must be a path, .* not a Document"),
     ("images", [None], TypeError, "one of the images must be a path, .* not a NoneType"),
     ("documents", 17, TypeError, "give a list"),

@@ -69,10 +69,10 @@ def agent(**options: Any) -> Agent:
 
 
 WRONG: dict[str, tuple[Callable[[], object], str]] = {
-    "a number as the reason to defer": (lambda: Defer(3), "^Defer.reason must be a string, not a int$"),  # type: ignore[arg-type]
-    "a number as the reason to reject": (lambda: Reject(3), "^Reject.reason must be a string, not a int$"),  # type: ignore[arg-type]
-    "a number as the reason to skip": (lambda: Skip(3), "^Skip.reason must be a string, not a int$"),  # type: ignore[arg-type]
-    "a number as the reason to stop": (lambda: Stop(3), "^Stop.reason must be a string, not a int$"),  # type: ignore[arg-type]
+    "a number as the reason to defer": (lambda: Defer(3), "^Defer.reason must be a string, not an int$"),  # type: ignore[arg-type]
+    "a number as the reason to reject": (lambda: Reject(3), "^Reject.reason must be a string, not an int$"),  # type: ignore[arg-type]
+    "a number as the reason to skip": (lambda: Skip(3), "^Skip.reason must be a string, not an int$"),  # type: ignore[arg-type]
+    "a number as the reason to stop": (lambda: Stop(3), "^Stop.reason must be a string, not an int$"),  # type: ignore[arg-type]
     "a stream function by name": (lambda: agent(stream_fn="scripted"), "^stream_fn must be a function, not a str$"),
     "approval as a flag": (lambda: agent(approve=True), "^approve must be a function, or None, not a bool$"),
     "a transform": (lambda: agent(transform_context=500), "^transform_context must be a function"),
@@ -80,7 +80,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "a key for the getter of it": (lambda: agent(get_api_key=SECRET), "^get_api_key must be a function"),
     "a converter": (lambda: agent(convert_to_llm="yes"), "^convert_to_llm must be a function"),
     "a sleep": (lambda: agent(sleep=3), "^sleep must be a function"),
-    "a number of retries": (lambda: agent(retry_strategy=3), "^retry_strategy must be a RetryStrategy, not a int$"),
+    "a number of retries": (lambda: agent(retry_strategy=3), "^retry_strategy must be a RetryStrategy, not an int$"),
     "options as a dict": (lambda: agent(stream_options={"temperature": 1}), "^stream_options must be StreamOptions"),
     "secrets for their redactor": (lambda: agent(redactor=[SECRET]), "^redactor must be a Redactor, not a list$"),
     "messages to come": (lambda: agent(message_provider=["hi"]), "^message_provider must be a MessageProvider"),
@@ -90,7 +90,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "a copy of an agent": (lambda: copy.copy(agent()), r"^an Agent cannot be copied .* agent\.replaced\(\)"),
     "a deep copy of an agent": (lambda: copy.deepcopy(agent()), "^an Agent cannot be copied or pickled"),
     "a pickled agent": (lambda: pickle.dumps(agent()), r"^an Agent cannot .* agent\.messages can be pickled$"),
-    "a history": (lambda: agent(messages=5), "^a int is not a message"),
+    "a history": (lambda: agent(messages=5), "^an int is not a message"),
     "one policy": (
         lambda: agent(policies=MaxTurns(3)),
         r"^policies must be a list, .* MaxTurns: write policies=\[…\]$",
@@ -149,7 +149,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         lambda: agent(tool_execution=Messages),
         "^tool_execution must be .* not the class Messages",
     ),
-    "an execution that makes no groups": (lambda: agent(tool_execution=5), "^tool_execution must be .* not a int$"),
+    "an execution that makes no groups": (lambda: agent(tool_execution=5), "^tool_execution must be .* not an int$"),
     "a class that asks a fallback": (
         lambda: agent(fallbacks=[("a:b", AnthropicStreamFn)]),
         "^the stream function of a fall",
@@ -204,7 +204,7 @@ def test_it_is_refused_when_it_is_made(what: str) -> None:
     ],
 )
 def test_options_are_of_their_types(name: str, value: Any) -> None:
-    with pytest.raises(TypeError, match=f"^StreamOptions.{name} must be a .* not a ") as raised:
+    with pytest.raises(TypeError, match=f"^StreamOptions.{name} must be a .* not an? ") as raised:
         StreamOptions(**{name: value})
     assert SECRET not in str(raised.value)
 
@@ -257,7 +257,7 @@ def test_two_configurations_share_nothing_that_can_be_changed() -> None:
 @pytest.mark.parametrize("given", [None, 3, "print"])
 def test_a_subscriber_or_observer_that_cannot_be_called_is_refused(given: Any) -> None:
     agent = Agent(MODEL, stream_fn=scripted())
-    with pytest.raises(TypeError, match=f"callback must be a function, not a {type(given).__name__}"):
+    with pytest.raises(TypeError, match=f"callback must be a function, not an? {type(given).__name__}"):
         agent.subscribe(given)
-    with pytest.raises(TypeError, match=f"observer must be a RunObserver, not a {type(given).__name__}"):
+    with pytest.raises(TypeError, match=f"observer must be a RunObserver, not an? {type(given).__name__}"):
         agent.observe(given)

@@ -374,7 +374,7 @@ async def test_something_that_is_no_function_is_refused_before_anything_happens(
     stream = native("never")
     wrong: Any
     for wrong in ([3], True, 3):
-        with pytest.raises(TypeError, match=r"validate must be a function, or a list of them, not a (int|bool)"):
+        with pytest.raises(TypeError, match=r"validate must be a function, or a list of them, not an? (int|bool)"):
             await Agent(MODEL, stream_fn=stream).structured_output("where?", Point, validate=wrong)
     assert stream.requests == []
 

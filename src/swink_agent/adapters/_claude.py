@@ -24,6 +24,7 @@ from swink_agent.core.types import (
     ToolResultMessage,
     UserMessage,
 )
+from swink_agent.core.values.checks import a_kind
 
 from .kit.bodies import EncodedMessages, json_array
 from .kit.documents import mapping
@@ -63,7 +64,7 @@ class ClaudeWire(NamedTuple):
             return blocks
         if isinstance(message, ToolResultMessage):
             return [self.tool_result(message)]
-        raise TypeError(f"a {type(message).__name__} is not a message for a provider")
+        raise TypeError(f"{a_kind(message)} is not a message for a provider")
 
 
 def arguments_of(call: ToolCall) -> dict[str, Any]:

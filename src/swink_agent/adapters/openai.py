@@ -33,6 +33,7 @@ from swink_agent.core.types import (
     UserMessage,
     extract_text,
 )
+from swink_agent.core.values.checks import a_kind
 from swink_agent.core.values.decoders import json_decoder
 
 from . import registry
@@ -188,7 +189,7 @@ class OpenAiStreamFn(KeyedStreamFn):
             return {"role": "user", "content": self.user_content(message.content)}
         if isinstance(message, AssistantMessage):
             return self.assistant(message)
-        raise TypeError(f"a {type(message).__name__} is not a message for a provider")
+        raise TypeError(f"{a_kind(message)} is not a message for a provider")
 
     def user_content(self, content: Sequence[Any]) -> str | list[dict[str, Any]]:
         if all(type(block) is Text for block in content):

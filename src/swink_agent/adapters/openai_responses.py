@@ -33,6 +33,7 @@ from swink_agent.core.types import (
     Usage,
     UserMessage,
 )
+from swink_agent.core.values.checks import a_kind
 from swink_agent.core.values.decoders import json_decoder
 
 from . import registry
@@ -153,7 +154,7 @@ def _items(message: AgentMessage, *, with_reasoning: bool) -> list[dict[str, Any
         return _reply_items(message, with_reasoning)
     if isinstance(message, ToolResultMessage):
         return [_result_item(message)]
-    raise TypeError(f"a {type(message).__name__} is not a message for a provider")
+    raise TypeError(f"{a_kind(message)} is not a message for a provider")
 
 
 def _text_part(block: Text | Note) -> dict[str, Any] | None:

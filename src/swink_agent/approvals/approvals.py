@@ -21,6 +21,7 @@ import msgspec
 from swink_agent.core.approval import Approval, Approve, ApproveWith, Defer, PendingCall, ProposedCall, Reject
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.texts.invisible import compatibility_form, is_deceptive
+from swink_agent.core.values.checks import a_kind
 from swink_agent.core.values.value import Choice, Value, copy_json
 from swink_agent.rendering.escaping import display_warnings, safe_display
 
@@ -549,7 +550,7 @@ class Approvals:
             return answer
         if isinstance(answer, str) and answer in tuple(ApprovalChoice):
             return ApprovalAnswer(ApprovalChoice(answer))
-        what = f"the question was answered with a {type(answer).__name__}, which is not an answer"
+        what = f"the question was answered with {a_kind(answer)}, which is not an answer"
         return ApprovalAnswer(ApprovalChoice.NO, what)
 
     async def _settle(self, request: ProposedCall, question: ApprovalQuestion, answer: ApprovalAnswer) -> Approval:

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 import msgspec
 
 from swink_agent.core.approval import ProposedCall
+from swink_agent.core.values.checks import a_kind
 from swink_agent.rendering.escaping import LIMIT, safe_display, safe_line
 from swink_agent.rendering.turns import changed_texts
 
@@ -194,7 +195,7 @@ def _json(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, RecursionError):
-        return f"a {type(value).__name__} that is not JSON"
+        return f"{a_kind(value)} that is not JSON"
 
 
 def _edits(edits: list[Any], limit: int | None) -> list[CallLine]:

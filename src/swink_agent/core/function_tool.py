@@ -28,7 +28,7 @@ from typing import (
 from .errors import ToolError
 from .tool import AgentToolResult, OnSteer, ToolContext, ToolOptions, as_result, error_result
 from .values import hints
-from .values.checks import check_tool_name
+from .values.checks import a_kind, check_tool_name
 from .values.value import Deps_contra, copy_json
 
 S = TypeVar("S")
@@ -373,6 +373,6 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     if function is not None:
         is_named = hasattr(function, "__name__")  # a `functools.partial` has no name
         if not is_named or not isinstance(cast("object", function), (Callable, classmethod, staticmethod)):
-            raise TypeError(f"a {type(function).__name__} cannot be made a tool: give a function or method")
+            raise TypeError(f"{a_kind(function)} cannot be made a tool: give a function or method")
         return FunctionTool(function, **options)
     return partial(FunctionTool, **options)

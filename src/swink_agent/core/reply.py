@@ -61,6 +61,7 @@ from .types import (
     ModelSpec,
     Usage,
 )
+from .values.checks import a_kind
 from .values.value import is_secret_name
 
 if TYPE_CHECKING:
@@ -356,10 +357,10 @@ def _are_same(some: Any, others: Sequence[AgentMessage]) -> bool:
 def _checked(returned: object) -> Sequence[AgentMessage]:
     """Returns the messages that a transform returned. Raises `TypeError` if they are not a list of messages."""
     if not isinstance(returned, Sequence) or isinstance(returned, (str, bytes)):
-        raise TypeError(f"it returned a {type(returned).__name__}, which is not a list of messages")
+        raise TypeError(f"it returned {a_kind(returned)}, which is not a list of messages")
     for item in cast("Sequence[object]", returned):
         if type(item) not in LLM_MESSAGES and not isinstance(item, CustomMessage):
-            raise TypeError(f"it returned a list with a {type(item).__name__}, which is not a message")
+            raise TypeError(f"it returned a list with {a_kind(item)}, which is not a message")
     return cast("Sequence[AgentMessage]", returned)
 
 

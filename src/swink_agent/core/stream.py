@@ -26,7 +26,7 @@ from .types import (
     ToolCall,
     Usage,
 )
-from .values.checks import check_options
+from .values.checks import a_kind, check_options
 from .values.value import Value
 
 
@@ -325,7 +325,7 @@ class MessageAssembler:
         if block is None or block.kind is not block_kind or not block.is_open:
             return f"{type(event).__name__} for block {index}, which is not an open {block_kind.__name__}"
         if not isinstance(delta, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a stream may send anything
-            return f"{type(event).__name__} whose delta is a {type(delta).__name__}"
+            return f"{type(event).__name__} whose delta is {a_kind(delta)}"
         self._delta_type, self._delta_index = type(event), index
         append = self._append = block.fragments.append
         append(delta)

@@ -17,7 +17,7 @@ from .cancel import CancellationToken
 from .errors import MissingDeps, ToolError
 from .types import AgentMessage, Document, Extension, Image, ModelSpec, Text, Usage, UserBlock, as_blocks, encodable
 from .values import hints
-from .values.checks import is_not
+from .values.checks import a_kind, is_not
 from .values.value import Deps_co, Deps_contra, Value
 
 OnSteer = Literal["cancel", "finish"]
@@ -279,7 +279,7 @@ def as_result(value: Any, name: str) -> AgentToolResult:
         return AgentToolResult((Text(_ENCODER.encode(value).decode()),))
     except (TypeError, ValueError, RecursionError) as error:
         raise ToolError(
-            f"{name} returned a {type(value).__name__} that is not JSON ({error}): return a string, blocks, "
+            f"{name} returned {a_kind(value)} that is not JSON ({error}): return a string, blocks, "
             "an AgentToolResult, or plain data"
         ) from error
 

@@ -16,6 +16,7 @@ from msgspec.structs import force_setattr
 from .approval import PendingCall
 from .errors import AgentError, ErrorKind, PolicyStopped, StreamError
 from .values import hints
+from .values.checks import a_kind
 from .values.value import Choice, Value, frozen_json
 
 # `gc=False` means that the garbage collector does not track values which cannot be part of a cycle: a history of a
@@ -87,7 +88,7 @@ class FileSource(Value, frozen=True, tag_field="type", tag="file", gc=False):
         if type(path := cast("Any", self.path)) is not str:
             given = path if isinstance(path, str) else getattr(path, "__fspath__", lambda: None)()
             if not isinstance(given, str):
-                raise TypeError(f"FileSource.path is a {type(path).__name__}; give a string or a Path")
+                raise TypeError(f"FileSource.path is {a_kind(path)}; give a string or a Path")
             force_setattr(self, "path", str(given))
 
 
@@ -103,7 +104,7 @@ ImageSource: TypeAlias = Source
 
 def _check_source(owner: str, source: object) -> None:
     if not isinstance(source, _SOURCES):
-        raise TypeError(f"{owner}.source is a {type(source).__name__}; give a Base64Source, UrlSource or FileSource")
+        raise TypeError(f"{owner}.source is {a_kind(source)}; give a Base64Source, UrlSource or FileSource")
 
 
 class Image(Value, frozen=True, tag_field="type", tag="image", gc=False):
@@ -198,11 +199,11 @@ def as_blocks(content: str | Sequence[Any], owner: str, allowed: frozenset[type]
     if isinstance(content, str):
         return (Text(encodable(content)),)
     if not isinstance(content, (tuple, list)):
-        raise TypeError(f"{owner}.content is a {type(content).__name__}; give a string or a list of blocks")
+        raise TypeError(f"{owner}.content is {a_kind(content)}; give a string or a list of blocks")
     for block in content:
         if type(block) not in allowed:
             names = sorted(kind.__name__ for kind in allowed)
-            raise TypeError(f"{owner} cannot hold a {type(block).__name__}; it holds {', '.join(names)}")
+            raise TypeError(f"{owner} cannot hold {a_kind(block)}; it holds {', '.join(names)}")
     return tuple(content)
 
 
@@ -527,7 +528,7 @@ def as_messages(given: str | AgentMessage | Sequence[str | AgentMessage]) -> tup
     if type(given) in LLM_MESSAGES or isinstance(given, CustomMessage):
         return (cast("AgentMessage", given),)
     if not isinstance(given, (list, tuple)):
-        raise TypeError(f"a {type(given).__name__} is not a message; give a string, a message, or a list of them")
+        raise TypeError(f"{a_kind(given)} is not a message; give a string, a message, or a list of them")
     messages: list[AgentMessage] = []
     for item in cast("Sequence[Any]", given):
         if type(item) in LLM_MESSAGES or isinstance(item, CustomMessage):
@@ -535,7 +536,7 @@ def as_messages(given: str | AgentMessage | Sequence[str | AgentMessage]) -> tup
         elif isinstance(item, str):
             messages.append(UserMessage(item))
         else:
-            raise TypeError(f"a {type(item).__name__} is not a message; give strings or messages")
+            raise TypeError(f"{a_kind(item)} is not a message; give strings or messages")
     return tuple(messages)
 
 

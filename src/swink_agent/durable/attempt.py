@@ -32,6 +32,7 @@ from swink_agent.core.journal import ContextReplaced, MessageAdded, StateChanged
 from swink_agent.core.policy import PolicyContext, Stop
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, AgentResult, CustomMessage, UserMessage, extract_text
+from swink_agent.core.values.checks import a_kind
 from swink_agent.core.values.decoders import json_decoder
 from swink_agent.memory import EntryDecoder, Fold, NoteAdded, past_of
 
@@ -200,7 +201,7 @@ class Attempt:
         if agent is None:
             return Ending(status="queued")
         if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"the factory of agent {entry.name!r} gave a {type(agent).__name__}, not an Agent")
+            raise TypeError(f"the factory of agent {entry.name!r} gave {a_kind(agent)}, not an Agent")
         if agent.journal is not None:
             raise TypeError(f"the factory of agent {entry.name!r} gave an agent that is recorded elsewhere already")
         if claim.position == 0 and claim.after is not None:

@@ -10,6 +10,7 @@ from typing import Any, cast
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.stream import MessageAssembler, StreamFn, StreamOptions
 from swink_agent.core.types import AgentContext, ModelSpec, UserMessage
+from swink_agent.core.values.checks import a_kind
 
 
 async def check_stream_fn(
@@ -77,7 +78,7 @@ class _Caller:
     def stream(self, cancel: CancellationToken) -> Any:
         stream = cast("Any", self.factory()(self.model, self.context, self.options, cancel))
         if not hasattr(stream, "__anext__") or not hasattr(stream, "aclose"):
-            raise AssertionError(f"it returned a {type(stream).__name__}, not an async generator or the like")
+            raise AssertionError(f"it returned {a_kind(stream)}, not an async generator or the like")
         return stream
 
     async def to_its_end(self) -> int:

@@ -191,7 +191,7 @@ def test_what_goes_with_a_prompt_is_refused_where_there_is_none(name: str) -> No
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"model": 3}, "a int does not name a model"),
+        ({"model": 3}, "an int does not name a model"),
         ({"model": "nothing"}, "names no model"),
         ({"tools": greet}, "must be a list, not <tool greet>: write tools="),
         ({"tools": [greet, greet]}, "two tools are named 'greet'"),

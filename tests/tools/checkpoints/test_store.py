@@ -61,7 +61,7 @@ def test_a_rewind_is_given_a_plan(store: CheckpointStore, root: Path) -> None:
             TypeError, match=r"give what plan\(root, checkpoint\) returns, and not a (Checkpoint|str|None)"
         ):
             store.rewind(root, wrong)
-    with pytest.raises(TypeError, match="to must be a Checkpoint or its id, not a int"):
+    with pytest.raises(TypeError, match="to must be a Checkpoint or its id, not an int"):
         store.plan(root, 3)  # type: ignore[arg-type]
     assert store.checkpoints(root) == [checkpoint]
 

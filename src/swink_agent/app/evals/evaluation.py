@@ -16,6 +16,7 @@ from swink_agent.core.agent.agent import Agent
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.stream import StreamFn
 from swink_agent.core.types import ModelSpec
+from swink_agent.core.values.checks import a_kind
 
 from ..agent.models import choose_model, local_fetch, model_of_settings, named_model, stream_fn_of, with_stored_keys
 from ..agent.standard import AgentOptions, StandardAgent, standard_agent
@@ -302,5 +303,5 @@ def evaluators_named(names: Sequence[str], folder: Path, judge: JudgeEvaluator |
 def _callable(name: str, folder: Path, noun: str) -> Any:
     found = object_named(name, folder, noun, "function")
     if not callable(found) and not callable(getattr(found, "evaluate", None)):
-        raise UsageProblem(f"{name!r} is a {type(found).__name__}, which cannot be called")
+        raise UsageProblem(f"{name!r} is {a_kind(found)}, which cannot be called")
     return found

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from swink_agent.core.errors import NotPending
+from swink_agent.core.values.checks import a_kind
 
 from ..errors import ApplicationError, UsageProblem
 from ..own_code import object_named
@@ -26,7 +27,7 @@ def durable_named(name: str, folder: Path) -> Durable:
 
     found = object_named(name, folder, "Durable", "durable")
     if not isinstance(found, Durable):
-        raise UsageProblem(f"{name!r} is a {type(found).__name__}, not a swink_agent.durable.Durable")
+        raise UsageProblem(f"{name!r} is {a_kind(found)}, not a swink_agent.durable.Durable")
     return found
 
 

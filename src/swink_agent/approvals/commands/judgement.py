@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from swink_agent.core.values.checks import a_kind
 from swink_agent.core.values.value import Value
 from swink_agent.rendering.escaping import safe_display
 from swink_agent.sandbox.kernel.mounts import is_in
@@ -92,7 +93,7 @@ def parsed(text: str, kind: str, parse: Callable[[str], T]) -> T:
         except NotPlain as problem:
             why = str(problem)
     else:
-        why = f"it is a {type(text).__name__}"
+        why = f"it is {a_kind(text)}"
     raise ValueError(
         f"the {kind} rule {text!r} is not a plain command: {why}; a rule is a program and words that follow it"
     )

@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from swink_agent.core.values.checks import a_kind
 from swink_agent.core.values.several import several
 from swink_agent.core.values.value import Value
 
@@ -145,7 +146,7 @@ class CommandRules:
         the model can write; the current folder by default. `trusted`: first words of commands that a person trusts.
         """
         if not isinstance(command, str):  # pyright: ignore[reportUnnecessaryIsInstance] - arguments come from a model
-            decision = Decision("ask", f"the command is a {type(command).__name__}, not a text")
+            decision = Decision("ask", f"the command is {a_kind(command)}, not a text")
         else:
             decision = self._forbid(command) or self._permit(command, tuple(trusted), folder)
         if decision.verdict == "ask" and not attended:

@@ -14,7 +14,7 @@ from ..providers import ProviderStreamFn, parsed_model
 from ..stream import StreamFn
 from ..types import AgentMessage, ModelSpec, Text, UserMessage, as_messages, as_prompts, encodable
 from ..values import hints
-from ..values.checks import as_fallbacks, as_policies
+from ..values.checks import a_kind, as_fallbacks, as_policies
 from .queues import MessageQueues
 
 Prompt: TypeAlias = str | AgentMessage | Sequence[str | AgentMessage]
@@ -29,7 +29,7 @@ def as_model(model: str | ModelSpec) -> ModelSpec:
     if isinstance(model, str):
         return parsed_model(model)
     if not isinstance(cast("object", model), ModelSpec):
-        raise TypeError(f"a {type(model).__name__} does not name a model; give provider:model or a ModelSpec")
+        raise TypeError(f"{a_kind(model)} does not name a model; give provider:model or a ModelSpec")
     return model
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
 from ..types import PDF, Base64Source, Document, FileSource, Image, Source, UrlSource
-from ..values.checks import is_not
+from ..values.checks import a_kind, is_not
 
 MOST_IMAGE_BYTES = 20 * 1024 * 1024
 MOST_DOCUMENT_BYTES = 32 * 1024 * 1024
@@ -92,7 +92,7 @@ def documents_of(given: Iterable[DocumentInput]) -> list[Document]:
 def _several(given: Any, name: str, convert: Callable[[Any], _Block]) -> list[_Block]:
     alone = (str, bytes, Path, Image, Document, Base64Source, UrlSource, FileSource)
     if isinstance(given, alone) or not isinstance(given, Iterable):
-        raise TypeError(f"{name} is a {type(given).__name__}; give a list of what to attach: {name}=[…]")
+        raise TypeError(f"{name} is {a_kind(given)}; give a list of what to attach: {name}=[…]")
     return [convert(item) for item in cast("Iterable[Any]", given)]
 
 

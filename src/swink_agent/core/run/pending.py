@@ -23,7 +23,7 @@ from ..errors import NotPending
 from ..events import DeferralKind
 from ..tool import AgentToolResult
 from ..types import AgentMessage, AssistantMessage, Text, ToolCall, ToolOutcome, ToolResultMessage, UserMessage
-from ..values.checks import is_not
+from ..values.checks import a_kind, is_not
 from ..values.decoders import json_decoder
 from ..values.value import Value, frozen_json
 
@@ -183,7 +183,7 @@ def checked_answers(answers: Mapping[str, Answer], messages: Sequence[AgentMessa
     for an answer that does not fit its call. Then none of the answers counts.
     """
     if not isinstance(cast("object", answers), Mapping):
-        raise TypeError(f"answers must be a mapping from call ids to answers, not a {type(answers).__name__}")
+        raise TypeError(f"answers must be a mapping from call ids to answers, not {a_kind(answers)}")
     if not answers:
         raise ValueError("there are no answers: give a mapping from the ids of waiting calls to their answers")
     calls = pending_calls(messages)

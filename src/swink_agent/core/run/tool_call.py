@@ -15,6 +15,7 @@ from ..approval import Grant
 from ..record import CallRecord
 from ..tool import AgentTool, AgentToolResult, ToolContext, ToolOptions
 from ..types import Cost, ToolResultMessage, Usage
+from ..values.checks import a_kind
 from ..values.nesting import too_deep
 from .relay import Relay
 from .state import Run
@@ -149,7 +150,7 @@ def not_an_object(text: str) -> str:
     try:
         value = msgspec.json.decode(text)
         is_object = isinstance(value, dict)
-        problem = too_deep() if is_object else f"JSON, but a {type(value).__name__} and not an object"
+        problem = too_deep() if is_object else f"JSON, but {a_kind(value)} and not an object"
     except RecursionError:
         problem = too_deep()
     except (msgspec.DecodeError, UnicodeError) as error:

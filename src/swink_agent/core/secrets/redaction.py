@@ -21,6 +21,7 @@ from msgspec import structs
 from ..events import AgentEnd, AgentEvent, DelegateEvent, MessageUpdate, TaskEnded, TaskStarted
 from ..stream import AssistantMessageDelta
 from ..types import AgentMessage, AgentResult, Base64Source, Document, FileSource, Source, Text, UrlSource
+from ..values.checks import a_kind
 from ..values.several import several_texts
 from ..values.value import is_secret_name
 from .forms import Found, SecretForms
@@ -541,7 +542,7 @@ def _differ(new: object, old: object) -> bool:
 
 def _text(secret: object) -> str:
     if not isinstance(secret, str):
-        raise TypeError(f"a secret must be a string, not a {type(secret).__name__}: register several one by one")
+        raise TypeError(f"a secret must be a string, not {a_kind(secret)}: register several one by one")
     return secret
 
 

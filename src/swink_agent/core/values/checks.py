@@ -87,13 +87,13 @@ def as_policies(given: Any, name: str) -> tuple[Any, ...]:
     """Returns the policies as a tuple. Raises `TypeError` if they are not in a list, or one is not a policy."""
     slots = _SLOTS if name == "policies" else (name.removesuffix("_policies"),)
     if isinstance(given, type) or not isinstance(given, Iterable):
-        raise TypeError(f"{name} must be a list, not {_kind(given)}: write {name}=[…]")
+        raise TypeError(f"{name} must be a list, not {a_kind(given)}: write {name}=[…]")
     policies = tuple(cast("Iterable[Any]", given))
     for policy in policies:
         if isinstance(policy, type):
-            raise TypeError(f"{name} holds {_kind(policy)}")
+            raise TypeError(f"{name} holds {a_kind(policy)}")
         if not any(callable(getattr(policy, slot, None)) for slot in slots):
-            raise TypeError(f"{_kind(policy)} is not a policy for {name}: it has none of {', '.join(slots)}")
+            raise TypeError(f"{a_kind(policy)} is not a policy for {name}: it has none of {', '.join(slots)}")
     return policies
 
 
@@ -111,11 +111,11 @@ def checked_lists(config: Any) -> dict[str, Any]:
 def as_fallbacks(given: Any, *, is_any_adapter: bool = True) -> tuple[tuple[Any, Any], ...]:
     """Returns the pairs of a model and its stream function, which may be `None` if `is_any_adapter` is set."""
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise TypeError(f"fallbacks must be a list of pairs, not a {type(given).__name__}: {_A_PAIR}")
+        raise TypeError(f"fallbacks must be a list of pairs, not {a_kind(given)}: {_A_PAIR}")
     pairs = tuple(cast("Iterable[Any]", given))
     for pair in pairs:
         if type(pair) not in (tuple, list) or len(pair) != 2:
-            raise TypeError(f"a fallback must be a pair, not a {type(pair).__name__}: {_A_PAIR}")
+            raise TypeError(f"a fallback must be a pair, not {a_kind(pair)}: {_A_PAIR}")
         if pair[1] is None and is_any_adapter:
             continue
         if not is_function(pair[1]):
@@ -139,11 +139,12 @@ def check_tool_name(name: object) -> None:
 
 def is_not(name: str, value: object, what: str) -> TypeError:
     """Returns the error for a value of the wrong kind."""
-    return TypeError(f"{name} must be {what}, not {_kind(value)}")
+    return TypeError(f"{name} must be {what}, not {a_kind(value)}")
 
 
-def _kind(value: object) -> str:
-    """Describes the kind of a value without showing the value."""
+def a_kind(value: object) -> str:
+    """Describes the kind of a value, such as `an int`, without showing the value."""
     if isinstance(value, type):
         return f"the class {value.__name__}: write {value.__name__}(…)"
-    return f"a {type(value).__name__}"
+    name = type(value).__name__
+    return f"{'an' if name.lower().startswith(('a', 'e', 'i', 'o', 'un')) else 'a'} {name}"

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+from .checks import a_kind
+
 
 def several(given: Any, what: str) -> tuple[Any, ...]:
     """Returns the items; a single string or path is one item. Raises `TypeError`, naming `what`, for anything else."""
@@ -22,7 +24,7 @@ def several_texts(given: str | Iterable[str], what: str) -> tuple[str, ...]:
     items = several(given, what)
     for item in items:
         if not isinstance(item, str):
-            raise TypeError(f"{what}: a {type(item).__name__} is not a string")
+            raise TypeError(f"{what}: {a_kind(item)} is not a string")
     return items
 
 
@@ -31,5 +33,5 @@ def several_paths(given: str | os.PathLike[str] | Iterable[str | os.PathLike[str
     items = several(given, what)
     for item in items:
         if not isinstance(item, (str, os.PathLike)):
-            raise TypeError(f"{what}: a {type(item).__name__} is not a path")
+            raise TypeError(f"{what}: {a_kind(item)} is not a path")
     return tuple(map(os.fspath, items))

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import force_setattr, replace
 
+from swink_agent.core.values.checks import a_kind
 from swink_agent.core.values.decoders import converted
 from swink_agent.core.values.value import Choice, Value, frozen_json
 
@@ -489,7 +490,7 @@ def _strings(given: object, name: str) -> tuple[str, ...]:
     values = tuple(cast("Sequence[Any]", given))
     for position, value in enumerate(values):
         if not isinstance(value, str):
-            raise BadValue(f"{name} contains a {type(value).__name__}; give a list of texts", name, position)
+            raise BadValue(f"{name} contains {a_kind(value)}; give a list of texts", name, position)
     return values
 
 

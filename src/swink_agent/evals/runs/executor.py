@@ -27,6 +27,7 @@ from msgspec.structs import replace
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentResult
+from swink_agent.core.values.checks import a_kind
 
 from ..cases.cases import EvalCase
 from ..errors import PROVIDER_FAILURES, NotMeasured
@@ -211,7 +212,7 @@ class CaseExecutor:
         if inspect.isawaitable(made):
             made = await made
         if not isinstance(made, Agent) and not isinstance(getattr(made, "agent", None), Agent):
-            raise TypeError(f"the factory returned a {type(made).__name__}, which is not an Agent and has no `agent`")
+            raise TypeError(f"the factory returned {a_kind(made)}, which is not an Agent and has no `agent`")
         return cast("Agent | Subject", made)
 
 

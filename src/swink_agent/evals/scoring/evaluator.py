@@ -11,6 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
+from swink_agent.core.values.checks import a_kind
+
 from ..cases.cases import EvalCase
 from ..errors import NotMeasured
 from ..types import Invocation, Score, Scored
@@ -175,7 +177,7 @@ def _as_scores(name: str, answer: Any) -> dict[str, Score]:
     for part, one in parts.items():
         score = Score(float(one)) if isinstance(one, (bool, int, float)) else one
         if not isinstance(score, Score):
-            raise TypeError(f"it returned a {type(score).__name__}, not a Score")
+            raise TypeError(f"it returned {a_kind(score)}, not a Score")
         scores[f"{name}.{part}" if part else name] = score
     return scores
 

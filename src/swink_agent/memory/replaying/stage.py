@@ -31,6 +31,7 @@ from swink_agent.core.run.pending import Answer, Pending, WaitingCall
 from swink_agent.core.run.turn import wrapped_tools
 from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamFn, StreamOptions
 from swink_agent.core.tool import AgentTool, AgentToolResult, ToolContext
+from swink_agent.core.values.checks import a_kind
 from swink_agent.core.values.value import copy_json
 
 from ..log.old_sessions import OLD_ABORT, old_answer_tool, old_answer_tools, old_interruption, old_note, old_rejection
@@ -60,7 +61,7 @@ async def replay(session: RecordedSession, make_agent: MakeAgentFn, *, patience:
     made = make_agent(stage, stage.wrap_tool)
     agent: Any = await made if inspect.isawaitable(made) else made
     if not isinstance(agent, Agent):
-        what = "None" if agent is None else f"a {type(agent).__name__}"
+        what = "None" if agent is None else a_kind(agent)
         raise TypeError(f"make_agent returned {what}, not an Agent")
     stage.take(cast("Agent", agent))
     try:

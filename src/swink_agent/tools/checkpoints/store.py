@@ -20,7 +20,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from swink_agent.core.values.checks import is_not
+from swink_agent.core.values.checks import a_kind, is_not
 from swink_agent.core.values.several import several_texts
 
 from .._bounded import show_size
@@ -331,7 +331,7 @@ class CheckpointStore:
         `CheckpointError` if nothing could be recorded; then nothing was changed.
         """
         if isinstance(plan, (Checkpoint, str)) or not isinstance(plan, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"give what plan(root, checkpoint) returns, and not a {type(plan).__name__}")
+            raise TypeError(f"give what plan(root, checkpoint) returns, and not {a_kind(plan)}")
         path = os.path.realpath(root)
         run = run_id or f"rewind-{secrets.token_hex(4)}"
         self.take(path, run, "other", opens=True)
