@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import time
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -105,8 +106,10 @@ async def test_the_start_says_what_it_means_that_others_can_reach_it(
     assert all(words in shown for words, shown in zip(said, lines, strict=False))
 
 
-@pytest.mark.parametrize("words", [("web", "--no-open", "--port", "0"), ("mcp", "serve")])
-async def test_a_collector_that_does_not_answer_is_told_at_the_end(swink: Any, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("words", [("web", "--no-open", "--port", "0"), ("mcp", "serve"), ("acp",)])
+async def test_a_collector_that_does_not_answer_is_told_at_the_end(
+    swink: Any, tmp_path: Path, words: tuple[str, ...]
+) -> None:
     with socket.socket() as silent:  # takes connections, and says nothing
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -117,12 +120,17 @@ async def test_a_collector_that_does_not_answer_is_told_at_the_end(swink: Any, w
             program = await swink.start(*words, stdin=asyncio.subprocess.PIPE, environ=environ)
             if words[0] == "web":
                 await _run_in_browser((await program.stdout.readline()).decode().strip())
-            else:
+                program.send_signal(signal.SIGTERM)
+            elif words[0] == "mcp":
                 await _run_as_tool(program)
-            program.send_signal(signal.SIGTERM)
+                program.send_signal(signal.SIGTERM)
+            else:
+                await _run_in_editor(program, tmp_path)
+                program.stdin.close()
             _, error = await asyncio.wait_for(program.communicate(), 20)
     assert f"warning: telemetry was not sent: the collector at {where}" in " ".join(error.decode().split())
     assert b"Traceback" not in error
+    assert error.count(b"warning: ") == 1, error
 
 
 async def _run_in_browser(address: str) -> None:
@@ -154,6 +162,25 @@ async def _run_as_tool(program: asyncio.subprocess.Process) -> None:
         if "id" in message:
             answer = json.loads(await asyncio.wait_for(program.stdout.readline(), 60))
             assert "Hello." in str(answer) or message["id"] == 0
+
+
+async def _run_in_editor(program: asyncio.subprocess.Process, folder: Path) -> None:
+    """Runs one prompt in a session of an editor."""
+    stdin, stdout = program.stdin, program.stdout
+    assert stdin is not None
+    assert stdout is not None
+
+    async def answer(number: int, method: str, parameters: dict[str, Any]) -> dict[str, Any]:
+        request = {"jsonrpc": "2.0", "id": number, "method": method, "params": parameters}
+        stdin.write(json.dumps(request).encode() + b"\n")
+        while "result" not in (message := json.loads(await asyncio.wait_for(stdout.readline(), 60))):
+            assert "error" not in message, message
+        return message["result"]
+
+    await answer(0, "initialize", {"protocolVersion": 1})
+    session = (await answer(1, "session/new", {"cwd": str(folder), "mcpServers": []}))["sessionId"]
+    prompt = [{"type": "text", "text": "Hi."}]
+    assert (await answer(2, "session/prompt", {"sessionId": session, "prompt": prompt}))["stopReason"] == "end_turn"
 
 
 def test_the_names_that_an_address_has() -> None:

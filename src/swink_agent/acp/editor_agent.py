@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from swink_agent import __version__
 from swink_agent.app.agent.open_agent import OpenAgent
-from swink_agent.app.agent.opening import Opening, OpeningOptions
+from swink_agent.app.agent.opening import Opening, OpeningOptions, Telemetry
 from swink_agent.app.agent.servers import server_of
 from swink_agent.app.errors import ApplicationError, NoModel
 from swink_agent.app.runs.sessions import WantedSession, open_store, session_problems
@@ -78,6 +78,7 @@ class EditorAgent:
         self._flags = flags
         self._warn = warn
         self._sessions: dict[str, _EditorSession] = {}
+        self._telemetry = Telemetry()
         self._editor: Any = None
 
     def on_connect(self, conn: Any) -> None:
@@ -89,6 +90,8 @@ class EditorAgent:
             session.made.agent.abort()
             await session.made.agent.wait_for_idle()
             await session.close()
+        if (problem := await asyncio.to_thread(self._telemetry.close)) is not None:
+            self._warn(problem)
 
     # -- the protocol's methods --------------------------------------------------------------------------------
 
@@ -202,11 +205,13 @@ class EditorAgent:
         self, cwd: str, added: list[str], servers: tuple[ServerSettings, ...], wanted: WantedSession
     ) -> _EditorSession:
         options = OpeningOptions(flags=self._flags, cwd=cwd, added=tuple(added), session=wanted, other_servers=servers)
+        opening = Opening(options)
+        opening.telemetry = self._telemetry
 
         async def ask(question: ApprovalQuestion) -> ApprovalAnswer:
             return await self._ask(session, question)
 
-        opened = OpenAgent.open(Opening(options), {"ask": ask, "is_attended": True})
+        opened = OpenAgent.open(opening, {"ask": ask, "is_attended": True})
         for warning in opened.made.warnings:
             self._warn(opened.redactor.redact(warning))
         session = _EditorSession(opened)

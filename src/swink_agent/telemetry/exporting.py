@@ -58,7 +58,9 @@ def start_export(service: str = "swink") -> TelemetryExport:
     spans_out = require("opentelemetry.exporter.otlp.proto.http.trace_exporter", extra="otel")
     metrics_out = require("opentelemetry.exporter.otlp.proto.http.metric_exporter", extra="otel")
     # The SDK logs every failure; the program reports one, when it ends.
-    logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
+    log = logging.getLogger("opentelemetry")
+    log.addHandler(logging.NullHandler())
+    log.propagate = False
     failures: list[str] = []
     resource = resources.Resource.create()
     if str(resource.attributes.get("service.name", "")).startswith("unknown_service"):

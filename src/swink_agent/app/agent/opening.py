@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from msgspec import structs
@@ -175,6 +176,7 @@ class Telemetry:
     """The telemetry of one process. It reports nothing until `report`."""
 
     def __init__(self) -> None:
+        self._lock = Lock()  # agents are opened in several threads
         self._export: TelemetryExport | None = None
         self._problem: str | None = None
 
@@ -182,18 +184,19 @@ class Telemetry:
         """Reports the agent's runs from now on. Raises `MissingExtra`."""
         from swink_agent.telemetry import instrument, start_export
 
-        if self._problem is not None:
-            return
-        if self._export is None:
-            try:
-                self._export = start_export(_NAME)
-            except MissingExtra:
-                raise
-            except Exception as error:  # the SDK may raise anything about its variables
-                words = Redactor().redact(" ".join(str(error).split()))
-                self._problem = f"telemetry was not sent: {words or type(error).__name__}"
+        with self._lock:
+            if self._problem is not None:
                 return
-        export = self._export
+            if self._export is None:
+                try:
+                    self._export = start_export(_NAME)
+                except MissingExtra:
+                    raise
+                except Exception as error:  # the SDK may raise anything about its variables
+                    words = Redactor().redact(" ".join(str(error).split()))
+                    self._problem = f"telemetry was not sent: {words or type(error).__name__}"
+                    return
+            export = self._export
         instrument(agent, name=_NAME, tracer_provider=export.tracer_provider, meter_provider=export.meter_provider)
 
     def close(self, seconds: float = 5.0) -> str | None:

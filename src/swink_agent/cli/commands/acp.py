@@ -37,11 +37,12 @@ def acp(**flags: str | None) -> int:
     agent = EditorAgent({name: value for name, value in flags.items() if value is not None}, reporter.warn)
 
     async def serve() -> None:
+        reader, writer = await protocol.stdio_streams(limit=LONGEST_LINE)
         try:
-            reader, writer = await protocol.stdio_streams(limit=LONGEST_LINE)
             await protocol.run_agent(agent, LineTransport(reader, writer))
         finally:
             await agent.close()
+            writer.close()
 
     asyncio.run(serve())
     return ExitCode.DONE
