@@ -14,6 +14,7 @@ from swink_agent.sandbox import SandboxProfile, open_sandbox
 from swink_agent.sandbox._private import PrivateFolder, remove_tree
 
 pytestmark = pytest.mark.sweep
+PYTHON = os.path.realpath(sys.executable)  # the environment may be beneath the temporary folder, which commands lack
 
 
 @pytest.fixture(autouse=True)
@@ -123,7 +124,7 @@ async def test_a_command_that_digs_deep_leaves_nothing(tmp_path: Path) -> None:
     )
     with open_sandbox(SandboxProfile(write=(str(root),))) as sandbox:
         folder = sandbox._private._folder  # type: ignore[attr-defined]
-        process = await sandbox.spawn([sys.executable, "-c", dig], cwd=str(root))
+        process = await sandbox.spawn([PYTHON, "-c", dig], cwd=str(root))
         output = b""
         while data := await process.output.read(1000):
             output += data
