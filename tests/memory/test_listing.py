@@ -114,7 +114,7 @@ def test_a_run_that_goes_on_counts_once(kind: Kind, tmp_path: Path, store: Sessi
     with store.create() as session:
         session.log.record(RunStarted("a"))
         for number in range(8):
-            used = AssistantMessage("word " * 4_000, usage=Usage(1, total=1), cost=Cost(total=0.5))
+            used = AssistantMessage("word " * 12_000, usage=Usage(1, total=1), cost=Cost(total=0.5))
             session.log.record(MessageAdded(used, "reply"))
             assert store.list() == [store.load(session.id).info]
             assert store.list()[0].usage.total == number + 1

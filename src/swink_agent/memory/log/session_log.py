@@ -36,8 +36,9 @@ from .records import RecordEntry, SessionStarted
 
 _IDLE = 1.0
 """Seconds after which a thread with nothing to write ends."""
-_MOST_UNSUMMARIZED = 64 * 1024
-"""After this many bytes, a summary is written at the next quiet moment, so that a list reads little."""
+_MOST_UNSUMMARIZED = 192 * 1024
+"""After this many bytes, a summary is written at the next quiet moment, so that a list reads little: the end of a log
+that it reads, 256 KB, has the summary. Each run ends with a summary, so only long runs write others."""
 
 
 class _Waiter(NamedTuple):
