@@ -78,7 +78,7 @@ def _relative(arguments: Mapping[str, Any], cwd: str) -> dict[str, Any]:
     """Arguments in which paths in the working folder are relative to it."""
     place = cwd.rstrip("/")
     plain = copy_json(dict(arguments))
-    # Neither a part of another path, such as `/backup/work/a` or `/work-old/a`, nor of a longer word.
+    # Neither a part of another path, such as `/backup/home/a` or `/home-old/a`, nor of a longer word.
     return (
         _replaced(plain, re.compile(rf"(?<![\w./~-]){re.escape(place)}(/(?=[^\s'\"])|(?!\.?[\w~-]))"))
         if place
