@@ -51,7 +51,7 @@ class AgentError(Exception):
 
     kind: ErrorKind | None = None
 
-    def __init__(self, *arguments: object) -> None:  # an exception has no signature that can be read
+    def __init__(self, *arguments: object) -> None:  # without it, `inspect.signature` fails for the class
         super().__init__(*arguments)
 
     def __reduce__(self) -> tuple[Any, ...]:

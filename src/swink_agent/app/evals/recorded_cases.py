@@ -78,12 +78,10 @@ def _relative(arguments: Mapping[str, Any], cwd: str) -> dict[str, Any]:
     """Arguments in which paths in the working folder are relative to it."""
     place = cwd.rstrip("/")
     plain = copy_json(dict(arguments))
-    # Neither a part of another path, such as `/backup/home/a` or `/home-old/a`, nor of a longer word.
-    return (
-        _replaced(plain, re.compile(rf"(?<![\w./~-]){re.escape(place)}(/(?=[^\s'\"])|(?!\.?[\w~-]))"))
-        if place
-        else plain
-    )
+    if not place:
+        return plain
+    # The folder counts neither as a part of another path, such as `/backup/home/a` or `/home-old/a`, nor of a word.
+    return _replaced(plain, re.compile(rf"(?<![\w./~-]){re.escape(place)}(/(?=[^\s'\"])|(?!\.?[\w~-]))"))
 
 
 def _moved(message: AssistantMessage, cwd: str) -> AssistantMessage:
