@@ -198,6 +198,15 @@ def test_what_json_cannot_hold_is_written_in_some_way(tmp_path: Path, asked: Ask
     assert lines_of(path)[0]["tool"] == "one"
 
 
+def test_the_text_of_an_object_is_cut_too(tmp_path: Path, asked: AskedFn) -> None:
+    class Big:
+        def __str__(self) -> str:
+            return "big " * 10_000
+
+    AuditLog(tmp_path / "log").pre_dispatch(asked("send", body=Big()))
+    assert len((tmp_path / "log").read_bytes()) < 3_000
+
+
 def test_lines_of_many_threads_do_not_mix(tmp_path: Path, asked: AskedFn) -> None:
     path = tmp_path / "audit.jsonl"
     log = AuditLog(path)

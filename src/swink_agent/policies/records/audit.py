@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import IO, Any, cast
 
-from swink_agent.core.encoding.codec import as_json
+from swink_agent.core.encoding.codec import as_json, plain_json
 from swink_agent.core.policy import PolicyContext, PreDispatchContext
 from swink_agent.core.record import CallRecord
 from swink_agent.core.secrets.redaction import Redactor
@@ -74,7 +74,7 @@ class AuditLog:
     ) -> None:
         try:
             line = {"time": round(self._clock(), 3), "event": event, "run": ctx.run_id, "turn": ctx.turn_index}
-            self._write(as_json(line | _cut(self._redactor.redact_value(fields()))) + b"\n")
+            self._write(as_json(line | _cut(plain_json(self._redactor.redact_value(fields())))) + b"\n")
         except Exception as error:  # a log must not break the run or prevent a call
             if not self._has_failed:
                 self._has_failed = True
