@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
@@ -23,7 +23,7 @@ from swink_agent.core.values.value import Value
 
 from ..agent.providers import LOCAL, PROVIDERS, Provider, all_providers, provider_named
 from ..errors import ApplicationError, CredentialsError, UsageProblem
-from ..settings.paths import config_folder, write_whole
+from ..settings.paths import changing, config_folder, write_whole
 
 SERVICE = "swink-agent"
 _LONGEST_NAME = 24
@@ -140,7 +140,7 @@ class Credentials:
         if not value or any(character.isspace() or not character.isprintable() for character in value):
             raise UsageProblem("that is not a key: it is empty, or contains spaces or control characters")
         account = self._account(provider)
-        entries = self._entries()
+        self._entries()  # a file that cannot be used must be mended first
         keyring = None if store == "file" else self._open_keyring()
         if keyring is None and store == "keyring":
             raise CredentialsError("no keyring works here; --store file keeps the key in a private file")
@@ -152,7 +152,7 @@ class Credentials:
                     "the keyring did not store the key: it may be locked; --store file keeps it in a file"
                 ) from None
         entry = _Entry("keyring", shown=masked(value)) if keyring is not None else _Entry("file", value)
-        self._write({**entries, account: entry})
+        self._change(lambda entries: {**entries, account: entry})
         return "the keyring" if keyring is not None else str(self.path)
 
     def check_name(self, provider: str) -> None:
@@ -174,8 +174,7 @@ class Credentials:
         Raises `CredentialsError` if the key is in a keyring that does not remove it.
         """
         account = self._account(provider)
-        entries = self._entries()
-        entry = entries.pop(account, None)
+        entry = self._entries().get(account)
         if entry is None:
             return False
         if entry.store == "keyring":
@@ -187,7 +186,7 @@ class Credentials:
                 raise CredentialsError(
                     f"the keyring did not remove the key of {provider}: it may be locked; unlock it and try again"
                 ) from None
-        self._write(entries)
+        self._change(lambda entries: {name: kept for name, kept in entries.items() if name != account})
         return True
 
     def _account(self, provider: str) -> str:
@@ -252,10 +251,11 @@ class Credentials:
                 f"{self.path} cannot be read as a file of keys: remove it, and set the keys again"
             ) from None
 
-    def _write(self, entries: dict[str, _Entry]) -> None:
+    def _change(self, change: Callable[[dict[str, _Entry]], dict[str, _Entry]]) -> None:
         try:
-            text = msgspec.json.format(msgspec.json.encode(entries), indent=2).decode()
-            write_whole(self.path, text + "\n", mode=0o600)
+            with changing(self.path):
+                text = msgspec.json.format(msgspec.json.encode(change(self._entries())), indent=2).decode()
+                write_whole(self.path, text + "\n", mode=0o600)
         except OSError as error:
             raise CredentialsError(f"{self.path} cannot be written: {error.strerror or error}") from error
 

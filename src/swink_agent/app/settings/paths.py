@@ -1,21 +1,28 @@
-"""Where the application keeps its files, and how it replaces them atomically. The cache of models is in `local`."""
+"""Where the application keeps its files, and how programs change them without a loss.
+
+The cache of models is in `local`.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from swink_agent.core.machine.files import replace_file
+from swink_agent.core.machine.files import locked, replace_file
 from swink_agent.core.values.decoders import json_decoder
 
 from ..errors import SettingsError, UsageProblem
 
 CONFIG_VARIABLE = "SWINK_CONFIG_DIR"
 DATA_VARIABLE = "SWINK_DATA_DIR"
+_PATIENCE = 10.0
+"""Seconds to wait while another program changes a file."""
 
 T = TypeVar("T")
 
@@ -67,6 +74,16 @@ def write_whole(path: Path, content: str | bytes, *, mode: int = 0o600) -> None:
     replace_file(target, content, mode=mode)
 
 
+@contextmanager
+def changing(path: Path) -> Generator[None]:
+    """Lets one program at a time read and then replace the file, so that no change is lost. Raises `OSError`."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with locked(path, _PATIENCE) as is_locked:
+        if not is_locked:
+            raise TimeoutError(errno.ETIMEDOUT, "another program is changing it")
+        yield
+
+
 def read_record(path: Path, kind: type[T], what: str) -> T:
     """The content of a JSON file; empty if it does not exist. Raises `SettingsError`, whose text contains `what`."""
     try:
@@ -77,10 +94,22 @@ def read_record(path: Path, kind: type[T], what: str) -> T:
         raise SettingsError(f"{path}, the record of {what}, cannot be read: {error}") from error
 
 
-def write_record(path: Path, record: Mapping[str, object]) -> None:
-    """Replaces the content of the file. Raises `SettingsError`."""
+def change_record(path: Path, kind: type[T], what: str, change: Callable[[T], T]) -> bool:
+    """Replaces the content of a JSON file by what `change` makes of it. Returns whether that differs.
+
+    `change` returns a new value, and may be called twice: a file that stays the same is neither locked nor written.
+    Raises `SettingsError`, whose text contains `what` if the file cannot be read.
+    """
+    before = read_record(path, kind, what)
+    if change(before) == before:
+        return False
     try:
-        write_whole(path, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+        with changing(path):
+            before = read_record(path, kind, what)
+            after = change(before)
+            if after != before:
+                write_whole(path, msgspec.json.format(msgspec.json.encode(after), indent=2) + b"\n")
+            return after != before
     except (OSError, UnicodeEncodeError) as error:
         why = (error.strerror or error) if isinstance(error, OSError) else "the folder's name is not UTF-8 text"
         raise SettingsError(f"{path} cannot be written: {why}") from error

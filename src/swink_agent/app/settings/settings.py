@@ -31,7 +31,7 @@ from .definitions import (
 from .hook_tables import HookSettings, notes_on_project, read_hooks
 from .key_bindings import KEYS, KeyMap, action_named, conflict_in, read_key
 from .mcp_servers import ServerSettings, expanded, joined_servers, read_servers
-from .paths import config_folder, write_whole
+from .paths import changing, config_folder, write_whole
 from .toml_file import LARGEST as LARGEST_FILE
 from .toml_file import TomlFile
 
@@ -266,15 +266,18 @@ def set_value(name: str, text: str, *, path: Path) -> Any:
     """Sets one value in the user's file without changing the rest, and returns it. Raises `SettingsError`."""
     value: Any = parse_value(definition_of(name), text, name)
     stored: object = list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
-    _edit(path, lambda file: file.with_value(name, stored))
+    _edit(path, lambda file, _: file.with_value(name, stored))
     return cast("Any", value)
 
 
 def add_hosts(hosts: Sequence[str], *, path: Path) -> None:
     """Adds hosts to `allow_hosts` in the user's file, without changing the rest. Raises `SettingsError`."""
-    user = read_file(path)
-    before = () if user is None else user.values.get("allow_hosts", ())
-    _edit(path, lambda file: file.with_value("allow_hosts", list(dict.fromkeys((*before, *hosts)))))
+
+    def added(file: TomlFile, user: SettingsFile | None) -> str:
+        before = () if user is None else user.values.get("allow_hosts", ())
+        return file.with_value("allow_hosts", list(dict.fromkeys((*before, *hosts))))
+
+    _edit(path, added)
 
 
 def unset_value(name: str, *, path: Path) -> bool:
@@ -283,17 +286,18 @@ def unset_value(name: str, *, path: Path) -> bool:
     before = read_file(path)
     if before is None or name not in {**before.values, **before.problems}:
         return False
-    _edit(path, lambda file: file.without(name))
+    _edit(path, lambda file, _: file.without(name))
     return True
 
 
-def _edit(path: Path, change: Callable[[TomlFile], str]) -> None:
-    read_file(path)  # a file with a mistake must be fixed by hand first
+def _edit(path: Path, change: Callable[[TomlFile, SettingsFile | None], str]) -> None:
     try:
-        text = path.read_bytes().decode() if path.exists() else ""  # as bytes: Windows line ends stay
-        changed = change(TomlFile(text)).encode()
-        parse_file(str(path), changed)  # never writes a file that could not be read again, such as one too large
-        write_whole(path, changed, mode=0o644)
+        with changing(path):
+            user = read_file(path)  # a file with a mistake must be fixed by hand first
+            text = path.read_bytes().decode() if path.exists() else ""  # as bytes: Windows line ends stay
+            changed = change(TomlFile(text), user).encode()
+            parse_file(str(path), changed)  # never writes a file that could not be read again, such as one too large
+            write_whole(path, changed, mode=0o644)
     except OSError as error:
         raise SettingsError(f"{path} cannot be written: {error.strerror or error}") from error
     except ValueError as error:

@@ -9,11 +9,14 @@ is in `approvals.call_rules`.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ..settings.paths import config_folder, read_record, write_record
+from ..settings.paths import change_record, config_folder, read_record
 from ..settings.settings import SourcedValue
+
+_RULES = "allowed calls"
+_ANSWERS = "folders to work in"
 
 
 def project_root(folder: Path) -> str:
@@ -27,7 +30,7 @@ class FolderRules:
 
     def folders(self) -> dict[str, list[str]]:
         """Rules by folder. Raises `SettingsError` if the file cannot be read."""
-        return read_record(self.path, dict[str, list[str]], "allowed calls")
+        return read_record(self.path, dict[str, list[str]], _RULES)
 
     def rules(self, folder: Path) -> tuple[str, ...]:
         """The allowed calls in this folder's project."""
@@ -39,20 +42,22 @@ class FolderRules:
 
     def add(self, folder: Path, rule: str) -> None:
         """Adds a rule to the folder's project. Raises `SettingsError` if it cannot be stored."""
-        folders = self.folders()
-        root = project_root(folder)
-        write_record(self.path, {**folders, root: list(dict.fromkeys([*folders.get(root, ()), rule]))})
+        self._change(folder, lambda rules: list(dict.fromkeys([*rules, rule])))
 
     def remove(self, folder: Path, rule: str | None = None) -> bool:
         """Removes one rule of the project, or all of them. Returns whether there was any."""
-        folders = self.folders()
+        return self._change(folder, lambda rules: [] if rule is None else [kept for kept in rules if kept != rule])
+
+    def _change(self, folder: Path, change: Callable[[list[str]], list[str]]) -> bool:
+        """Changes the rules of the folder's project. Returns whether they differ."""
         root = project_root(folder)
-        before = folders.pop(root, [])
-        left = [] if rule is None else [kept for kept in before if kept != rule]
-        if len(left) == len(before):
-            return False
-        write_record(self.path, {**folders, root: left} if left else folders)
-        return True
+
+        def changed(folders: dict[str, list[str]]) -> dict[str, list[str]]:
+            rules = change(folders.get(root, []))
+            every = {**folders, root: rules}
+            return {place: kept for place, kept in every.items() if place != root or kept}
+
+        return change_record(self.path, dict[str, list[str]], _RULES, changed)
 
 
 class WorkedFolders:
@@ -61,7 +66,7 @@ class WorkedFolders:
 
     def folders(self) -> dict[str, bool]:
         """The answers by real path. Raises `SettingsError` if the file cannot be read."""
-        return read_record(self.path, dict[str, bool], "folders to work in")
+        return read_record(self.path, dict[str, bool], _ANSWERS)
 
     def answer(self, folder: Path) -> bool | None:
         """The answer for the folder, or for the nearest one above it in its repository; `None` if there is none."""
@@ -76,12 +81,10 @@ class WorkedFolders:
 
     def keep(self, folder: Path, answer: bool | None) -> bool:
         """Stores the answer; `None` removes it. Returns whether that is a change. Raises `SettingsError`."""
-        answers = self.folders()
         real = os.path.realpath(folder)
-        if answers.get(real) is answer:
-            return False
-        answers.pop(real, None)
-        if answer is not None:
-            answers[real] = answer
-        write_record(self.path, answers)
-        return True
+
+        def changed(answers: dict[str, bool]) -> dict[str, bool]:
+            others = {place: kept for place, kept in answers.items() if place != real}
+            return others if answer is None else {**others, real: answer}
+
+        return change_record(self.path, dict[str, bool], _ANSWERS, changed)

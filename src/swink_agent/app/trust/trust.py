@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,13 +23,14 @@ from msgspec import structs
 from swink_agent.core.values.value import Value
 
 from ..errors import SettingsError
-from ..settings.paths import config_folder, read_record, write_record, write_whole
+from ..settings.paths import change_record, changing, config_folder, read_record, write_whole
 from ..settings.settings import LARGEST_FILE, SettingsFile, load_settings, only_stricter, parse_file
 from .project_files import ProjectFile, found_prompt_files, read_project_file
 
 PROJECT_FILE = Path(".swink", "config.toml")
 NOTES_FILE = "AGENTS.md"
 _LARGEST_NOTES = 1024 * 1024
+_TRUSTED = "trusted folders"
 
 
 class Project(Value, frozen=True):
@@ -173,7 +175,7 @@ class TrustStore:
 
     def folders(self) -> dict[str, str]:
         """Digests by folder. Raises `SettingsError` if the record cannot be read: then nothing is trusted."""
-        return read_record(self.path, dict[str, str], "trusted folders")
+        return read_record(self.path, dict[str, str], _TRUSTED)
 
     def trust(self, folder: Path) -> Project:
         """Trusts the folder with its files as they are now. Raises `SettingsError` if its settings have a mistake."""
@@ -199,7 +201,7 @@ class TrustStore:
         files = [ProjectFile(offer.settings), ProjectFile(offer.notes)]
         record = [file.digest for file in files]
         record += [f"{path}={ProjectFile(data).digest}" for path, data in offer.prompts.items()]
-        write_record(self.path, {**self.folders(), offer.folder: " ".join(record)})
+        change_record(self.path, dict[str, str], _TRUSTED, lambda folders: {**folders, offer.folder: " ".join(record)})
         self._keep([*files, *map(ProjectFile, offer.prompts.values())])
         return find_project(Path(offer.folder), self) or Project(offer.folder, True)
 
@@ -230,23 +232,24 @@ class TrustStore:
 
     def _keep(self, files: Iterable[ProjectFile]) -> None:
         """Stores these copies and removes unused ones. Errors are ignored: without a copy, a change is not shown."""
-        wanted = {digest.rpartition(":")[2] for record in self.folders().values() for digest in record.split()}
-        try:
+        with suppress(OSError), changing(self.path):  # else it may remove the copies of a folder that is being trusted
+            wanted = {digest.rpartition(":")[2] for record in self.folders().values() for digest in record.split()}
             for file in files:
                 if file.data is not None:
                     write_whole(self._copies / file.digest.partition(":")[2], file.data)
             for path in self._copies.iterdir() if self._copies.is_dir() else ():
                 if path.name not in wanted:
                     path.unlink()
-        except OSError:
-            pass
 
     def distrust(self, folder: Path) -> bool:
         """Removes trust. Returns whether there was any."""
-        folders = self.folders()
-        was_there = folders.pop(str(_real(folder)), None) is not None
+        real = str(_real(folder))
+
+        def without(folders: dict[str, str]) -> dict[str, str]:
+            return {place: record for place, record in folders.items() if place != real}
+
+        was_there = change_record(self.path, dict[str, str], _TRUSTED, without)
         if was_there:
-            write_record(self.path, folders)
             self._keep(())
         return was_there
 

@@ -1,4 +1,4 @@
-"""Files: which one a path leads to, and how one is written and replaced.
+"""Files: which one a path leads to, and how one is locked, written and replaced.
 
 A replaced file has the old content or the new one for every reader, never a part, even after a crash.
 
@@ -10,8 +10,10 @@ session locks its copy before the rename (`memory/storage/folder`), and a maskin
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,6 +63,32 @@ def replace_file(
     """Gives a file this content in one step. The options are those of `replacing`. Raises `OSError`."""
     with replacing(path, mode=mode, sync=sync, sync_name=sync_name, fsync=fsync) as file:
         file.write(data)
+
+
+@contextmanager
+def locked(path: str | os.PathLike[str], patience: float) -> Generator[bool]:
+    """Takes the lock that programs and threads share for a file; yields whether it got it.
+
+    Waits `patience` seconds at most: the holder may be suspended. The lock is a file next to it, which stays; its
+    folder must exist. Raises `OSError`.
+    """
+    target = Path(path)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(target.with_name(f".{target.name}.lock"), flags, 0o600)
+    try:
+        until = time.monotonic() + patience
+        is_locked = False
+        while not is_locked:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                is_locked = True
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    break
+                time.sleep(0.005)
+        yield is_locked
+    finally:
+        os.close(descriptor)
 
 
 def sync_folder(folder: str | os.PathLike[str], fsync: Callable[[int], None] | None = None) -> None:

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
-from swink_agent.core.machine.files import replace_file
+from swink_agent.core.machine.files import locked, replace_file
 from swink_agent.core.values.decoders import json_decoder
 
 _LARGEST = 2 * 1024 * 1024
@@ -60,7 +58,7 @@ class PromptHistory:
         line = msgspec.json.encode(_Entry(masked)) + b"\n"
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with self._locked() as is_locked:
+            with locked(self._path, _PATIENCE) as is_locked:
                 size = self._append(line)
                 if size > _LARGEST and is_locked:
                     self._trim()
@@ -130,28 +128,6 @@ class PromptHistory:
             file.seek(-_LARGEST // 2, os.SEEK_END)
             kept = file.read().partition(b"\n")[2]
         replace_file(self._path, kept, sync=False)
-
-    @contextmanager
-    def _locked(self) -> Generator[bool]:
-        """Takes the lock that programs share; yields whether it got it. Waits briefly: the holder may be suspended."""
-        import fcntl
-
-        assert self._path is not None
-        fd = os.open(self._path.with_name(f".{self._path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            until = time.monotonic() + _PATIENCE
-            is_locked = False
-            while not is_locked:
-                try:
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    is_locked = True
-                except BlockingIOError:
-                    if time.monotonic() > until:
-                        break
-                    time.sleep(0.005)
-            yield is_locked
-        finally:
-            os.close(fd)
 
 
 class HistoryWalk:

@@ -1,0 +1,83 @@
+"""The user's rules, answers, trust, settings and keys in files that programs change at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from swink_agent.app.errors import CredentialsError, SettingsError
+from swink_agent.app.keys.credentials import Credentials
+from swink_agent.app.settings import paths
+from swink_agent.app.settings.settings import add_hosts, read_file
+from swink_agent.app.trust.folder_rules import FolderRules, WorkedFolders
+from swink_agent.app.trust.trust import TrustStore
+from swink_agent.core.machine.files import locked
+
+NUMBERS = range(24)
+KEY = "canary" * 5
+
+
+def at_once(change: Callable[[int], object]) -> None:
+    """Calls `change` with each number, in several threads, which exclude each other as processes do."""
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(change, NUMBERS))
+
+
+def test_rules_that_are_added_at_once_are_all_stored(tmp_path: Path) -> None:
+    path = tmp_path / "config" / "allowed.json"
+    at_once(lambda number: FolderRules(path).add(tmp_path, f"bash: rule {number} *"))
+    assert set(FolderRules(path).rules(tmp_path)) == {f"bash: rule {number} *" for number in NUMBERS}
+    at_once(lambda number: FolderRules(path).remove(tmp_path, f"bash: rule {number} *"))
+    assert FolderRules(path).folders() == {}
+
+
+def test_answers_for_folders_that_are_given_at_once_are_all_stored(tmp_path: Path) -> None:
+    path = tmp_path / "config" / "folders.json"
+    at_once(lambda number: WorkedFolders(path).keep(tmp_path / str(number), True))
+    assert WorkedFolders(path).folders() == {str(tmp_path / str(number)): True for number in NUMBERS}
+
+
+def test_folders_that_are_trusted_at_once_are_all_stored_with_their_copies(tmp_path: Path) -> None:
+    path = tmp_path / "config" / "trusted.json"
+    folders = [tmp_path / str(number) for number in NUMBERS]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "AGENTS.md").write_text(f"Be {folder.name}.\n")
+    at_once(lambda number: TrustStore(path).trust(folders[number]))
+    assert set(TrustStore(path).folders()) == set(map(str, folders))
+    copies = [copy.read_text() for copy in (tmp_path / "config" / "trusted").iterdir()]
+    assert sorted(copies) == sorted(f"Be {number}.\n" for number in NUMBERS)
+    at_once(lambda number: TrustStore(path).distrust(folders[number]))
+    assert TrustStore(path).folders() == {}
+
+
+def test_hosts_that_are_added_at_once_are_all_stored(tmp_path: Path) -> None:
+    path = tmp_path / "config" / "config.toml"
+    at_once(lambda number: add_hosts([f"{number}.example.com"], path=path))
+    file = read_file(path)
+    assert file is not None
+    assert set(file.values["allow_hosts"]) == {f"{number}.example.com" for number in NUMBERS}
+
+
+def test_keys_that_are_set_at_once_are_all_stored(tmp_path: Path) -> None:
+    path = tmp_path / "config" / "keys.json"
+    at_once(lambda number: Credentials(path, environ={}).set(f"mine{number}", f"{KEY}{number}", "file"))
+    assert Credentials(path, environ={}).secrets() == {f"mine{number}": f"{KEY}{number}" for number in NUMBERS}
+    at_once(lambda number: Credentials(path, environ={}).remove(f"mine{number}"))
+    assert Credentials(path, environ={}).secrets() == {}
+
+
+def test_a_program_that_never_ends_its_change_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paths, "_PATIENCE", 0)
+    rules, keys = FolderRules(tmp_path / "allowed.json"), Credentials(tmp_path / "keys.json", environ={})
+    with locked(rules.path, 0) as is_locked, locked(keys.path, 0):
+        assert is_locked
+        with pytest.raises(SettingsError, match=r"allowed\.json cannot be written: another program is changing it"):
+            rules.add(tmp_path, "bash: ls *")
+        with pytest.raises(CredentialsError, match=r"keys\.json cannot be written: another program is changing it"):
+            keys.set("mistral", KEY, "file")
+    rules.add(tmp_path, "bash: ls *")
+    assert rules.rules(tmp_path) == ("bash: ls *",)
