@@ -21,8 +21,8 @@ from swink_agent.app.talk.commands import is_command
 from swink_agent.app.talk.conversation import Conversation
 from swink_agent.app.talk.front import PickItem, PreviewFn
 from swink_agent.app.talk.options import TalkOptions
-from swink_agent.app.talk.questions import answer_for, trusted_by
-from swink_agent.approvals.answers import AnswerKey, kept_rule, offered_answers
+from swink_agent.app.talk.questions import answer_for, offered_with_trust
+from swink_agent.approvals.answers import kept_rule
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
 from swink_agent.approvals.question import QuestionView
 from swink_agent.core.approval import Defer
@@ -298,7 +298,7 @@ class InlineFront:
     async def _decided(self, question: ApprovalQuestion) -> ApprovalAnswer | Defer:
         await asyncio.sleep(_GRACE)
         self._reader.drop()
-        rule, offered = kept_rule(question), _offered(question)
+        rule, offered = kept_rule(question), offered_with_trust(question, has_hunks=False)
         while True:
             self._writer.write("Run it? ")
             line = await self._line()
@@ -407,16 +407,12 @@ class InlineFront:
 def answer_rows(question: ApprovalQuestion) -> list[str]:
     """Returns the offered answers, a row each; names of tools and commands are made safe."""
     name = safe_display(question.request.name, 60)
-    behind = {**trusted_by(question), "because": "(write the reason after it)"}
+    behind = {"because": "(write the reason after it)"}
     return [
         f"  {answer.number} or {answer.key}: {answer.label.format(name=name)} "
-        f"{safe_display(behind.get(answer.means, ''), 200)}".rstrip()
-        for answer in _offered(question)
+        f"{safe_display(behind.get(answer.means, trusted), 200)}".rstrip()
+        for answer, trusted in offered_with_trust(question, has_hunks=False).items()
     ]
-
-
-def _offered(question: ApprovalQuestion) -> list[AnswerKey]:
-    return offered_answers(question, *(["keep"] if kept_rule(question) else []))
 
 
 def _chosen(text: str, choices: Sequence[tuple[str, str]], default: str) -> str:

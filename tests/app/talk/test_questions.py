@@ -10,6 +10,8 @@ from swink_agent.app.talk.questions import AskedQuestion
 from swink_agent.approvals.answers import SAID_NO
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
 from swink_agent.core.approval import Defer, ProposedCall
+from swink_agent.tui.composing.question_keys import choices_of
+from swink_agent.tui.inline import answer_rows
 
 OLD = "".join([f"line {number}\n" for number in range(30)])
 NEW = OLD.replace("line 2\n", "two\n").replace("line 25\n", "twenty-five\n")
@@ -32,6 +34,17 @@ def test_a_change_is_lines_and_parts() -> None:
     assert question.hunks is not None
     assert len(question.hunks.hunks) == 2
     assert [choice.means for choice in question.choices] == ["once", "session_tool", "no", "because", "hunks", "keep"]
+
+
+@pytest.mark.parametrize(("command", "prefix"), [(None, None), ("npm test", "npm"), ("npm test", None)])
+def test_every_front_end_offers_the_same_answers(command: str | None, prefix: str | None) -> None:
+    question = asked(command=command, prefix=prefix)
+    means = {choice.means for choice in question.choices}
+    keys = choices_of(question.question, "bash", has_hunks=question.hunks is not None)
+    assert {choice.means for choice in keys.values() if choice.is_offered} == means
+    rows = [row.split(":")[0].split(" or ")[1] for row in answer_rows(question.question)]
+    assert {keys[letter].means for letter in rows} == means - {"hunks"}  # line by line, a change is accepted as a whole
+    assert ("session_prefix" in means) == (prefix is not None)
 
 
 def test_accepted_parts_become_arguments_of_the_call() -> None:

@@ -40,13 +40,9 @@ class AskedQuestion:
     @property
     def choices(self) -> list[OfferedChoice]:
         """The offered answers, in the order of the table of answers."""
-        foreign = trusted_by(self.question)
-        extras = [*(["hunks"] if self.hunks is not None else []), *(["keep"] if self.rule else [])]
-        offered: list[AnswerKey] = offered_answers(self.question, *extras)
         return [
-            OfferedChoice(str(each.means), each.label.format(name=self.text.name), foreign.get(each.means, ""))
-            for each in offered
-            if foreign.get(each.means) != ""
+            OfferedChoice(str(each.means), each.label.format(name=self.text.name), foreign)
+            for each, foreign in offered_with_trust(self.question, has_hunks=self.hunks is not None).items()
         ]
 
     def answer(self, choice: str, reason: str = "", hunks: Collection[int] | None = None) -> ApprovalAnswer | Defer:
@@ -71,6 +67,16 @@ def trusted_by(question: ApprovalQuestion) -> dict[str, str]:
         ApprovalChoice.ALWAYS: ", ".join(to_remember(question.access or {})),
         "keep": kept_rule(question),
     }
+
+
+def offered_with_trust(question: ApprovalQuestion, *, has_hunks: bool) -> dict[AnswerKey, str]:
+    """The offered answers, in the order of the table of answers, each with what it would trust; empty for most.
+
+    An answer that exists to trust something is not offered if there is nothing that it could trust.
+    """
+    trusted = trusted_by(question)
+    offered = offered_answers(question, *(["hunks"] if has_hunks else []), "keep")
+    return {answer: trusted.get(answer.means, "") for answer in offered if trusted.get(answer.means) != ""}
 
 
 def answer_for(question: ApprovalQuestion, means: str, reason: str = "") -> ApprovalAnswer | Defer:

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from swink_agent.app.talk.questions import trusted_by
-from swink_agent.approvals.answers import ANSWER_KEYS, offered_answers
+from swink_agent.app.talk.questions import offered_with_trust
+from swink_agent.approvals.answers import ANSWER_KEYS
 from swink_agent.approvals.approvals import ApprovalChoice, ApprovalQuestion
 from swink_agent.rendering.cells import cell_width, cut_middle, wrap
 
@@ -38,14 +38,13 @@ class Choice(NamedTuple):
 
 def choices_of(question: ApprovalQuestion, name: str, *, has_hunks: bool) -> dict[str, Choice]:
     """Returns the answers by their keys, including those that are not offered, so that no key changes its meaning."""
-    foreign = trusted_by(question)
     named = name if _NAME.fullmatch(name) else "this tool"  # another name could be mistaken for our own text
-    offered = offered_answers(question, *(["hunks"] if has_hunks else []), *(["keep"] if foreign["keep"] else []))
+    offered = offered_with_trust(question, has_hunks=has_hunks)
     choices = [
         Choice(
             *(answer.number, answer.key, answer.label.format(name=named), answer.means),
-            is_offered=answer in offered and foreign.get(answer.means) != "",
-            foreign=foreign.get(answer.means, ""),
+            is_offered=answer in offered,
+            foreign=offered.get(answer, ""),
         )
         for answer in ANSWER_KEYS
         if answer.means != "view"
