@@ -253,7 +253,7 @@ def test_json_data_is_masked_in_keys_and_values_and_under_the_names_of_secrets()
     masked = known.redact(SECRET)
     assert named(masked) == "<secret>"
     shown = known.redact_value(data)
-    assert named(shown["password"]) == "<password>"  # type: ignore[arg-type]
+    assert named(shown["password"]) == "<password>"
     assert known.redact_value(shown) == shown
     assert shown == {
         "path": "a",
@@ -350,6 +350,30 @@ def test_a_dataclass_stays_one_and_a_string_under_a_name_of_a_secret_is_masked_w
     assert named(masked.password) == "<password>"
     clean = Found("nothing", "")
     assert known.redact_value(clean) is clean
+
+
+def test_bytes_are_masked_as_texts_and_stay_bytes() -> None:
+    known = redactor(PHRASE, "grün-und-blau")
+    plain = b"\xff\x00" + PHRASE.encode() + b"\xfe"
+    masked = known.redact(PHRASE).encode()
+    assert known.redact_value({"raw": plain}) == {"raw": b"\xff\x00" + masked + b"\xfe"}
+    assert known.redact_value([bytearray(plain)]) == [bytearray(b"\xff\x00" + masked + b"\xfe")]
+    assert known.redact_value(memoryview(PHRASE.encode())) == masked
+    assert known.redact_value({PHRASE.encode(): 1}) == {masked: 1}
+    assert known.redact_value("grün-und-blau".encode()) == known.redact("grün-und-blau").encode()
+    under_a_name = known.redact_value({"password": b"\xffletmein", "token": b""})
+    assert named(under_a_name["password"].decode()) == "<password>"
+    assert under_a_name["token"] == b""
+    assert known.redact_value(under_a_name) == under_a_name
+    deep: list[object] = [{"password": b"\xffletmein", PHRASE.encode(): b""}]
+    for _ in range(3000):
+        deep = [deep]
+    shallow: object = known.redact_value(deep)
+    while isinstance(shallow, list):
+        [shallow] = shallow
+    assert shallow == {"password": under_a_name["password"], masked: b""}
+    for clean in (b"\x89PNG\r\n", bytearray(b"\xff"), memoryview(b"nothing")):
+        assert known.redact_value(clean) is clean
 
 
 def test_the_exception_of_a_result_stays_one_when_its_event_is_masked() -> None:

@@ -35,6 +35,8 @@ _AT_ONCE = 128 * 1024  # characters that are searched at once: no other thread c
 _CONTEXT = 96  # characters before a chunk that may explain its beginning, such as the name of a secret
 _MOST_ROUNDS = 3
 _MOST_REMEMBERED = 256 * 1024  # characters of masked texts that a redactor remembers at most
+_BYTES: tuple[type[Any], ...] = (bytes, bytearray, memoryview)
+_TEXTS: tuple[type[Any], ...] = (str, *_BYTES)
 _PER_TEXT = 100  # characters added to the length of each remembered text, for the memory that an entry takes
 
 M = TypeVar("M")
@@ -303,21 +305,20 @@ class Redactor:
     def redact_value(self, value: M) -> M:
         """Returns a copy of data with every string masked; a string under a secret's name is masked whole.
 
-        Data is JSON, also in structs, dataclasses and sets. Any other object is written as its text: if that holds a
-        secret, the masked text takes the object's place.
+        Data is JSON, also in structs, dataclasses and sets. Bytes are masked as the text in them, and stay bytes. Any
+        other object is written as its text: if that holds a secret, the masked text takes the object's place.
         """
         try:
             return cast("M", self._redact_any(value))
         except RecursionError:
             from ..values.nesting import copied  # on use: hardly anything is nested so deep
 
-            return copied(value, self._redact_leaf, lambda key: self.redact(key) if isinstance(key, str) else key)
+            return copied(value, self._redact_leaf, self._redact_any)
 
     def _redact_leaf(self, value: object, key: object) -> object:
-        if isinstance(value, str):
-            is_secret = key is not None and value and is_secret_name(str(key))
-            return self._redact_named(value, str(key)) if is_secret else self.redact(value)
-        return self._redact_object(value)
+        if isinstance(value, _TEXTS) and key is not None and value and is_secret_name(str(key)):
+            return self._redact_named(value, str(key))
+        return self._redact_any(value)
 
     def _redact_any(self, value: object) -> object:
         if isinstance(value, str):
@@ -326,9 +327,9 @@ class Redactor:
             return value  # before the slower checks
         if isinstance(value, (dict, Mapping)):
             return {
-                self.redact(key) if isinstance(key, str) else key: (
+                self.redact(key) if isinstance(key, str) else self._redact_any(key): (
                     self._redact_named(item, str(key))
-                    if isinstance(item, str) and item and is_secret_name(str(key))
+                    if isinstance(item, _TEXTS) and item and is_secret_name(str(key))
                     else self._redact_any(item)
                 )
                 for key, item in cast("Mapping[Any, Any]", value).items()
@@ -359,8 +360,10 @@ class Redactor:
 
     def _redact_object(self, value: object) -> object:
         """Returns an object that is not JSON, or its masked text if that holds a secret."""
-        if value is None or isinstance(value, (int, float, bytes, bytearray)):
+        if value is None or isinstance(value, (int, float)):
             return value
+        if isinstance(value, _BYTES):
+            return _bytes_masked(value, self.redact)
         try:
             text = str(value)
         except Exception:  # `str` of an application's object may fail
@@ -368,8 +371,10 @@ class Redactor:
         masked = self.redact(text)
         return value if masked == text else masked
 
-    def _redact_named(self, value: str, name: str) -> str:
-        """Masks a whole string under a secret's name, unless it is masked already."""
+    def _redact_named(self, value: Any, name: str) -> object:
+        """Masks a whole string, or bytes, under a secret's name, unless it is masked already."""
+        if not isinstance(value, str):
+            return _bytes_masked(value, lambda text: str(self._redact_named(text, name)))
         if not self.enabled or name.lower() in self._unmasked:
             return self.redact(value)
         if value.startswith(MASK) and value.endswith("]") and value.count("[") == 1:
@@ -538,6 +543,16 @@ def _differ(new: object, old: object) -> bool:
         return new != old
     except RecursionError:
         return True
+
+
+def _bytes_masked(value: Any, mask: Callable[[str], str]) -> object:
+    """Masks the text in bytes; bytes that are not text stay as they are. Returns the same object if nothing changes."""
+    text = bytes(value).decode("utf-8", "surrogateescape")
+    masked = mask(text)
+    if masked == text:
+        return value
+    data = masked.encode("utf-8", "surrogateescape")
+    return bytearray(data) if isinstance(value, bytearray) else data
 
 
 def _text(secret: object) -> str:
