@@ -842,6 +842,37 @@ async def test_any_other_exception_is_an_error_result_and_the_others_go_on() -> 
         assert str(error) in text_of(first)
 
 
+async def test_an_exception_that_python_wraps_is_told_as_it_was_raised() -> None:
+    @tool
+    def plain() -> str:
+        raise StopIteration("no line is left")
+
+    @tool
+    async def later() -> str:
+        raise StopIteration("no line is left")
+
+    @tool
+    def plain_steps() -> Iterator[str]:
+        yield "one"
+        raise StopIteration("no line is left")
+
+    @tool
+    async def steps() -> AsyncIterator[str]:
+        yield "one"
+        raise StopAsyncIteration("no line is left")
+
+    @tool
+    async def own() -> str:
+        raise RuntimeError("the queue is empty") from StopIteration()
+
+    told = [text_of(await result_of(item)) for item in (plain, later, plain_steps, steps, own)]
+    assert told == [
+        *["StopIteration: no line is left"] * 3,
+        "StopAsyncIteration: no line is left",
+        "RuntimeError: the queue is empty",
+    ]
+
+
 # -- validation ------------------------------------------------------------------------------------------------
 
 

@@ -296,10 +296,16 @@ def _to_json(value: Any) -> Any:
 _ENCODER = msgspec.json.Encoder(enc_hook=_to_json)
 
 
+_WRAPPED = (" raised StopIteration", " raised StopAsyncIteration")
+"""How the message ends with which Python wraps these exceptions if they leave a coroutine or a generator."""
+
+
 def error_result(error: BaseException) -> AgentToolResult:
     """Converts an exception of a tool to a result: the text of a `ToolError`, else the exception's type and text."""
     if isinstance(error, ToolError):
         return AgentToolResult.error(str(error))
+    if type(error) is RuntimeError and error.__cause__ is not None and str(error).endswith(_WRAPPED):
+        error = error.__cause__
     return AgentToolResult.error(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
 
 
