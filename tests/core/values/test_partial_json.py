@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -73,6 +74,22 @@ def test_the_whole_text_gives_the_whole_value(value: Any, is_ascii: bool, size: 
 def test_every_part_of_it_is_a_part_of_the_value(value: Any, is_ascii: bool) -> None:
     for part in read(json.dumps(value, ensure_ascii=is_ascii)):
         assert is_part(part, value)
+
+
+@pytest.mark.parametrize(
+    "value", ["x" * 200_000, ["a line"] * 20_000, {"all": "x" * 200_000}], ids=lambda value: type(value).__name__
+)
+def test_reading_a_long_value_as_it_grows_takes_linear_time(value: Any) -> None:
+    text = json.dumps(value)
+    partial, ends = PartialJson(), list[int]()
+    for start in range(0, len(text), 8):
+        if partial.feed(text[start : start + 8]):
+            ends.append(start + 8)
+    assert ends[-1] >= len(text)
+    assert partial.value() == value
+    assert sum(ends) < 150 * len(text)
+    assert max(end - before for before, end in pairwise(ends)) < len(text) / 50
+    assert sum(end <= 10_000 for end in ends) > 500  # each piece, before that costs anything
 
 
 def is_part(part: Any, whole: Any) -> bool:

@@ -103,7 +103,8 @@ class ValueStream(_View[Any, "StructuredResult[T]"], Generic[T]):
     """A structured value as it grows, as JSON data, and the result with the whole value.
 
     A partial value need not fit the schema: properties are missing, and strings are cut off. When the model tries
-    again, it starts over. The end of the iteration raises what `result` raises.
+    again, it starts over. A value of more than 10,000 characters comes after each hundredth of its length.
+    The end of the iteration raises what `result` raises.
     """
 
     __slots__ = ("_request",)
@@ -151,7 +152,7 @@ def view_of_text() -> ViewFn:
 
 
 def view_of_value(request: StructuredOutput) -> ViewFn:
-    """Makes the view that pushes the value so far whenever it has grown."""
+    """Makes the view that pushes the value so far whenever it has grown; a long one, by a hundredth of its length."""
     partial, index = PartialJson(), -1
     last: Any = PartialJson  # equal to no value
 

@@ -12,10 +12,16 @@ import msgspec
 
 _BLANK = frozenset(" \t\r\n")
 _OPENERS = {"{": "}", "[": "]"}
+_SHORT = 10_000
+"""Characters of a text that may be read after each piece."""
 
 
 class PartialJson:
-    """A JSON text that comes in pieces. `feed` looks at each character once."""
+    """A JSON text that comes in pieces. `feed` looks at each character once.
+
+    To read the value whenever `feed` says that it has grown takes linear time: of a long text, `feed` says so after
+    each hundredth, and at the end.
+    """
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
@@ -29,10 +35,11 @@ class PartialJson:
         self._is_word = False  # whether a number, `true`, `false` or `null` has begun and not ended
         self._cut = (0, "")  # the length of the text that can be decoded, and the characters that complete it
         self._is_bad = False
+        self._told = self._cut  # when `feed` last said that the value has grown
 
     def feed(self, piece: str) -> bool:
-        """Adds a piece; returns whether the value may have grown."""
-        before, position = self._cut, self._length
+        """Adds a piece; returns whether the value may have grown, by enough to read it again."""
+        position = self._length
         self._pieces.append(piece)
         self._length += len(piece)
         for character in piece:
@@ -41,7 +48,12 @@ class PartialJson:
                 self._inside_string(character, position)
             else:
                 self._between(character, position)
-        return self._cut != before
+        length = self._cut[0]
+        is_whole = not self._closers and not self._in_string
+        if self._cut == self._told or not (length <= _SHORT or is_whole or length - self._told[0] >= length // 100):
+            return False
+        self._told = self._cut
+        return True
 
     def value(self) -> Any:
         """Returns the value so far. Raises `ValueError` if there is none, or the text is not JSON."""
