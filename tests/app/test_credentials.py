@@ -104,6 +104,26 @@ def test_a_locked_keyring_is_told_without_its_own_words(path: Path) -> None:
     assert credentials.listing() == []
 
 
+def test_a_key_in_the_file_replaces_the_one_in_the_keyring(path: Path) -> None:
+    keyring = FakeKeyring()
+    credentials = Credentials(path, environ={}, keyring=keyring)
+    credentials.set("anthropic", SECRET)
+    assert credentials.set("anthropic", OTHER, "file") == str(path)
+    assert keyring.kept == {}
+    assert credentials.find("anthropic") == Key("anthropic", OTHER, str(path))
+
+
+def test_an_older_key_that_a_keyring_does_not_remove_is_told(path: Path) -> None:
+    keyring = FakeKeyring()
+    Credentials(path, environ={}, keyring=keyring).set("anthropic", SECRET)
+    keyring.fails = True
+    credentials = Credentials(path, environ={}, keyring=keyring)
+    left = f"{path}, and the older key is still in the keyring, which did not remove it"
+    assert credentials.set("anthropic", OTHER, "file") == left
+    assert credentials.find("anthropic") == Key("anthropic", OTHER, str(path))
+    assert credentials.set("anthropic", SECRET, "file") == str(path)
+
+
 def test_keys_of_one_account_serve_all_its_providers(path: Path) -> None:
     credentials = Credentials(path, environ={})
     credentials.set("openai-responses", OTHER, "file")
@@ -148,6 +168,7 @@ def test_a_key_in_a_keyring_that_is_gone_is_told(path: Path) -> None:
     Credentials(path, environ={}, keyring=FakeKeyring()).set("xai", SECRET)
     with pytest.raises(CredentialsError, match=r"pip install 'swink-agent\[keyring\]'"):
         NoKeyring(path, environ={}).find("xai")
+    assert NoKeyring(path, environ={}).set("xai", SECRET).startswith(f"{path}, and the older key is still in")
     assert NoKeyring(path, environ={}).set("xai", SECRET) == str(path)
 
 

@@ -1,4 +1,4 @@
-"""Keys, from the environment, the system's keyring, or a private file, in this order.
+"""Keys, from the environment first, then from the system's keyring or a private file.
 
 The file is `keys.json` in the user's folder, readable by the user alone. It has the keys themselves or, for keys in the
 keyring, only a note. So listing keys unlocks nothing, and without keys in a keyring that package is not loaded. No key
@@ -135,12 +135,15 @@ class Credentials:
     # -- changing them -----------------------------------------------------------------------------------------
 
     def set(self, provider: str, value: str, store: Store | None = None) -> str:
-        """Stores a key, in the keyring if one works, and returns where. Raises `CredentialsError`."""
+        """Stores a key, in the keyring if one works, and returns where. Raises `CredentialsError`.
+
+        A key that the file replaces is removed from the keyring. If that is not possible, the returned text says so.
+        """
         value = value.strip()
         if not value or any(character.isspace() or not character.isprintable() for character in value):
             raise UsageProblem("that is not a key: it is empty, or contains spaces or control characters")
         account = self._account(provider)
-        self._entries()  # a file that cannot be used must be mended first
+        before = self._entries().get(account)
         keyring = None if store == "file" else self._open_keyring()
         if keyring is None and store == "keyring":
             raise CredentialsError("no keyring works here; --store file keeps the key in a private file")
@@ -153,7 +156,11 @@ class Credentials:
                 ) from None
         entry = _Entry("keyring", shown=masked(value)) if keyring is not None else _Entry("file", value)
         self._change(lambda entries: {**entries, account: entry})
-        return "the keyring" if keyring is not None else str(self.path)
+        if keyring is not None:
+            return "the keyring"
+        if before is None or before.store == "file" or _has_removed(self._open_keyring(), account):
+            return str(self.path)
+        return f"{self.path}, and the older key is still in the keyring, which did not remove it"
 
     def check_name(self, provider: str) -> None:
         """Raises `UsageProblem`, with the nearest name, unless a key can be stored for a provider of that name."""
@@ -177,15 +184,10 @@ class Credentials:
         entry = self._entries().get(account)
         if entry is None:
             return False
-        if entry.store == "keyring":
-            keyring = self._keyring_with(provider, account)
-            try:
-                if keyring.get_password(SERVICE, account) is not None:
-                    keyring.delete_password(SERVICE, account)
-            except Exception:  # a back end may raise any error, with any text
-                raise CredentialsError(
-                    f"the keyring did not remove the key of {provider}: it may be locked; unlock it and try again"
-                ) from None
+        if entry.store == "keyring" and not _has_removed(self._keyring_with(provider, account), account):
+            raise CredentialsError(
+                f"the keyring did not remove the key of {provider}: it may be locked; unlock it and try again"
+            )
         self._change(lambda entries: {name: kept for name, kept in entries.items() if name != account})
         return True
 
@@ -267,6 +269,16 @@ def _known(provider: str) -> Provider:
         raise UsageProblem("this provider is not installed")
 
     return provider_named(provider) or Provider(name=provider, make=never_asked)
+
+
+def _has_removed(keyring: KeyringLike | None, account: str) -> bool:
+    """Removes a key from the keyring. Returns whether the keyring has none now."""
+    try:
+        if keyring is not None and keyring.get_password(SERVICE, account) is not None:
+            keyring.delete_password(SERVICE, account)
+    except Exception:  # a back end may raise any error, with any text
+        return False
+    return keyring is not None
 
 
 def masked(key: str) -> str:
