@@ -128,10 +128,29 @@ def test_a_star_behind_the_name_of_an_mcp_server_is_all_of_its_tools(tmp_path: P
 def test_a_server_with_a_similar_name_is_not_allowed_with_another(tmp_path: Path) -> None:
     rules = CallRules(tmp_path, allow=["mcp__git__*"])
     name = "mcp__git___push"  # of the server git, or of the server git_
-    assert rules.decide(ProposedCall("1", name, {}, scope={"server": "git_"})) is None
-    decision = rules.decide(ProposedCall("1", name, {}, scope={"server": "git"}))
+    assert rules.decide(ProposedCall("1", name, {}, {"server": "git_", "tool": "push", "definition": "1234"})) is None
+    decision = rules.decide(ProposedCall("1", name, {}, {"server": "git", "tool": "_push", "definition": "1234"}))
     assert decision is not None
     assert decision.verdict == "allow"
+
+
+@pytest.mark.parametrize("name", ["write_file", "bash", "web_fetch", "query"])
+def test_a_rule_for_another_tool_does_not_allow_that_of_a_server_which_is_called_the_same(name: str) -> None:
+    call = ProposedCall("1", name, {}, scope={"server": "far", "tool": name, "definition": "1234"})
+    own = ProposedCall("1", name, {}, scope={"folder": "/", "server": "db1"})
+    assert CallRules("/", allow=[name]).decide(call) is None
+    assert CallRules("/", allow=[f"mcp__other__{name}", "mcp__other__*"]).decide(call) is None
+    for rules, request in (
+        (CallRules("/", allow=[name]), own),
+        (CallRules("/", allow=[f"mcp__far__{name}"]), call),
+        (CallRules("/", allow=["mcp__far__*"]), call),
+    ):
+        decision = rules.decide(request)
+        assert decision is not None
+        assert decision.verdict == "allow"
+    denied = CallRules("/", allow=["mcp__far__*"], deny=[name]).decide(call)
+    assert denied is not None
+    assert denied.verdict == "deny"
 
 
 def test_a_call_that_no_rule_is_about_is_left_to_others(tmp_path: Path) -> None:

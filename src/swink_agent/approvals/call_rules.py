@@ -37,7 +37,8 @@ class CallRules:
     any arguments, `npm test` is exactly that command; several commands in a row are allowed if each one is. For
     `web_fetch` it is a host: `docs.python.org`, `*.python.org`, with a port unless that is 80 or 443. For other tools
     it is a path relative to `root`: `*` matches part of a name, `**` folders too. Allow rules compare the path as the
-    tool resolved it; deny rules compare it as written and with its links followed.
+    tool resolved it; deny rules compare it as written and with its links followed. An MCP tool is allowed as
+    `mcp__SERVER__TOOL`, also if the agent knows it by another name.
 
     Pass the object to `Approvals(calls=…)`, and also to the agent's policies, so that denied calls do not run if no
     approval is needed. A single string is one rule. Immutable. An empty or malformed rule raises `ValueError`.
@@ -83,13 +84,16 @@ class CallRules:
         reason = self._denial(request.name, request.arguments)
         if reason is not None:
             return Decision("deny", reason)
-        if request.name in HOST_TOOLS:
+        server, true_name = request.scope.get("server"), request.scope.get("tool")
+        if isinstance(server, str) and "definition" in request.scope:  # of an MCP tool: the server chose the name
+            rule = next((rule for rule in self._allow if rule.is_of_server(request.name, server, true_name)), None)
+        elif request.name in HOST_TOOLS:
             rule = self._match_host(self._allow, request.name, request.arguments.get(HOST_TOOLS[request.name]))
         else:
             # The file that an approval is bound to, as the tool resolved it.
             folder, path = request.scope.get("folder"), request.scope.get(_PATH)
             places = [os.path.join(folder, path)] if isinstance(folder, str) and isinstance(path, str) else []
-            rule = self._match(self._allow, request.name, places, server=request.scope.get("server"))
+            rule = self._match(self._allow, request.name, places)
         return None if rule is None else Decision("allow", f"the rule {rule} allows it")
 
     def pre_dispatch(self, ctx: PreDispatchContext) -> Skip | None:
@@ -117,11 +121,9 @@ class CallRules:
         joined = os.path.join(self._root, os.path.expanduser(path))
         return list(dict.fromkeys([os.path.normpath(joined), os.path.realpath(joined)]))
 
-    def _match(
-        self, rules: list[_Rule], tool: str, places: list[str], *, fold: bool = False, server: object = None
-    ) -> _Rule | None:
+    def _match(self, rules: list[_Rule], tool: str, places: list[str], *, fold: bool = False) -> _Rule | None:
         for rule in rules:
-            if rule.is_about(tool, server) and (
+            if rule.is_about(tool) and (
                 not rule.pattern
                 or (not rule.is_command and any(rule.covers(place, self._root, fold=fold) for place in places))
             ):
@@ -176,11 +178,15 @@ class _Rule(NamedTuple):
             raise ValueError(f"the rule '{shown}' has .. in its path: name the folder itself")
         return cls(tool, pattern, is_command)
 
-    def is_about(self, tool: str, server: object = None) -> bool:
-        """Whether it is about the tool. `server`: that of an MCP tool, if known. Names alone can be ambiguous."""
-        if not self.tool.endswith("__*"):
-            return tool == self.tool
-        return tool.startswith(self.tool[:-1]) and server in (None, self.tool[len("mcp__") : -len("__*")])
+    def is_about(self, tool: str) -> bool:
+        """Whether it is about the tool, as far as the name can tell."""
+        return tool.startswith(self.tool[:-1]) if self.tool.endswith("__*") else tool == self.tool
+
+    def is_of_server(self, tool: str, server: str, true_name: object) -> bool:
+        """Whether it is about this tool of an MCP server, and not about another tool that is called the same."""
+        if not self.tool.startswith("mcp__"):
+            return False
+        return self.tool in (tool, f"mcp__{server}__{true_name}", f"mcp__{server}__*")
 
     def covers(self, place: str, root: str, *, fold: bool) -> bool:
         pattern = os.path.expanduser(self.pattern)
