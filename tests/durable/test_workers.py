@@ -13,20 +13,21 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from swink_agent import Agent, ToolOutcome, ToolResultMessage, tool
 from swink_agent.core.types import extract_text
 from swink_agent.durable import Durable, StoreUnavailable, WorkerInfo
 from swink_agent.durable.registry import AgentEntry
 from swink_agent.durable.store import writing
+from swink_agent.durable.store.connecting import open_database
 from swink_agent.durable.store.store import Store
 from swink_agent.durable.store.writing import Append, RunLost
 from swink_agent.durable.urls import store_address
 from swink_agent.memory import NoteAdded, encode_line
 from swink_agent.testing import Request, call, scripted, text
 
-from .conftest import Fleet
+from .conftest import Fleet, wait_until
 from .postgres import PostgresServer
 from .test_runs import adding, serving
 
@@ -404,6 +405,24 @@ def test_a_server_whose_machine_is_gone_is_noticed_within_seconds(postgres_serve
         assert int(given["keepalives_idle"]) + 3 * int(given["keepalives_interval"]) <= 15
     finally:
         store.close()
+
+
+@pytest.mark.sweep
+def test_a_lock_that_the_server_refuses_leaves_no_connection(postgres_server: PostgresServer) -> None:
+    database = open_database(store_address(postgres_server.database(f"locks{os.getpid()}", template="template")))
+    locks = sa.text("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'swink lock'")
+
+    def count() -> int:
+        with database.reading() as connection:
+            return connection.execute(locks).scalar_one()
+
+    try:
+        with pytest.raises(ProgrammingError) as refused:  # kept until the end, with all that it refers to
+            database.hold("worker", 2**40)
+        wait_until(lambda: count() == 0, 20)
+        assert "pg_try_advisory_lock" in str(refused.value)
+    finally:
+        database.close()
 
 
 async def _numbers(run: Any) -> list[int]:

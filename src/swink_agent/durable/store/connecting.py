@@ -287,10 +287,13 @@ class PostgresDatabase(_AnyDatabase):
             connect_args={**_OF_CLIENT, "application_name": "swink lock", "options": _KEEPALIVE},
         )
         connection = engine.connect()
-        if connection.execute(sa.text(f"SELECT pg_try_advisory_lock({key})"), numbers).scalar():
-            return connection
-        connection.close()
-        return None
+        is_ours = False
+        try:
+            is_ours = bool(connection.execute(sa.text(f"SELECT pg_try_advisory_lock({key})"), numbers).scalar())
+        finally:
+            if not is_ours:
+                connection.close()
+        return connection if is_ours else None
 
     def try_migration_lock(self) -> Lock | None:
         connection = self._locked(":key", key=_MIGRATION_LOCK)
