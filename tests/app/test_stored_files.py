@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pwd
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from swink_agent.app.errors import CredentialsError, SettingsError
+from swink_agent.app.errors import CredentialsError, SettingsError, UsageProblem
 from swink_agent.app.keys.credentials import Credentials
 from swink_agent.app.settings import paths
 from swink_agent.app.settings.settings import add_hosts, read_file
@@ -68,6 +69,28 @@ def test_keys_that_are_set_at_once_are_all_stored(tmp_path: Path) -> None:
     assert Credentials(path, environ={}).secrets() == {f"mine{number}": f"{KEY}{number}" for number in NUMBERS}
     at_once(lambda number: Credentials(path, environ={}).remove(f"mine{number}"))
     assert Credentials(path, environ={}).secrets() == {}
+
+
+@pytest.mark.parametrize("folder", [paths.config_folder, paths.data_folder])
+def test_a_user_without_a_home_folder_is_told_what_to_set(
+    folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(user: int) -> object:
+        raise KeyError(user)
+
+    for variable in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "SWINK_CONFIG_DIR", "SWINK_DATA_DIR"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)  # as in a container with a user id of its own
+    with pytest.raises(UsageProblem, match=r"no home folder: set HOME to an absolute path, or SWINK_(CONFIG|DATA)_DIR"):
+        folder()
+
+
+def test_a_record_that_cannot_be_opened_is_told_with_its_path_once(tmp_path: Path) -> None:
+    path = tmp_path / "allowed.json"
+    path.mkdir()
+    with pytest.raises(SettingsError) as caught:
+        FolderRules(path).folders()
+    assert str(caught.value) == f"{path}, the record of allowed calls, cannot be read: Is a directory"
 
 
 def test_a_program_that_never_ends_its_change_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

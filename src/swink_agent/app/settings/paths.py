@@ -42,7 +42,13 @@ def _folder(usual: str, variable: str, environ: Mapping[str, str]) -> Path:
         return beneath_home(given, variable).absolute()
     import platformdirs
 
-    return Path(getattr(platformdirs, usual)("swink-agent", appauthor=False))
+    try:
+        folder = Path(getattr(platformdirs, usual)("swink-agent", appauthor=False))
+    except RuntimeError:  # its older versions return a relative path instead
+        folder = Path()
+    if not folder.is_absolute():
+        raise UsageProblem(f"this user has no home folder: set HOME to an absolute path, or {variable} to a folder")
+    return folder
 
 
 def beneath_home(given: str, where: str) -> Path:
@@ -91,7 +97,8 @@ def read_record(path: Path, kind: type[T], what: str) -> T:
     except FileNotFoundError:
         return kind()
     except (OSError, ValueError) as error:
-        raise SettingsError(f"{path}, the record of {what}, cannot be read: {error}") from error
+        why = (isinstance(error, OSError) and error.strerror) or error
+        raise SettingsError(f"{path}, the record of {what}, cannot be read: {why}") from error
 
 
 def change_record(path: Path, kind: type[T], what: str, change: Callable[[T], T]) -> bool:
