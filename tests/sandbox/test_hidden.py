@@ -92,6 +92,16 @@ async def test_one_in_the_folder_that_is_worked_in_is_hidden_and_the_rest_is_not
     assert outcome.output.endswith("hello\n")
 
 
+def test_all_files_of_our_settings_are_hidden_if_they_are_in_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    hidden = default_hidden(tmp_path / "home", {"SWINK_CONFIG_DIR": str(tmp_path)})
+    names = {"config.toml", "keys.json", "trusted.json", "trusted", "allowed.json", "folders.json"}
+    assert {str(tmp_path / name) for name in names} <= set(hidden)
+    assert str(tmp_path) not in hidden
+
+
 def test_a_variable_that_moves_nothing_hides_nothing(tmp_path: Path) -> None:
     usual = set(default_hidden(tmp_path, {}))
     odd = {

@@ -98,7 +98,7 @@ _FOLDERS_BY_VARIABLE: dict[str, tuple[str, ...]] = {
     "UV_CREDENTIALS_DIR": (),
     "CLAUDE_CONFIG_DIR": (".credentials.json",),
     "CODEX_HOME": ("auth.json",),
-    "SWINK_CONFIG_DIR": ("keys.json", "config.toml", "trusted.json"),
+    "SWINK_CONFIG_DIR": ("keys.json", "config.toml", "trusted.json", "trusted", "allowed.json", "folders.json"),
     "SWINK_DATA_DIR": (),
     "XDG_RUNTIME_DIR": (),
 }
