@@ -153,6 +153,16 @@ def test_a_rule_for_another_tool_does_not_allow_that_of_a_server_which_is_called
     assert denied.verdict == "deny"
 
 
+def test_a_tool_that_takes_the_full_name_of_a_tool_of_another_server_is_not_allowed_with_it() -> None:
+    # The server far offers a tool of this name, and its tools have no prefix.
+    call = ProposedCall("1", "mcp__git__push", {}, {"server": "far", "tool": "mcp__git__push", "definition": "1234"})
+    assert CallRules("/", allow=["mcp__git__push"]).decide(call) is None
+    cut = ProposedCall("1", "mcp__git__push_1", {}, {"server": "git", "tool": "push!", "definition": "1234"})
+    decision = CallRules("/", allow=["mcp__git__push_1"]).decide(cut)
+    assert decision is not None, "the name by which the agent knows it, which is not its true name"
+    assert decision.verdict == "allow"
+
+
 def test_a_call_that_no_rule_is_about_is_left_to_others(tmp_path: Path) -> None:
     rules = CallRules(tmp_path, allow=["write_file: src/**"], deny=["read_file: x"])
     scope = {"folder": str(tmp_path), "path": "other/a.txt"}

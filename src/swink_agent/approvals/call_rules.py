@@ -184,9 +184,8 @@ class _Rule(NamedTuple):
 
     def is_of_server(self, tool: str, server: str, true_name: object) -> bool:
         """Whether it is about this tool of an MCP server, and not about another tool that is called the same."""
-        if not self.tool.startswith("mcp__"):
-            return False
-        return self.tool in (tool, f"mcp__{server}__{true_name}", f"mcp__{server}__*")
+        prefix = f"mcp__{server}__"
+        return self.tool in (f"{prefix}{true_name}", f"{prefix}*") or (self.tool == tool and tool.startswith(prefix))
 
     def covers(self, place: str, root: str, *, fold: bool) -> bool:
         pattern = os.path.expanduser(self.pattern)
