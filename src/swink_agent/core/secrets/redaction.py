@@ -12,7 +12,9 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from copy import copy
+from enum import Enum
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -36,6 +38,8 @@ _CONTEXT = 96  # characters before a chunk that may explain its beginning, such 
 _MOST_ROUNDS = 3
 _MOST_REMEMBERED = 256 * 1024  # characters of masked texts that a redactor remembers at most
 _PER_TEXT = 100  # characters added to the length of each remembered text, for the memory that an entry takes
+
+_DATA = (bytes, bytearray, memoryview, msgspec.Raw)  # written in base 64, and Raw as it is
 
 M = TypeVar("M")
 _PIECE = 64 * 1024  # characters that are masked at once
@@ -311,7 +315,7 @@ class Redactor:
         except RecursionError:
             from ..values.nesting import copied  # on use: hardly anything is nested so deep
 
-            return copied(value, self._redact_leaf, lambda key: self.redact(key) if isinstance(key, str) else key)
+            return copied(value, self._redact_leaf, self._redact_key)
 
     def _redact_leaf(self, value: object, key: object) -> object:
         if isinstance(value, str):
@@ -326,7 +330,7 @@ class Redactor:
             return value  # before the slower checks
         if isinstance(value, (dict, Mapping)):
             return {
-                self.redact(key) if isinstance(key, str) else key: (
+                self._redact_key(key): (
                     self._redact_named(item, str(key))
                     if isinstance(item, str) and item and is_secret_name(str(key))
                     else self._redact_any(item)
@@ -357,12 +361,19 @@ class Redactor:
             object.__setattr__(made, name, new)  # the class may be frozen
         return made
 
+    def _redact_key(self, key: object) -> object:
+        return self.redact(key) if isinstance(key, str) else self._redact_object(key)
+
     def _redact_object(self, value: object) -> object:
         """Returns an object that is not JSON, or its masked text if that holds a secret."""
-        if value is None or isinstance(value, (int, float, bytes, bytearray)):
+        if value is None or isinstance(value, (int, float)):
             return value
+        if isinstance(value, Enum):
+            masked = self._redact_any(value.value)  # this is written
+            return masked if _differ(masked, value.value) else value
         try:
-            text = str(value)
+            is_data = issubclass(type(value), _DATA)
+            text = bytes(cast("bytes", value)).decode("utf-8", "replace") if is_data else str(value)
         except Exception:  # `str` of an application's object may fail
             return value
         masked = self.redact(text)
@@ -521,7 +532,9 @@ class _LogFilter(logging.Filter):
         try:
             message = record.getMessage()
         except Exception:  # the arguments do not fit the message: a wrong call must not raise in the caller's code
-            message = f"{record.msg} with the arguments {record.args!r}"
+            message = record.msg if isinstance(record.msg, str) else "a message that cannot be shown"
+            with suppress(Exception):
+                message += f" with the arguments {record.args!r}"
         record.msg = self._redactor.redact(message)
         record.args = None
         if record.exc_info and not record.exc_text:
