@@ -42,7 +42,7 @@ _PER_TEXT = 100  # characters added to the length of each remembered text, for t
 _DATA = (bytes, bytearray, memoryview, msgspec.Raw)  # written in base 64, and Raw as it is
 
 M = TypeVar("M")
-_PIECE = 64 * 1024  # characters that are masked at once
+_PIECE, _LEAST_PIECE = 64 * 1024, 4 * 1024  # characters of a beginning that are masked at once
 
 
 class Redactor:
@@ -586,10 +586,10 @@ def masked_beginning(redactor: Redactor, text: str, size: int) -> tuple[bytes, s
     """
     masking = redactor.stream()
     data = bytearray()
-    place = 0
+    place, piece = 0, min(max(size, _LEAST_PIECE), _PIECE)
     while place < len(text) and len(data) < size:
-        data += masking.feed(text[place : place + _PIECE]).encode("utf-8", "replace")
-        place += _PIECE
+        data += masking.feed(text[place : place + piece]).encode("utf-8", "replace")
+        place += piece
     if place >= len(text):
         data += masking.finish().encode("utf-8", "replace")
     return bytes(data), text[place:]
