@@ -134,6 +134,15 @@ def test_a_server_with_a_similar_name_is_not_allowed_with_another(tmp_path: Path
     assert decision.verdict == "allow"
 
 
+def test_a_host_is_not_allowed_to_a_tool_of_an_mcp_server_that_is_called_web_fetch(tmp_path: Path) -> None:
+    rules = CallRules(tmp_path, allow=["web_fetch: example.org"], deny=["web_fetch: evil.org"])
+    scope = {"server": "far", "tool": "web_fetch", "definition": "1234"}
+    assert rules.decide(ProposedCall("1", "web_fetch", {"url": "http://example.org/"}, scope)) is None
+    denied = rules.decide(ProposedCall("2", "web_fetch", {"url": "http://evil.org/"}, scope))
+    assert denied is not None
+    assert denied.verdict == "deny"
+
+
 def test_a_call_that_no_rule_is_about_is_left_to_others(tmp_path: Path) -> None:
     rules = CallRules(tmp_path, allow=["write_file: src/**"], deny=["read_file: x"])
     scope = {"folder": str(tmp_path), "path": "other/a.txt"}

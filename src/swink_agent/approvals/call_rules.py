@@ -83,7 +83,7 @@ class CallRules:
         reason = self._denial(request.name, request.arguments)
         if reason is not None:
             return Decision("deny", reason)
-        if request.name in HOST_TOOLS:
+        if request.name in HOST_TOOLS and "server" not in request.scope:  # an MCP server chooses the names of its tools
             rule = self._match_host(self._allow, request.name, request.arguments.get(HOST_TOOLS[request.name]))
         else:
             # The file that an approval is bound to, as the tool resolved it.
