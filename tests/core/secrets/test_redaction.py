@@ -773,6 +773,14 @@ def test_a_secret_is_found_as_common_tools_write_it(secret: str, how: str) -> No
         assert piece not in rest
 
 
+@pytest.mark.parametrize("odd", [*"!\"#$%&'()*+,/:;<=>?@[\\]^`{|}~ é", "'\""])
+def test_one_odd_character_in_a_secret_is_enough(odd: str) -> None:
+    secret = f"kx7Qp2v{odd}Lm9Zt4w"
+    known = redactor(secret, patterns=False)
+    for how, written in as_it_is_written(secret).items():
+        assert known.mask(f"before\n{written}\nafter").spans, how
+
+
 @pytest.mark.table
 @pytest.mark.parametrize("secret", ["kx7Qp2vLm9-Zt4Rw8Yb3", ODD])
 @pytest.mark.parametrize("how", as_it_is_written(ODD))
