@@ -153,6 +153,15 @@ def test_a_rule_for_another_tool_does_not_allow_that_of_a_server_which_is_called
     assert denied.verdict == "deny"
 
 
+def test_a_host_is_not_allowed_to_a_tool_of_an_mcp_server_that_is_called_web_fetch(tmp_path: Path) -> None:
+    rules = CallRules(tmp_path, allow=["web_fetch: example.org"], deny=["web_fetch: evil.org"])
+    scope = {"server": "far", "tool": "web_fetch", "definition": "1234"}
+    assert rules.decide(ProposedCall("1", "web_fetch", {"url": "http://example.org/"}, scope)) is None
+    denied = rules.decide(ProposedCall("2", "web_fetch", {"url": "http://evil.org/"}, scope))
+    assert denied is not None
+    assert denied.verdict == "deny"
+
+
 def test_a_tool_that_takes_the_full_name_of_a_tool_of_another_server_is_not_allowed_with_it() -> None:
     # The server far offers a tool of this name, and its tools have no prefix.
     call = ProposedCall("1", "mcp__git__push", {}, {"server": "far", "tool": "mcp__git__push", "definition": "1234"})

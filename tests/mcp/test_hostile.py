@@ -7,9 +7,12 @@ import time
 
 import pytest
 
+from swink_agent import Redactor
+from swink_agent.core.errors import ToolError
+from swink_agent.core.tool import ToolContext
 from swink_agent.core.types import extract_text
 from swink_agent.mcp import McpError
-from tests.mcp.raw_server import call, raw_server
+from tests.mcp.raw_server import call, named, raw_server
 
 
 async def said(server: object, name: str = "echo", **arguments: object) -> str:
@@ -152,6 +155,71 @@ sys.stderr.write('begin ' + 'x' * 50 + key + 'y' * ({64 * 1024} - 10)); sys.stde
         await raw_server(lines, env={"API_KEY": secret}).__aenter__()
     assert secret[-10:] not in str(raised.value)
     assert "  begin xxx" in str(raised.value)
+
+
+async def test_a_huge_error_does_not_block_the_event_loop() -> None:
+    lines = """
+def on_call(id, name, arguments, meta):
+    if name == "echo": text(id, "ready")
+    else: fail(id, -32000, "sk-aB3xyz12kk9aB3xyz12kk9 " * (600 * 1024))
+tools.append(tool("huge"))
+"""
+    async with raw_server(lines) as server:
+        calling = asyncio.create_task(said(server, "huge"))
+        longest = 0.0
+        while not calling.done():
+            begun = time.monotonic()
+            await asyncio.sleep(0.01)
+            longest = max(longest, time.monotonic() - begun)
+        assert "answered with an error: [redacted:" in calling.result()
+        assert longest < 3
+
+
+async def test_a_list_that_cannot_be_read_again_is_logged_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
+    lines = """
+def on_list(id, params, again=[]):
+    if again: fail(id, -32000, "not now, \u202e" + os.environ["API_KEY"])
+    else: say(id=id, result={"tools": tools})
+    again.append(1)
+def on_call(id, name, arguments, meta):
+    say(method="notifications/tools/list_changed")
+    text(id, "changed")
+"""
+    async with raw_server(lines, env={"API_KEY": "4f9a8b7c6d5e4f3a2b1c"}) as server:
+        assert await said(server) == "changed"
+        await server.settled()
+    [record] = [record for record in caplog.records if record.name == "swink_agent.mcp"]
+    assert "cannot be read: not now, [redacted:API_KEY:" in record.getMessage()
+
+
+@pytest.mark.parametrize("padding", [0, 2040])
+async def test_progress_shows_no_secret_and_no_half_of_one(padding: int) -> None:
+    lines = f"""
+def on_call(id, name, arguments, meta):
+    for key in (os.environ["API_KEY"], "k2mPx4Wt7LrBq8vZ"):
+        told = {{"progressToken": meta["progressToken"], "progress": 1, "message": "." * {padding} + key}}
+        say(method="notifications/progress", params=told)
+    text(id, "ready")
+"""
+    updates: list[str] = []
+    known = Redactor(["k2mPx4Wt7LrBq8vZ"], environment={})
+    context = ToolContext(on_update=lambda partial: updates.append(extract_text(partial.content)), redactor=known)
+    async with raw_server(lines, env={"API_KEY": "4f9a8b7c6d5e4f3a2b1c"}) as server:
+        await named(server, "echo").execute({}, context)
+    assert len(updates) == 2
+    assert "4f9a" not in updates[0]
+    assert "k2mP" not in known.redact(updates[1])
+
+
+async def test_an_error_that_is_cut_shows_no_half_of_a_secret() -> None:
+    lines = """
+def on_call(id, name, arguments, meta): fail(id, -32000, "." * 2040 + "k2mPx4Wt7LrBq8vZ")
+"""
+    known = Redactor(["k2mPx4Wt7LrBq8vZ"], environment={})
+    async with raw_server(lines) as server:
+        with pytest.raises(ToolError, match=r"answered with an error: \.{2000}") as raised:
+            await named(server, "echo").execute({}, ToolContext(redactor=known))
+    assert "k2mP" not in str(raised.value)
 
 
 async def test_stderr_may_flood_too() -> None:

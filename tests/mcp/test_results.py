@@ -101,6 +101,22 @@ def test_text_is_masked_before_it_is_cut() -> None:
 
 @pytest.mark.table
 @pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "resource_link", "uri": "." * 390 + "k2mPx4Wt7LrBq8vZ"},
+        {"type": "resource", "resource": {"uri": "." * 390 + "k2mPx4Wt7LrBq8vZ", "text": "inside"}},
+        {"type": "audio", "data": "", "mimeType": "." * 390 + "k2mPx4Wt7LrBq8vZ"},
+        {"type": "." * 390 + "k2mPx4Wt7LrBq8vZ"},
+    ],
+)
+def test_what_is_told_in_one_line_is_masked_before_it_is_cut(item: dict[str, Any]) -> None:
+    result = _result({"content": [item]}, Redactor(["k2mPx4Wt7LrBq8vZ"], environment={}))
+    assert "....[redacted" in extract_text(result.content)
+    assert "k2mP" not in extract_text(result.content)
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
     ("given", "shown"),
     [((3, 10, None), "3/10"), ((3, None, None), "3"), ((0.5, 1, "half"), "half"), ((2, None, "\u200b"), "2")],
 )

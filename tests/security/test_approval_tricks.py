@@ -5,7 +5,10 @@ First come commands that look harmless: each must lead to a question that shows 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import shutil
+import subprocess
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -506,6 +509,36 @@ async def test_a_program_that_is_put_on_the_path_after_the_look_does_not_run(
     (answer,) = [message for message in result.messages if isinstance(message, ToolResultMessage)]
     assert shown in extract_text(answer.content)
     assert not answer.is_error
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed, and the command runs it")
+async def test_a_program_of_the_users_git_settings_that_is_put_on_the_path_after_the_look_does_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, home = tmp_path / "work", tmp_path / "home"
+    write(home / ".gitconfig", '[diff "words"]\n\ttextconv = as-words\n[user]\n\tname = x\n\temail = x@x\n')
+    write(root / ".gitattributes", "*.txt diff=words\n")
+    write(root / "hello.txt", "hello\n")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("PATH", f"{root}/bin:/usr/local/bin:/usr/bin:/bin")
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        await asyncio.to_thread(subprocess.run, ["git", *arguments], cwd=root, check=True)
+    write(root / "hello.txt", "changed\n")
+    rules = Approvals()
+
+    async def approve(request: ProposedCall) -> Any:
+        answer = await rules(request)
+        write(root / "bin" / "as-words", f"#!/bin/sh\ntouch {root}/pwned\n")
+        (root / "bin" / "as-words").chmod(0o755)
+        return answer
+
+    with contextlib.closing(BashTool(root, "off")) as bash:
+        script = scripted(call("bash", command="which ls; git diff"), "done")
+        agent = Agent("scripted:x", stream_fn=script, tools=[bash], approve=approve)
+        result = await agent.prompt("go")
+    (answer,) = [message for message in result.messages if isinstance(message, ToolResultMessage)]
+    assert "/ls" in extract_text(answer.content)
+    assert not (root / "pwned").exists()
 
 
 async def test_what_a_person_approved_finds_the_programs_of_the_folder(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
 import json
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -93,6 +95,45 @@ async def test_a_request_that_is_refused_begins_nothing(folder: Path) -> None:
             assert response.headers["retry-after"]
             assert (await response.json())["code"] == "too_many"
         assert (await client.ask("GET", "sessions/thread-1"))[0] == 404
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("status", "tools", "words"),
+    [
+        (422, [TOOL, TOOL], "hi"),
+        (422, [{**TOOL, "name": f"tool_{number}"} for number in range(129)], "hi"),
+        (413, [], "x" * (1024 * 1024 + 1)),
+    ],
+    ids=["the same tool twice", "too many tools", "too long a prompt"],
+)
+async def test_tools_and_prompts_have_limits(folder: Path, status: int, tools: list[Any], words: str) -> None:
+    body = json.dumps(asked("thread-1", user(words), tools=tools)).encode()
+    async with running(folder, text("One.")) as client:
+        headers = {**client.headers, "content-type": "application/json"}
+        async with client.http.post(f"{client.base}/agui", data=io.BytesIO(body), headers=headers) as response:
+            assert response.status == status
+
+
+async def test_a_long_history_does_not_block_the_server(folder: Path) -> None:
+    keys = "sk-aB3xyz12kk9aB3xyz12kk9 " * 20_000
+    async with running(folder, text("One."), text("Two.")) as client:
+        await events(client, asked("thread-1", user("hi")))
+        body = json.dumps(asked("thread-1", user("hi"), *[user(keys, number) for number in range(2, 18)])).encode()
+        headers = {**client.headers, "content-type": "application/json"}
+
+        async def send() -> int:
+            async with client.http.post(f"{client.base}/agui", data=io.BytesIO(body), headers=headers) as response:
+                return response.status
+
+        sending = asyncio.create_task(send())
+        longest = 0.0
+        while not sending.done():
+            begun = time.monotonic()
+            await asyncio.sleep(0.01)
+            longest = max(longest, time.monotonic() - begun)
+        assert sending.result() == 413
+        assert longest < 3
 
 
 def test_what_is_behind_our_history_is_new() -> None:

@@ -16,7 +16,7 @@ from swink_agent.core.secrets.redaction import Redactor, masked_beginning
 from swink_agent.core.tool import AgentToolResult
 from swink_agent.core.types import Base64Source, Image, Text, UserBlock, encodable
 
-from .schemas import shown_text
+from .schemas import LONGEST_DESCRIPTION, shown_text
 
 _MOST_TEXT = 100 * 1024
 _MOST_IMAGE = 3_932_160  # 3.75 MiB: 5 MiB in Base64, which providers accept
@@ -44,7 +44,9 @@ def result_of(
     content = answer.get("content")
     items = cast("list[object]", content) if isinstance(content, list) else [] if content is None else [content]
     parts = items[:_MOST_PARTS] if own is None else own.redact_value(items[:_MOST_PARTS])
-    blocks: list[UserBlock] = [_block(cast("dict[str, Any]", part) if isinstance(part, dict) else {}) for part in parts]
+    blocks: list[UserBlock] = [
+        _block(cast("dict[str, Any]", part) if isinstance(part, dict) else {}, redactor) for part in parts
+    ]
     if not blocks and structured is not None:
         blocks = [Text(encoded.decode())]
     kept = _within_limit(blocks, redactor) or [Text("(no content)")]
@@ -55,35 +57,43 @@ def result_of(
     return AgentToolResult(kept, details, answer.get("isError") is True)
 
 
-def progress_text(progress: float, total: float | None, message: str | None) -> str:
+def progress_text(progress: float, total: float | None, message: str | None, *redactors: Redactor | None) -> str:
     """The text of an update: the server's message, else `3/10` or `3`."""
-    if message and (shown := shown_text(message)):
+    if message and (shown := masked_text(message, LONGEST_DESCRIPTION, *redactors)):
         return shown
     return f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
 
 
-def _block(item: dict[str, Any]) -> UserBlock:
+def masked_text(text: object, most: int, *redactors: Redactor | None) -> str:
+    """A server's text as `shown_text` makes it, masked before it is cut. Masks no more of a long text than is shown."""
+    for redactor in redactors:
+        if redactor is not None and isinstance(text, str):
+            text = masked_beginning(redactor, text, most * 4)[0].decode()
+    return shown_text(text, most)
+
+
+def _block(item: dict[str, Any], redactor: Redactor | None) -> UserBlock:
     kind = item.get("type")
     text = item.get("text")
     if kind == "text" and isinstance(text, str):
         return Text(encodable(text))
     if kind in ("image", "audio"):
-        return _data(str(kind), item.get("data"), item.get("mimeType"), "")
+        return _data(str(kind), item.get("data"), _one_line(item.get("mimeType"), redactor), "")
     if kind == "resource" and isinstance(item.get("resource"), dict):
         resource = cast("dict[str, Any]", item["resource"])
-        where = _one_line(resource.get("uri")) or "without an address"
+        where = _one_line(resource.get("uri"), redactor) or "without an address"
         if isinstance(inner := resource.get("text"), str):
             return Text(f"[resource {where}]\n{encodable(inner)}")
-        return _data("resource", resource.get("blob"), resource.get("mimeType"), where)
+        return _data("resource", resource.get("blob"), _one_line(resource.get("mimeType"), redactor), where)
     if kind == "resource_link":
-        words = [_one_line(item.get(key)) for key in ("uri", "name", "description")]
+        words = [_one_line(item.get(key), redactor) for key in ("uri", "name", "description")]
         return Text(f"[link {': '.join(word for word in words if word)}]")
-    return Text(f"[content of an unknown kind: {_one_line(kind) or 'without a type'}]")
+    return Text(f"[content of an unknown kind: {_one_line(kind, redactor) or 'without a type'}]")
 
 
-def _data(what: str, encoded: object, media_type: object, where: str) -> UserBlock:
+def _data(what: str, encoded: object, media_type: str, where: str) -> UserBlock:
     """An image, if the content is of a kind that models take; one line for other data."""
-    told = " ".join(word for word in (what, where, _one_line(media_type)) if word)
+    told = " ".join(word for word in (what, where, media_type) if word)
     try:
         data = a2b_base64(encoded) if isinstance(encoded, str) else b""
     except (Error, ValueError):
@@ -122,5 +132,5 @@ def _within_limit(blocks: list[UserBlock], redactor: Redactor | None) -> list[Us
     return kept
 
 
-def _one_line(text: object) -> str:
-    return " ".join(shown_text(text, 400).split())
+def _one_line(text: object, redactor: Redactor | None) -> str:
+    return " ".join(masked_text(text, 400, redactor).split())

@@ -28,8 +28,8 @@ from .errors import McpError
 from .listing import Listing, ToolDefinition, read_listing
 from .naming import check_env, check_headers, check_server_name, own_version, secrets_in, tool_names
 from .process import Command, ServerProcess, ServerSandbox
-from .results import progress_text, result_of
-from .schemas import shown_text
+from .results import masked_text, progress_text, result_of
+from .schemas import LONGEST_DESCRIPTION
 from .tool import McpTool
 
 if TYPE_CHECKING:
@@ -292,7 +292,7 @@ class McpServer:
         async def told(progress: float, total: float | None, message: str | None) -> None:
             nonlocal deadline
             deadline = loop.time() + self._timeout
-            ctx.update(progress_text(progress, total, message))
+            ctx.update(progress_text(progress, total, message, self._own_secrets, ctx.redactor))
 
         task = connection.start("tools/call", {"name": true_name, "arguments": arguments}, told)
         self._open_calls += 1
@@ -311,18 +311,20 @@ class McpServer:
         except (ToolError, asyncio.CancelledError):
             raise
         except Exception as error:
-            raise ToolError(await self._reason(error, connection, process)) from error
+            raise ToolError(await self._reason(error, connection, process, ctx.redactor)) from error
         finally:
             self._open_calls -= 1
             task.cancel()
 
-    async def _reason(self, error: Exception, connection: Connection, process: ServerProcess | None) -> str:
+    async def _reason(
+        self, error: Exception, connection: Connection, process: ServerProcess | None, redactor: Redactor | None
+    ) -> str:
         """Why a call failed, for the model. Meanwhile another call may have started the server again."""
         if not connection.is_open:
             why = await self._why(error, connection, process)
             return f"the MCP server {self.name} ended: {why}\nThe next call starts it anew."
         said = "answered with an error" if self._status or process is not None else "did not answer"
-        return f"the MCP server {self.name} {said}: {self._of_status(self._told(error))}"
+        return f"the MCP server {self.name} {said}: {self._of_status(self._told(error, redactor))}"
 
     # -- starting ------------------------------------------------------------------------------------------------
 
@@ -414,18 +416,18 @@ class McpServer:
             return "HTTP 401: it wants a login, or another one: give it in headers"
         return f"HTTP {self._status}: {why}" if self._status >= 300 else why
 
-    def _told(self, error: BaseException) -> str:
+    def _told(self, error: BaseException, redactor: Redactor | None = None) -> str:
         said = getattr(error, "message", None) or str(error)
         if isinstance(error, OSError) and error.strerror:
             said = error.strerror if error.filename is None else f"{error.strerror}: {error.filename}"
         kind = "" if isinstance(error, (SandboxError, OSError, ValueError)) and said else f"{type(error).__name__}: "
         if hasattr(error, "code"):
             kind = ""
-        return self._shown(f"{kind}{said}" if said else type(error).__name__)
+        return self._shown(f"{kind}{said}" if said else type(error).__name__, redactor)
 
-    def _shown(self, text: str) -> str:
-        """A text of the server without secrets and invisible characters."""
-        return shown_text(self._redactor.redact(text))
+    def _shown(self, text: str, redactor: Redactor | None = None) -> str:
+        """The beginning of a text of the server, without secrets and invisible characters."""
+        return masked_text(text, LONGEST_DESCRIPTION, self._redactor, redactor)
 
     def _hint(self) -> str:
         """A hint for a program that fetches others: the network or the cache that it lacks in the sandbox."""
@@ -474,7 +476,7 @@ class McpServer:
                 async with asyncio.timeout(self._start_timeout):
                     self._listing = await self._read_tools(connection, must=True)
             except Exception as error:
-                log.warning("MCP server %s: its changed list of tools cannot be read: %s", self.name, error)
+                log.warning("MCP server %s: its changed list of tools cannot be read: %s", self.name, self._told(error))
             if self._is_stale:
                 await asyncio.sleep(_RELIST_EVERY)
 

@@ -35,6 +35,7 @@ from .streams import write_in_time
 from .talks import Talk
 
 _MOST_BYTES = 32 * MOST_JSON
+_MOST_TOOLS = 128
 _LOOK = 0.25
 """Seconds between two checks whether the client has left."""
 
@@ -85,6 +86,9 @@ async def serve(site: Site, request: web.Request) -> web.StreamResponse:
     if request.content_type != "application/json":
         raise Problem(415, "media_type", "the body must be sent as application/json")
     given = _read(core, data)
+    names = [tool.name for tool in given.tools or ()]
+    if len(names) > _MOST_TOOLS or len(set(names)) < len(names):
+        raise invalid(f"tools has at most {_MOST_TOOLS} tools, each with its own name")
     if not is_id(given.thread_id):
         raise invalid("a threadId has 1 to 128 letters, digits, - and _, and begins with a letter or a digit")
     by = await site.authorized(request, "write", given.thread_id)
@@ -144,13 +148,21 @@ async def _begin(site: Site, channel: SessionChannel, given: Any, by: str) -> Ta
     if results:
         await talk.resume(results)
         return talk
-    texts = [(message, _text(message)) for message in messages if message.role == "user"]
-    new = unseen([talk.redact(words) for _, words in texts], talk.agent.messages)
+    new = await asyncio.to_thread(_prompts, talk, [message for message in messages if message.role == "user"])
     if not new:
         raise invalid("messages has neither a prompt nor a result that this session does not have yet")
-    files = await asyncio.to_thread(_files, site, channel, [message for message, _ in texts[-new:]])
-    await talk.prompt("\n\n".join([words for _, words in texts[-new:] if words]), files)
+    prompt = "\n\n".join([words for message in new if (words := _text(message))])
+    if len(prompt) > MOST_JSON:
+        raise Problem(413, "too_large", f"the prompt is longer than {MOST_JSON:,} characters")
+    files = await asyncio.to_thread(_files, site, channel, new)
+    await talk.prompt(prompt, files)
     return talk
+
+
+def _prompts(talk: Talk, messages: Sequence[Any]) -> Sequence[Any]:
+    """Returns the user's messages that are new to the session. Call it in a thread: a long history takes seconds."""
+    new = unseen([talk.redact(_text(message)) for message in messages], tuple(talk.agent.messages))
+    return messages[len(messages) - new :]
 
 
 def unseen(texts: Sequence[str], history: Sequence[AgentMessage]) -> int:

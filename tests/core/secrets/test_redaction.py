@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import enum
 import html
 import io
 import json
@@ -12,6 +13,8 @@ import re
 import shlex
 import textwrap
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -43,6 +46,7 @@ from swink_agent import (
     encode_event,
     tool,
 )
+from swink_agent.core.encoding.codec import as_json
 from swink_agent.core.errors import ErrorKind, StreamError
 from swink_agent.core.values.value import is_secret_name
 from swink_agent.testing import call, scripted, text
@@ -324,6 +328,22 @@ class Shown:
         return f"it is {PHRASE}"
 
 
+class Kind(enum.Enum):
+    SECRET = PHRASE
+
+
+def deep(value: object) -> object:
+    for _ in range(5_000):
+        value = [value]
+    return value
+
+
+def inmost(value: Any) -> object:
+    while type(value) is list and len(value) == 1:
+        value = value[0]
+    return value
+
+
 @pytest.mark.parametrize(
     "details",
     [
@@ -333,13 +353,23 @@ class Shown:
         frozenset({("is", PHRASE)}),
         ValueError(PHRASE),
         {"is": Shown()},
+        f"it is {PHRASE}".encode(),
+        [bytearray(PHRASE.encode()), memoryview(PHRASE.encode())],
+        Kind.SECRET,
+        {Kind.SECRET: 1},
+        {Path("/home") / PHRASE: 1},
+        {("is", PHRASE): 1},
+        msgspec.Raw(f'["{PHRASE}"]'.encode()),
     ],
     ids=lambda details: type(details).__name__,
 )
 def test_data_is_masked_in_everything_that_is_written_as_json(details: object) -> None:
-    masked = redactor(PHRASE).redact_value(details)
-    assert PHRASE not in str(masked)
-    assert PHRASE.encode() not in msgspec.json.encode(masked, enc_hook=str)
+    known = redactor(PHRASE)
+    for masked in (known.redact_value(details), inmost(known.redact_value(deep(details)))):
+        assert PHRASE not in str(masked)
+        written = as_json(masked)
+        assert PHRASE.encode() not in written
+        assert known.redact(written.decode()) == written.decode()  # bytes are written in base 64
 
 
 def test_a_dataclass_stays_one_and_a_string_under_a_name_of_a_secret_is_masked_whole() -> None:
@@ -396,6 +426,21 @@ def test_a_log_record_whose_arguments_do_not_fit_is_masked_and_raises_nothing() 
     logger.addHandler(handler)
     logger.warning("%d keys", SECRET)
     assert "%d keys" in written.getvalue()
+    assert SECRET not in written.getvalue()
+
+
+def test_a_log_record_whose_arguments_cannot_be_shown_raises_nothing() -> None:
+    class Broken:
+        def __repr__(self) -> str:
+            raise RuntimeError("no")
+
+    written = io.StringIO()
+    handler = logging.StreamHandler(written)
+    handler.addFilter(redactor(SECRET).log_filter())
+    logger = logging.Logger("test")
+    logger.addHandler(handler)
+    logger.warning("%s and %s", Broken(), SECRET)
+    assert written.getvalue().startswith("%s and %s")
     assert SECRET not in written.getvalue()
 
 
@@ -750,6 +795,14 @@ def test_a_secret_is_found_as_common_tools_write_it(secret: str, how: str) -> No
     assert len(rest) <= len(f"before\n{written}\nafter") - len(secret) * 0.8
     for piece in (secret[:9], secret[-9:], secret.encode()[3:-3].hex()):
         assert piece not in rest
+
+
+@pytest.mark.parametrize("odd", [*"!\"#$%&'()*+,/:;<=>?@[\\]^`{|}~ é", "'\""])
+def test_one_odd_character_in_a_secret_is_enough(odd: str) -> None:
+    secret = f"kx7Qp2v{odd}Lm9Zt4w"
+    known = redactor(secret, patterns=False)
+    for how, written in as_it_is_written(secret).items():
+        assert known.mask(f"before\n{written}\nafter").spans, how
 
 
 @pytest.mark.table

@@ -518,5 +518,5 @@ READ_ONLY: Mapping[str, ReadOnly] = MappingProxyType(
     }
 )
 
-STARTERS = frozenset({"xargs", *(prefix.split()[0] for prefix, check in READ_ONLY.items() if check.starts)})
-"""Programs that start others, which they find by `PATH`."""
+STARTERS = frozenset({"git", "xargs", *(prefix.split()[0] for prefix, check in READ_ONLY.items() if check.starts)})
+"""Programs that start others, which they find by `PATH`: git those of the user's settings."""

@@ -311,7 +311,15 @@ def _meant(escape: re.Match[str]) -> str:
 
 
 def _may_escape(text: str) -> bool:
-    return "%" in text or "\\" in text or "&" in text or "+" in text or "''" in text or '""' in text
+    return (
+        "%" in text
+        or "\\" in text
+        or "&" in text
+        or "+" in text
+        or "''" in text
+        or '""' in text
+        or "'\"" in text  # `'"'"'` is a quote within quotes of a shell
+    )
 
 
 # -- making forms --------------------------------------------------------------------------------------------

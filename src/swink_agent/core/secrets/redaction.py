@@ -12,7 +12,9 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from copy import copy
+from enum import Enum
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -40,7 +42,7 @@ _TEXTS: tuple[type[Any], ...] = (str, *_BYTES)
 _PER_TEXT = 100  # characters added to the length of each remembered text, for the memory that an entry takes
 
 M = TypeVar("M")
-_PIECE = 64 * 1024  # characters that are masked at once
+_PIECE, _LEAST_PIECE = 64 * 1024, 4 * 1024  # characters of a beginning that are masked at once
 
 
 class Redactor:
@@ -327,7 +329,7 @@ class Redactor:
             return value  # before the slower checks
         if isinstance(value, (dict, Mapping)):
             return {
-                self.redact(key) if isinstance(key, str) else self._redact_any(key): (
+                self._redact_any(key): (
                     self._redact_named(item, str(key))
                     if isinstance(item, _TEXTS) and item and is_secret_name(str(key))
                     else self._redact_any(item)
@@ -364,8 +366,11 @@ class Redactor:
             return value
         if isinstance(value, _BYTES):
             return _bytes_masked(value, self.redact)
+        if isinstance(value, Enum):
+            masked = self._redact_any(value.value)  # this is written
+            return masked if _differ(masked, value.value) else value
         try:
-            text = str(value)
+            text = bytes(value).decode("utf-8", "replace") if isinstance(value, msgspec.Raw) else str(value)
         except Exception:  # `str` of an application's object may fail
             return value
         masked = self.redact(text)
@@ -526,7 +531,9 @@ class _LogFilter(logging.Filter):
         try:
             message = record.getMessage()
         except Exception:  # the arguments do not fit the message: a wrong call must not raise in the caller's code
-            message = f"{record.msg} with the arguments {record.args!r}"
+            message = record.msg if isinstance(record.msg, str) else "a message that cannot be shown"
+            with suppress(Exception):
+                message += f" with the arguments {record.args!r}"
         record.msg = self._redactor.redact(message)
         record.args = None
         if record.exc_info and not record.exc_text:
@@ -588,10 +595,10 @@ def masked_beginning(redactor: Redactor, text: str, size: int) -> tuple[bytes, s
     """
     masking = redactor.stream()
     data = bytearray()
-    place = 0
+    place, piece = 0, min(max(size, _LEAST_PIECE), _PIECE)
     while place < len(text) and len(data) < size:
-        data += masking.feed(text[place : place + _PIECE]).encode("utf-8", "replace")
-        place += _PIECE
+        data += masking.feed(text[place : place + piece]).encode("utf-8", "replace")
+        place += piece
     if place >= len(text):
         data += masking.finish().encode("utf-8", "replace")
     return bytes(data), text[place:]

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import string
 import zlib
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urljoin
+from urllib.parse import quote, urljoin
 
 from swink_agent.approvals.web_hosts import WebPlace, read_url
 from swink_agent.core.errors import ToolError
@@ -98,6 +99,8 @@ async def _follow(place: WebPlace, resolve: ResolveFn, private: Sequence[Private
             onward = read_url(urljoin(place.url, location))
         except ValueError as error:
             raise ToolError(f"{place.name} redirects to an address that cannot be used: {error}") from error
+        # A server may hide text in characters that do not show.
+        onward = onward._replace(url=quote(onward.url, safe=string.punctuation, errors="surrogateescape"))
         if onward.name != place.name:
             raise ToolError(
                 f"{place.name} redirects to another host, which is not followed: {onward.url}. To read it, call "

@@ -35,6 +35,8 @@ _MARK = re.compile(
     r"[<\u2039\u2329\u276e\u27e8\u3008](?=[\s\\/\u2044\u2215\ufe0e\ufe0f]*web\\?_content)", re.IGNORECASE
 )
 """The beginning of one of our marks, or of a text that looks like one."""
+_TYPE = re.compile(r"[a-z]{1,20}/[a-z0-9.+-]{1,80}")
+"""A type that may be named outside of our marks: a server can write any text there."""
 _KEPT = frozenset("\n\t")
 
 
@@ -108,8 +110,9 @@ async def _shown(answer: Answer, offset: int, redactor: Redactor) -> AgentToolRe
     is_html = kind in _HTML
     if not (is_html or kind.startswith("text/") or kind in _TEXTS or kind.endswith(("+json", "+xml"))):
         size = answer.size if answer.size is not None else len(answer.body)
+        told = kind if _TYPE.fullmatch(kind) else "unknown"
         return AgentToolResult.error(
-            f"{answer.url} is of the type {kind or 'unknown'} ({size:,} bytes), which web_fetch cannot show", details
+            f"{answer.url} is of the type {told} ({size:,} bytes), which web_fetch cannot show", details
         )
     text = decoded(answer.body, answer.charset, is_html=is_html)
     markdown = await as_markdown(text, answer.url) if is_html else (text, True)
