@@ -10,6 +10,7 @@ import pytest
 from swink_agent import AgentContext, AuthError, ModelSpec, StreamOptions, UserMessage
 from swink_agent.adapters import (
     AnthropicStreamFn,
+    AzureStreamFn,
     GeminiStreamFn,
     MistralStreamFn,
     OpenAiResponsesStreamFn,
@@ -87,6 +88,13 @@ def test_a_base_url_works_with_or_without_its_version_and_needs_no_key(keyed: Ke
     request = keyed.build(address + ending.replace("/VERSION", keyed.version))
     assert request.url == address + keyed.version + keyed.path
     assert keyed.key_in(request) is None
+
+
+@pytest.mark.parametrize("ending", ["", "/", "/v1", "/v1/", "/openai", "/openai/v1", "/openai/v1/"])
+def test_a_resource_of_azure_works_with_or_without_what_follows_its_name(ending: str) -> None:
+    stream_fn = AzureStreamFn(f"https://name.openai.azure.com{ending}", "k")
+    request = stream_fn.build(ModelSpec("azure", "some-model"), CONTEXT, StreamOptions())
+    assert request.url == "https://name.openai.azure.com/openai/v1/chat/completions"
 
 
 @providers

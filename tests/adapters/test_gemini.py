@@ -93,8 +93,13 @@ def body(*arguments: Any, **keywords: Any) -> dict[str, Any]:
     return json.loads(built(*arguments, **keywords).body)
 
 
+OPENING = {"role": "user", "parts": [{"text": "Continue."}]}
+
+
 def contents(messages: Sequence[AgentMessage], model: ModelSpec = FLASH) -> Any:
-    return body(messages, model)["contents"]
+    """The contents, without the turn of the user that opens those which begin with a reply."""
+    found = body(messages, model)["contents"]
+    return found[1:] if found[0] == OPENING else found
 
 
 # -- where it goes -------------------------------------------------------------------------------------------
@@ -338,6 +343,15 @@ def test_results_are_in_one_content_by_name_with_the_ids_of_their_calls() -> Non
     }
 
 
+def test_contents_that_begin_with_a_reply_are_opened_by_the_user() -> None:
+    reply = AssistantMessage([ToolCall("c1", "ring", {})], "gemini")
+    result = ToolResultMessage("c1", "rang", tool_name="ring")
+    sent = body([reply, result])["contents"]
+    assert [content["role"] for content in sent] == ["user", "model", "user"]
+    assert sent[0] == OPENING
+    assert body([UserMessage("hi"), reply, result])["contents"][0]["parts"] == [{"text": "hi"}]
+
+
 PICTURES = [
     AssistantMessage([ToolCall("a", "ring", {}), ToolCall("b", "ring", {})], "gemini"),
     ToolResultMessage("a", [Image(Base64Image("image/png", PIXEL))], tool_name="ring"),
@@ -378,7 +392,7 @@ def test_one_stream_function_serves_different_models() -> None:
     stream_fn = GeminiStreamFn(api_key="k")
     reply = AssistantMessage([ToolCall("a", "ring", {})], "openai")
     for model, expected in ((PRO, SKIP), (FLASH, None), (PRO, SKIP)):
-        part = json.loads(built([reply], model, stream_fn=stream_fn).body)["contents"][0]["parts"][0]
+        part = json.loads(built([reply], model, stream_fn=stream_fn).body)["contents"][1]["parts"][0]
         assert part.get("thoughtSignature") == expected
 
 

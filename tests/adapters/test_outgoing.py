@@ -279,6 +279,22 @@ async def test_a_prompt_that_is_a_function_is_sent_as_its_text(adapter: str, pro
         assert "Be very brief." in server.requests[0].body.decode()
 
 
+@pytest.mark.table
+@pytest.mark.parametrize("adapter", ADAPTERS)
+async def test_half_of_a_character_is_replaced_wherever_it_is(adapter: str) -> None:
+    async with LoopbackServer(answer("{}", status=400, content_type="application/json")) as server:
+        messages = [
+            UserMessage([Text("What is /home/caf\udce9?")]),
+            AssistantMessage([ToolCall("c1", "look", {"at": "/home/b\udce9"})]),
+            ToolResultMessage("c1", [Text("n\udce9e")], tool_name="look"),
+        ]
+        context = AgentContext("You work in /home/caf\udce9.", messages)
+        stream = ADAPTERS[adapter](server.url)(ModelSpec(adapter, "m"), context, StreamOptions(), CancellationToken())
+        assert [event async for event in stream]
+        body = server.requests[0].body.decode()
+        assert all(text in body for text in ("You work in /home/caf?.", "What is /home/caf??", "/home/b?", "n?e"))
+
+
 def fails() -> str:
     raise RuntimeError("no idea today")
 

@@ -333,6 +333,18 @@ async def test_updates_come_between_the_start_and_the_end() -> None:
     assert updates[1].update.details == {"percent": 50}
 
 
+@pytest.mark.parametrize("partial", [None, {"done": 0.5}])
+async def test_an_update_of_another_kind_is_told_to_the_author_of_the_tool(partial: Any) -> None:
+    @tool
+    async def report(ctx: ToolContext) -> str:
+        ctx.update(partial)
+        return "done"
+
+    result = await Agent(MODEL, stream_fn=scripted(call("report"), text("ok")), tools=[report]).prompt("go")
+    told = extract_text(result.messages[2].content)  # type: ignore[union-attr]
+    assert told.startswith("TypeError: the update must be a string or an AgentToolResult, not a ")
+
+
 async def test_updates_from_a_thread_are_complete_and_in_order() -> None:
     @tool
     def report(ctx: ToolContext) -> str:

@@ -325,6 +325,26 @@ def test_whatever_is_done_to_the_arguments_stays_with_whoever_did_it(arguments: 
 SHOWING = (ToolApprovalRequested, ToolExecutionStart, ToolExecutionEnd)
 
 
+async def test_whatever_is_done_to_the_details_of_a_result_the_history_keeps_them() -> None:
+    kept: dict[str, Any] = {"seen": [1]}
+
+    @tool
+    def look() -> AgentToolResult:
+        """Looks, and keeps what it reports."""
+        return AgentToolResult.text("seen", details=kept)
+
+    def watch(event: AgentEvent) -> None:
+        if isinstance(event, ToolExecutionEnd):
+            spoil_deeply(event.result.details)
+
+    agent = Agent(MODEL, stream_fn=scripted(call("look"), text("done")), tools=[look])
+    agent.subscribe(watch)
+    await agent.prompt("go")
+    spoil_deeply(kept)
+    (result,) = [message for message in agent.messages if isinstance(message, ToolResultMessage)]
+    assert result.details == {"seen": [1]}
+
+
 async def test_a_policy_that_keeps_the_arguments_it_set_cannot_change_them_later() -> None:
     given: list[str] = []
     mine: dict[str, Any] = {"word": "mine"}

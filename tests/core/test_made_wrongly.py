@@ -27,6 +27,7 @@ from swink_agent import (
     TextDelta,
     TextEnd,
     TextStart,
+    ToolCall,
 )
 from swink_agent.adapters import AnthropicStreamFn
 from swink_agent.approvals import Approvals
@@ -171,6 +172,26 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "one fallback": (lambda: agent(fallbacks="a:b"), "^fallbacks must be a list of pairs, not a str"),
     "a fallback's function": (lambda: agent(fallbacks=[("a:b", "c")]), "^the stream function of a fallback must be"),
+    "a fallback of the loop by name": (
+        lambda: config(fallbacks=[("a:b", scripted())]),
+        "^the model of a fallback must be a ModelSpec, not a str$",
+    ),
+    "a model of the loop by name": (
+        lambda: AgentLoopConfig(model="a:b", stream_fn=scripted()),  # pyright: ignore[reportArgumentType]
+        "^model must be a ModelSpec, not a str$",
+    ),
+    "a loop without a model": (
+        lambda: AgentLoopConfig(model=None, stream_fn=scripted()),  # pyright: ignore[reportArgumentType]
+        "^model must be a ModelSpec, not a NoneType$",
+    ),
+    "the arguments of a call as JSON": (
+        lambda: ToolCall("1", "look", '{"at": 1}'),  # pyright: ignore[reportArgumentType]
+        "^ToolCall.arguments must be a dict, not a str$",
+    ),
+    "a call without arguments": (
+        lambda: ToolCall("1", "look", None),  # pyright: ignore[reportArgumentType]
+        "^ToolCall.arguments must be a dict, not a NoneType$",
+    ),
     "a configuration": (
         lambda: AgentLoopConfig(model=ModelSpec("a", "b"), stream_fn="c"),  # pyright: ignore[reportArgumentType]
         "^stream_fn must be a function",

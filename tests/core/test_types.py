@@ -361,6 +361,16 @@ def test_adding_nothing_changes_nothing(value: Any) -> None:
     assert nothing + nothing == nothing
 
 
+@pytest.mark.parametrize(
+    ("value", "other"), [(FULL_USAGE, FULL_COST), (FULL_COST, FULL_USAGE), (FULL_USAGE, Cost()), (FULL_USAGE, 1)]
+)
+def test_tokens_and_money_are_not_added(value: Any, other: Any) -> None:
+    with pytest.raises(TypeError):
+        _ = value + other
+    with pytest.raises(TypeError):
+        value.merge(other)
+
+
 def test_adding_leaves_both_sides_as_they_were() -> None:
     first, second = Usage(input=1, extra={"a": 1}), Usage(input=2, extra={"a": 2, "b": 3})
     total = first + second
@@ -400,6 +410,19 @@ def test_thinking_budgets_are_looked_up_by_level() -> None:
     budgets = ThinkingBudgets({ThinkingLevel.LOW: 1024, ThinkingLevel.HIGH: 16_000})
     assert budgets.get(ThinkingLevel.HIGH) == 16_000
     assert budgets.get(ThinkingLevel.MINIMAL) is None
+
+
+def test_a_budget_is_for_a_level_that_exists() -> None:
+    assert ThinkingBudgets({"low": 1024}).budgets == {ThinkingLevel.LOW: 1024}  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="did you mean 'high'"):
+        ThinkingBudgets({"hihg": 16_000})  # pyright: ignore[reportArgumentType]
+
+
+def test_budgets_do_not_change_with_the_dict_they_came_from() -> None:
+    given = {ThinkingLevel.LOW: 1024}
+    budgets = ThinkingBudgets(given)
+    given[ThinkingLevel.LOW] = 1
+    assert budgets.get(ThinkingLevel.LOW) == 1024
 
 
 # -- messages, context, result ---------------------------------------------------------------------------------

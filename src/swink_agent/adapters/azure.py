@@ -59,7 +59,7 @@ class AzureStreamFn(OpenAiStreamFn):
         if "/deployments/" in path:
             version = version or _API_VERSION
         elif not path.endswith(("/openai/v1", "/models")):
-            path = f"{path.removesuffix('/openai')}/openai/v1"
+            path = path.removesuffix("/v1").removesuffix("/openai") + "/openai/v1"
         path = path if path.endswith("/chat/completions") else f"{path}/chat/completions"
         query = urlencode({"api-version": version}) if version else ""
         return urlunsplit((parts.scheme, parts.netloc, path, query, ""))

@@ -45,6 +45,8 @@ from .kit.schemas import SchemaSubset
 from .kit.searches import is_kept, kept_parts
 from .kit.transport import HttpRequest
 
+_OPENING = b'{"text":"Continue."}'
+"""What the user says first if the conversation begins with a reply, as the end of a longer one may."""
 _UNSIGNED = "skip_thought_signature_validator"
 """Google's documented signature for the first call of another model's message, which Gemini 3 refuses unsigned."""
 
@@ -185,12 +187,15 @@ def _merged(fields: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _alternating(turns: Iterator[tuple[str, bytes]]) -> Iterator[bytes]:
-    """Joins consecutive messages of one role, so that the roles alternate."""
+    """Joins consecutive messages of one role, so that the roles alternate. The user is first: this API refuses a call
+    that does not follow a turn of the user."""
     role = ""
     parts: list[bytes] = []
     for next_role, encoded in turns:
         if encoded == b"[]":
             continue
+        if not role and next_role == "model":
+            yield _content("user", [_OPENING])
         if next_role != role and parts:
             yield _content(role, parts)
             parts = []

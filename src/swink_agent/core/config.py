@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from msgspec import field
 from msgspec.structs import force_setattr
@@ -18,7 +18,7 @@ from .retry import DefaultRetryStrategy, RetryStrategy
 from .stream import StreamFn, StreamOptions
 from .types import AgentMessage, LlmMessage, ModelSpec, ToolCall
 from .values import hints
-from .values.checks import check_hooks, check_strategy, checked_lists
+from .values.checks import check_hooks, check_strategy, checked_lists, is_not
 from .values.value import WithDeps
 
 ConvertToLlmFn: TypeAlias = Callable[[AgentMessage], LlmMessage | None | Awaitable[LlmMessage | None]]
@@ -100,6 +100,8 @@ class AgentLoopConfig(WithDeps, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         ApprovalMode(self.approval_mode)  # raises a ValueError that lists the modes
+        if type(model := cast("object", self.model)) is not ModelSpec:
+            raise is_not("model", model, "a ModelSpec")
         check_hooks(self)
         check_strategy(self.tool_execution)
         for name, several in checked_lists(self).items():

@@ -25,6 +25,7 @@ from .types import (
     Thinking,
     ToolCall,
     Usage,
+    encodable,
 )
 from .values.checks import a_kind, check_options
 from .values.value import Value
@@ -171,7 +172,7 @@ class StreamFn(Protocol):
 
 
 def prompt_text(value: object) -> str:
-    """Returns the system prompt as text. If it is a function, calls it.
+    """Returns the system prompt as text that every provider accepts. If it is a function, calls it.
 
     The loop resolves the prompt before a request; this serves stream functions that are used without the loop. Raises
     `StreamError` if the prompt is not a string and does not return one.
@@ -179,7 +180,7 @@ def prompt_text(value: object) -> str:
     if callable(value):
         value = value()
     if isinstance(value, str):
-        return value
+        return encodable(value)
     if inspect.iscoroutine(value):
         value.close()  # it cannot be awaited here; closing it avoids Python's warning
     given = "nothing" if value is None else f"a value of the type {type(value).__name__}"

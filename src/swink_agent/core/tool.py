@@ -187,8 +187,11 @@ class ToolContext(Generic[Deps_co]):
 
     def update(self, partial: str | AgentToolResult) -> None:
         """Reports a partial result while the tool runs. Safe from any thread."""
+        result: Any = AgentToolResult.text(partial) if isinstance(partial, str) else partial
+        if not isinstance(result, AgentToolResult):
+            raise is_not("the update", result, "a string or an AgentToolResult")
         if self._on_update is not None:
-            self._on_update(AgentToolResult.text(partial) if isinstance(partial, str) else partial)
+            self._on_update(result)
 
 
 _OPTIONS: tuple[tuple[str, tuple[type, ...], str], ...] = (

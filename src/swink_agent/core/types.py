@@ -16,7 +16,7 @@ from msgspec.structs import force_setattr
 from .approval import PendingCall
 from .errors import AgentError, ErrorKind, PolicyStopped, StreamError
 from .values import hints
-from .values.checks import a_kind
+from .values.checks import a_kind, is_not
 from .values.value import Choice, Value, frozen_json
 
 # `gc=False` means that the garbage collector does not track values which cannot be part of a cycle: a history of a
@@ -53,7 +53,10 @@ class ToolCall(Value, frozen=True, tag_field="type", tag="tool_call", gc=False):
     partial_json: str | None = None
 
     def __post_init__(self) -> None:
-        force_setattr(self, "arguments", frozen_json(self.arguments))
+        arguments: Any = self.arguments
+        if not isinstance(arguments, dict):
+            raise is_not("ToolCall.arguments", arguments, "a dict")
+        force_setattr(self, "arguments", frozen_json(arguments))
 
     @property
     def is_incomplete(self) -> bool:
@@ -257,6 +260,8 @@ class _Amounts(Value, frozen=True, gc=False):
     def __add__(self, other: Self) -> Self:
         first: Any = self  # `cast` would cost a call
         second: Any = other
+        if type(second) is not type(first):
+            return NotImplemented
         if not (
             second.total or second.input or second.output or second.cache_read or second.cache_write or second.extra
         ):
@@ -325,6 +330,9 @@ class ThinkingBudgets(Value, frozen=True):
     """Tokens for each thinking level, for providers that limit reasoning by tokens."""
 
     budgets: dict[ThinkingLevel, int] = {}
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "budgets", {ThinkingLevel(level): tokens for level, tokens in self.budgets.items()})
 
     def get(self, level: ThinkingLevel) -> int | None:
         return self.budgets.get(level)

@@ -480,6 +480,14 @@ def test_a_parameter_with_a_default_is_not_required_and_shows_it() -> None:
     json.dumps(schema)
 
 
+async def test_an_infinite_default_is_not_shown_since_json_has_no_such_number() -> None:
+    def look(limit: float = float("inf"), between: tuple[float, float] = (0.0, float("nan"))) -> Any:
+        return limit
+
+    assert all("default" not in shown for shown in schema_of(look)["properties"].values())
+    assert await called(look) == float("inf")
+
+
 async def test_a_default_is_used_when_the_model_leaves_the_argument_out() -> None:
     marker = object()
 

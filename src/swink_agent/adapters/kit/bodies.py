@@ -9,10 +9,13 @@ import hashlib
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 from uuid import uuid4
 
 import msgspec
+
+from swink_agent.core.encoding.codec import decode_message, encode_message
+from swink_agent.core.types import AgentMessage
 
 T = TypeVar("T")
 _MOST_REMEMBERED = 64 * 1024 * 1024
@@ -57,7 +60,10 @@ class EncodedMessages(MessageCache[bytes]):
         known = self.find(message, variant)
         if known is not None:
             return known
-        data = msgspec.json.encode(encode(message))
+        try:
+            data = msgspec.json.encode(encode(message))
+        except UnicodeError:  # half a character, as some names of files have it: no provider takes one
+            data = msgspec.json.encode(encode(decode_message(encode_message(cast("AgentMessage", message)))))
         return self.keep(message, variant, data, len(data))
 
 

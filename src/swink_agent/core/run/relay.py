@@ -15,6 +15,7 @@ from ..events import ToolExecutionUpdate
 from ..tool import AgentToolResult
 from ..types import Document, Extension, Text, UserBlock, encodable, extract_text
 from ..values.nesting import kept_shallow
+from ..values.value import frozen_json
 
 if TYPE_CHECKING:
     from ..secrets.redaction import Redactor, RedactorStream
@@ -167,8 +168,8 @@ def masked_result(redactor: Redactor, result: AgentToolResult) -> AgentToolResul
 
 
 def _masked_details(redactor: Redactor, details: Any) -> Any:
-    """Masks secrets in the details, and replaces data that is nested too deep to be recorded."""
-    return None if details is None else redactor.redact_value(kept_shallow(details))
+    """Masks secrets in the details, and replaces data that is nested too deep to be recorded. Refuses later changes."""
+    return None if details is None else frozen_json(redactor.redact_value(kept_shallow(details)))
 
 
 def joined(first: AgentToolResult, second: AgentToolResult) -> AgentToolResult:

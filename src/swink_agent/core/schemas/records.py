@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import inspect
+import json
 import sys
 import typing
 from collections.abc import Callable, Sequence
@@ -126,9 +127,11 @@ def maker_of(owner: type) -> Callable[[Any], Any]:
 def default_of(value: Any) -> JsonSchema:
     """The schema's keyword for a default value. A default that JSON cannot represent works, but is not described."""
     try:
-        return {"default": msgspec.to_builtins(value)}
-    except TypeError:
+        shown = msgspec.to_builtins(value)
+        json.dumps(shown, allow_nan=False)
+    except (TypeError, ValueError):
         return {}
+    return {"default": shown}
 
 
 def _shown(default: Any, factory: Any = NODEFAULT) -> JsonSchema:

@@ -116,6 +116,8 @@ def as_fallbacks(given: Any, *, is_any_adapter: bool = True) -> tuple[tuple[Any,
     for pair in pairs:
         if type(pair) not in (tuple, list) or len(pair) != 2:
             raise TypeError(f"a fallback must be a pair, not {a_kind(pair)}: {_A_PAIR}")
+        if not is_any_adapter and not hasattr(pair[0], "model_id"):
+            raise is_not("the model of a fallback", pair[0], "a ModelSpec")
         if pair[1] is None and is_any_adapter:
             continue
         if not is_function(pair[1]):
