@@ -119,7 +119,7 @@ class McpServer:
         sandbox: str = "auto",
         network: bool = False,
         write: str | Iterable[str | os.PathLike[str]] = (),
-        hidden: Iterable[str] = (),
+        hidden: str | Iterable[str] = (),
         start_timeout: float = 30,
         timeout: float = 120,
         trust_annotations: bool = False,
@@ -145,7 +145,7 @@ class McpServer:
             sandbox=sandbox,
             network=network,
             write=tuple(os.fspath(folder) for folder in folders),
-            hidden=tuple(hidden),
+            hidden=several_texts(hidden, "McpServer.stdio(hidden=…)"),
         )
         return cls(
             name, command=started, start_timeout=start_timeout, timeout=timeout, trust_annotations=trust_annotations

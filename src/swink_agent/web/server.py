@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from aiohttp import web
 
 from swink_agent.adapters.kit.server_log import quoted
+from swink_agent.core.values.several import several_texts
 from swink_agent.memory import JsonlSessionStore, SessionStore
 
 from .access import CHANGING, Access
@@ -46,8 +47,8 @@ def app(
     durable: Any = None,
     evals: EvalStore | None = None,
     page: bool = True,
-    hosts: Collection[str] = (),
-    origins: Collection[str] = (),
+    hosts: str | Collection[str] = (),
+    origins: str | Collection[str] = (),
     max_upload: int = MAX_UPLOAD,
     max_readers: int = MAX_READERS,
 ) -> web.Application:
@@ -63,7 +64,7 @@ def app(
         return await AgentTalk.open(channel, sessions, make_agent, by)
 
     site = Site(
-        access=Access(hosts=hosts, origins=origins),
+        access=Access(hosts=several_texts(hosts, "app(hosts=…)"), origins=several_texts(origins, "app(origins=…)")),
         authorize=authorize,
         store=sessions,
         open_talk=open_talk,
