@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from aiohttp import web
 
 from swink_agent.adapters.kit.server_log import quoted
+from swink_agent.core.values.checks import is_not
 from swink_agent.core.values.several import several_texts
 from swink_agent.memory import JsonlSessionStore, SessionStore
 
@@ -58,6 +59,12 @@ def app(
     returns the name of the user, or `None` to refuse; actions are `read`, `write`, `answer`, `delete`, `operate`.
     Requests must be sent to a loopback name of this machine or to one of `hosts`; pages of `origins` may send them too.
     """
+    for name, function in (("make_agent", make_agent), ("authorize", authorize)):
+        if not callable(function):
+            raise is_not(name, function, "a function")
+    for name, most in (("max_upload", max_upload), ("max_readers", max_readers)):
+        if not most > 0:
+            raise ValueError(f"{name} must be 1 or more, not {most}")
     sessions = JsonlSessionStore() if store is None else store
 
     async def open_talk(channel: SessionChannel, by: str) -> Talk:
