@@ -10,22 +10,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp.test_utils import TestClient, TestServer
 
-from swink_agent import CommandRules, Redactor, SandboxProfile
+from swink_agent import Agent, CommandRules, Redactor, SandboxProfile
 from swink_agent.adapters.kit import ProviderDescription
 from swink_agent.approvals import CallRules
 from swink_agent.core.values.model_info import ModelInfo
 from swink_agent.core.values.several import several_paths, several_texts
+from swink_agent.evals import EvalCase, EvalSet
 from swink_agent.memory import JsonlSessionStore
 from swink_agent.policies import ClaimCheck, WorkspaceOnly
-from swink_agent.sandbox import clean_environment, find_program
-from swink_agent.testing import FakeProvider
+from swink_agent.sandbox import clean_environment, find_program, profile_with_access
+from swink_agent.testing import FakeProvider, scripted
 from swink_agent.tools import Workspace, standard_tools
+from swink_agent.web import app
 
 SECRET = "a-secret-string-here"
 PACKAGES = (
     "swink_agent",
-    *[f"swink_agent.{package}" for package in ("approvals", "local", "memory", "policies", "tools")],
+    *[
+        f"swink_agent.{package}"
+        for package in (
+            *("approvals", "durable", "evals", "local", "mcp", "memory", "policies", "sandbox", "skills", "telemetry"),
+            *("testing", "tools", "web"),
+        )
+    ],
 )
 
 _SEVERAL = re.compile(r"(Iterable|Sequence|Collection)\[str( \| os\.PathLike\[str\])?\]")
@@ -86,6 +95,39 @@ def test_the_other_classes_take_one_too(tmp_path: Path) -> None:
     assert Workspace(tmp_path, protected="kept").protected == ("kept",)
 
 
+def test_one_folder_that_a_command_may_write_opens_that_folder_alone() -> None:
+    here = SandboxProfile(write=("/srv/here",))
+    opened = profile_with_access(here, write="/srv/there", read="/srv/more", hosts="example.org")
+    assert (opened.write, opened.hosts) == (("/srv/here", "/srv/there"), ("example.org",))
+    assert opened.read is not None
+    assert opened.read[-1] == "/srv/more"
+
+
+async def test_one_host_and_one_origin_of_an_application_are_accepted(tmp_path: Path) -> None:
+    made = app(
+        lambda context: Agent("scripted:x", stream_fn=scripted()),
+        authorize=lambda request, action, session: "ada",
+        store=JsonlSessionStore(tmp_path),
+        hosts="agents.example.org",
+        origins="https://example.org",
+    )
+    async with TestClient(TestServer(made)) as client:
+        for host, origin, status in [
+            ("agents.example.org", "https://example.org", 200),
+            ("agents.example.org", "https://other.example.org", 403),
+            ("a", "https://example.org", 421),
+        ]:
+            answer = await client.get("/health", headers={"host": host, "origin": origin})
+            assert answer.status == status
+
+
+def test_one_tag_chooses_the_cases_that_have_it() -> None:
+    cases = [EvalCase(tag, tag, ["Hi."], tags=(tag,)) for tag in ("smoke", "slow")]
+    every = EvalSet("set", "Set", cases)
+    assert [case.id for case in every.tagged("smoke").cases] == ["smoke"]
+    assert [case.id for case in every.tagged(not_tags="smoke").cases] == ["slow"]
+
+
 def test_one_session_is_deleted_and_not_those_that_begin_with_its_letters(tmp_path: Path) -> None:
     assert list(JsonlSessionStore(tmp_path).delete_all("nothing")) == ["nothing"]
 
@@ -126,6 +168,7 @@ def _parameters() -> Iterator[tuple[str, str]]:
 def test_every_public_function_that_takes_several_takes_one() -> None:
     taken = [(where, hint) for where, hint in _parameters() if _SEVERAL.match(hint.removeprefix("str | "))]
     assert len(taken) > 8
-    assert [where for where, hint in taken if not hint.startswith("str | ")] == [
-        "SandboxProfile.hidden_elsewhere(there)"  # paths that `hidden_paths` found, not a user's
-    ]
+    assert {where for where, hint in taken if not hint.startswith("str | ")} == {
+        "Sandbox.spawn(argv)",  # refuses a text, because it is not a list of words
+        "SandboxProfile.hidden_elsewhere(there)",  # paths that `hidden_paths` found, not a user's
+    }

@@ -112,6 +112,8 @@ def test_addresses_of_other_kinds_are_refused_and_no_password_is_shown() -> None
         with pytest.raises(ValueError, match="address of a store") as caught:
             Durable(wrong)
         assert "topsecret" not in str(caught.value)
+    with pytest.raises(TypeError, match="url must be the address of a store"):
+        Durable(Path("runs.sqlite"))  # pyright: ignore[reportArgumentType]
     durable = Durable("postgresql://ada:topsecret@127.0.0.1:1/runs?sslmode=disable")
     assert "topsecret" not in repr(durable) + durable.url
     assert "ada@127.0.0.1:1" in durable.url

@@ -75,3 +75,16 @@ def test_a_prefix_is_plain_too() -> None:
 def test_mistakes_are_told_before_anything_starts(make: object) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - each has its own words
         make()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("name", ["network", "trust_annotations"])
+def test_a_text_does_not_open_what_it_says_to_keep_closed(name: str) -> None:
+    with pytest.raises(TypeError, match=f"{name} must be True or False, not a str"):
+        McpServer.stdio("uvx", name="time", **{name: "no"})  # pyright: ignore[reportArgumentType]
+
+
+def test_only_a_mapping_gives_variables_and_headers() -> None:
+    with pytest.raises(TypeError, match="env must be a mapping"):
+        McpServer.stdio("uvx", name="time", env=["TOKEN"])  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match="headers must be a mapping"):
+        McpServer.http("http://127.0.0.1", name="time", headers=["Authorization"])  # pyright: ignore[reportArgumentType]

@@ -42,6 +42,12 @@ def test_paths_may_be_path_objects_but_not_one_string(tmp_path: Path) -> None:
         SandboxProfile(write=str(tmp_path))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("given", ["no", "false", 0, None])
+def test_only_true_and_false_say_whether_the_network_is_open(given: object) -> None:
+    with pytest.raises(TypeError, match="network must be True or False"):
+        SandboxProfile(network=given)  # type: ignore[arg-type]
+
+
 def test_limits_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="whole machine"):
         SandboxProfile(write=("/",))

@@ -278,6 +278,20 @@ def test_there_is_no_default_for_who_may_ask() -> None:
         app(lambda _: Agent(model="a:b", stream_fn=scripted()))  # pyright: ignore[reportCallIssue]
 
 
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"make_agent": "support"}, TypeError),
+        ({"authorize": None}, TypeError),
+        ({"max_upload": 0}, ValueError),
+        ({"max_readers": 0}, ValueError),
+    ],
+)
+def test_an_application_that_could_serve_nobody_is_not_made(tmp_path: Path, given: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match=f"^{next(iter(given))} must be"):
+        app(**{"make_agent": lambda _: None, "authorize": by_header, "store": store_at(tmp_path), **given})
+
+
 async def test_a_reader_that_left_makes_room_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("swink_agent.web.streams._TICK", 60.0)
     inner = app(

@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from msgspec import Struct
 
+from swink_agent.core.values.checks import is_not
 from swink_agent.memory.sessions.store import data_folder
 
 _VARIABLE = "SWINK_DURABLE_URL"
@@ -46,6 +47,8 @@ def store_address(url: str | None) -> StoreAddress:
     given = url if url is not None else os.environ.get(_VARIABLE) or _from_settings()
     if given is None:
         return _of_file(data_folder() / _FILE)
+    if not isinstance(given, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise is_not("url", given, "the address of a store, such as 'sqlite:///runs.sqlite'")
     if given.startswith("sqlite:///"):
         path = given.removeprefix("sqlite:///").partition("?")[0]
         if path and path != ":memory:":

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from swink_agent.core.values.checks import is_not
 from swink_agent.core.values.value import is_secret_name
 
 _SERVER = re.compile(r"[a-z0-9_-]{1,20}", re.ASCII)
@@ -58,11 +59,15 @@ def tool_names(server: str, tools: Iterable[str], prefix: str | None = None) -> 
 
 def check_env(env: Mapping[str, str]) -> None:
     """Raises `ValueError` for entries that cannot be environment variables. The error does not repeat values."""
+    if not isinstance(env, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise is_not("env", env, "a mapping of variables")
     _check_texts(env, "variable", _VARIABLE, lambda value: "\0" not in value, "without a null character")
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
     """Raises `ValueError` for entries that cannot be HTTP headers. The error does not repeat values."""
+    if not isinstance(headers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise is_not("headers", headers, "a mapping of HTTP headers")
     _check_texts(headers, "header", _HEADER, str.isprintable, "in one line")
 
 

@@ -21,6 +21,7 @@ from swink_agent.core.errors import ToolError
 from swink_agent.core.machine.extras import MissingExtra, require
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.tool import AgentToolResult, ToolContext
+from swink_agent.core.values.checks import check_switch
 from swink_agent.core.values.several import several_texts
 from swink_agent.sandbox import SandboxError
 
@@ -75,6 +76,7 @@ class McpServer:
         for what, seconds in (("start_timeout", start_timeout), ("timeout", timeout)):
             if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not seconds > 0:  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ValueError(f"{what} is {seconds!r}; give a positive number of seconds")
+        check_switch("trust_annotations", trust_annotations)
         self.trust_annotations = trust_annotations
         self._command = command
         self._url = url
@@ -119,7 +121,7 @@ class McpServer:
         sandbox: str = "auto",
         network: bool = False,
         write: str | Iterable[str | os.PathLike[str]] = (),
-        hidden: Iterable[str] = (),
+        hidden: str | Iterable[str] = (),
         start_timeout: float = 30,
         timeout: float = 120,
         trust_annotations: bool = False,
@@ -135,6 +137,7 @@ class McpServer:
             raise ValueError("command is the program to start, such as 'uvx'")
         if sandbox not in _SANDBOXES:
             raise ValueError(f"sandbox is {sandbox!r}; it is one of {', '.join(_SANDBOXES)}")
+        check_switch("network", network)
         check_env(env or {})
         folders = (write,) if isinstance(write, (str, os.PathLike)) else tuple(write)
         started = Command(
@@ -145,7 +148,7 @@ class McpServer:
             sandbox=sandbox,
             network=network,
             write=tuple(os.fspath(folder) for folder in folders),
-            hidden=tuple(hidden),
+            hidden=several_texts(hidden, "McpServer.stdio(hidden=…)"),
         )
         return cls(
             name, command=started, start_timeout=start_timeout, timeout=timeout, trust_annotations=trust_annotations

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import field
 from msgspec.structs import force_setattr
 
+from swink_agent.core.values.checks import check_switch
 from swink_agent.core.values.several import several_texts
 from swink_agent.core.values.value import Value
 
@@ -194,6 +195,7 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
     limits: ProcessLimits = field(default_factory=ProcessLimits)
 
     def __post_init__(self) -> None:
+        check_switch("network", self.network)
         force_setattr(self, "write", _real(self.write))
         force_setattr(self, "read", None if self.read is None else _real(self.read))
         force_setattr(self, "hidden", tuple(dict.fromkeys(_hidden(self.hidden, self.write))))

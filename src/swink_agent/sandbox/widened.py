@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
+from swink_agent.core.values.several import several_texts
+
 from .profile import SandboxProfile, is_beneath
 from .programs import way_to
 
@@ -45,10 +47,10 @@ _OF_PROGRAMS = ("bin", "sbin", "shims", "Scripts")
 def profile_with_access(
     base: SandboxProfile,
     *,
-    hosts: Iterable[str] = (),
+    hosts: str | Iterable[str] = (),
     network: bool = False,
-    write: Iterable[str] = (),
-    read: Iterable[str] = (),
+    write: str | Iterable[str] = (),
+    read: str | Iterable[str] = (),
 ) -> SandboxProfile:
     """The profile of commands that may do more than those of `base`.
 
@@ -57,6 +59,7 @@ def profile_with_access(
     `read` add folders; one that is hidden is opened if it is named itself. Raises `ValueError` for a part of a hidden
     folder, and for what a profile does not accept.
     """
+    hosts, write, read = (several_texts(given, "profile_with_access(…)") for given in (hosts, write, read))
     added = [os.path.realpath(os.path.expanduser(path)) for path in (*write, *read)]
     hidden = tuple(path for path in base.hidden if path not in added and os.path.realpath(path) not in added)
     for path in added:

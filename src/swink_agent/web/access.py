@@ -193,6 +193,11 @@ def _our_port(request: web.Request) -> int:
     return address[1] if isinstance(address, tuple) else -1  # pyright: ignore[reportUnknownVariableType]
 
 
+def is_host(text: str) -> bool:
+    """Whether a text is the name or the address of a host, with or without a port."""
+    return bool(_split(text)[0]) and "*" not in text
+
+
 def is_loopback(host: str) -> bool:
     """Whether an address can be reached only from this machine."""
     if host == "localhost":

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from aiohttp import web
 
 from swink_agent.adapters.kit.server_log import quoted
+from swink_agent.core.values.checks import is_not
+from swink_agent.core.values.several import several_texts
 from swink_agent.memory import JsonlSessionStore, SessionStore
 
 from .access import CHANGING, Access
@@ -46,8 +48,8 @@ def app(
     durable: Any = None,
     evals: EvalStore | None = None,
     page: bool = True,
-    hosts: Collection[str] = (),
-    origins: Collection[str] = (),
+    hosts: str | Collection[str] = (),
+    origins: str | Collection[str] = (),
     max_upload: int = MAX_UPLOAD,
     max_readers: int = MAX_READERS,
 ) -> web.Application:
@@ -57,13 +59,19 @@ def app(
     returns the name of the user, or `None` to refuse; actions are `read`, `write`, `answer`, `delete`, `operate`.
     Requests must be sent to a loopback name of this machine or to one of `hosts`; pages of `origins` may send them too.
     """
+    for name, function in (("make_agent", make_agent), ("authorize", authorize)):
+        if not callable(function):
+            raise is_not(name, function, "a function")
+    for name, most in (("max_upload", max_upload), ("max_readers", max_readers)):
+        if not most > 0:
+            raise ValueError(f"{name} must be 1 or more, not {most}")
     sessions = JsonlSessionStore() if store is None else store
 
     async def open_talk(channel: SessionChannel, by: str) -> Talk:
         return await AgentTalk.open(channel, sessions, make_agent, by)
 
     site = Site(
-        access=Access(hosts=hosts, origins=origins),
+        access=Access(hosts=several_texts(hosts, "app(hosts=…)"), origins=several_texts(origins, "app(origins=…)")),
         authorize=authorize,
         store=sessions,
         open_talk=open_talk,

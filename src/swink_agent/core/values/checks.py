@@ -139,6 +139,12 @@ def check_tool_name(name: object) -> None:
         raise ValueError(f"the name of a tool is {name!r}; write it without spaces: letters, digits, _ and -")
 
 
+def check_switch(name: str, value: object) -> None:
+    """Raises `TypeError` for a value that is not a bool: the text "no" would be true."""
+    if not isinstance(value, bool):
+        raise is_not(name, value, "True or False")
+
+
 def is_not(name: str, value: object, what: str) -> TypeError:
     """Returns the error for a value of the wrong kind."""
     return TypeError(f"{name} must be {what}, not {a_kind(value)}")

@@ -18,6 +18,7 @@ from msgspec.structs import force_setattr, replace
 
 from swink_agent.core.values.checks import a_kind
 from swink_agent.core.values.decoders import converted
+from swink_agent.core.values.several import several_texts
 from swink_agent.core.values.value import Choice, Value, frozen_json
 
 _LONGEST_ID = 128
@@ -394,12 +395,13 @@ class EvalSet(Value, frozen=True, forbid_unknown_fields=True):
         """SHA-256 of the whole set."""
         return hashlib.sha256(_said(self)).hexdigest()
 
-    def tagged(self, tags: Iterable[str] = (), not_tags: Iterable[str] = ()) -> EvalSet:
+    def tagged(self, tags: str | Iterable[str] = (), not_tags: str | Iterable[str] = ()) -> EvalSet:
         """The set with only the cases that have one of `tags` (if none are given: any) and none of `not_tags`.
 
         Raises `ValueError` for a tag that no case has, and if no case is left.
         """
-        wanted, unwanted = frozenset(tags), frozenset(not_tags)
+        wanted = frozenset(several_texts(tags, "tagged(tags=…)"))
+        unwanted = frozenset(several_texts(not_tags, "tagged(not_tags=…)"))
         known = {tag for case in self.cases for tag in case.tags}
         for tag in sorted((wanted | unwanted) - known):
             there = f"there are {', '.join(sorted(known))}" if known else "no case has a tag"
