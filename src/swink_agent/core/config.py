@@ -99,7 +99,8 @@ class AgentLoopConfig(WithDeps, frozen=True, kw_only=True):
         return self.async_transform_context is not None or self.transform_context is not None
 
     def __post_init__(self) -> None:
-        ApprovalMode(self.approval_mode)  # raises a ValueError that lists the modes
+        if type(self.approval_mode) is not ApprovalMode:
+            force_setattr(self, "approval_mode", ApprovalMode(self.approval_mode))
         if type(model := cast("object", self.model)) is not ModelSpec:
             raise is_not("model", model, "a ModelSpec")
         check_hooks(self)

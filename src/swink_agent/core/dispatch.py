@@ -130,11 +130,11 @@ class Batch:
         try:
             if self.needs_screening or self.needs_approval:
                 await self.prepare()
-            ready = self._those_that_run()
-            is_one_group = not ready or run.config.tool_execution == "concurrent"
-            groups = [ready] if is_one_group else await self._groups(ready)
-            while groups and ready and not (self.was_steered or supervisor.is_interrupted or run.refusal is not None):
-                group = groups.pop(0)
+            group, others = self._those_that_run(), None
+            if group and run.config.tool_execution != "concurrent":
+                others = await self._groups(group)
+                group = others.pop(0) if others else []
+            while group and not (self.was_steered or supervisor.is_interrupted or run.refusal is not None):
                 if run.toolbox.options:
                     group = self._admitted(group)
                 recorder = run.transcript.recorder
@@ -166,6 +166,7 @@ class Batch:
                             self._steer()
                     if run.steering or run.channel is not None or self._steering_deadline is not None:
                         await self._take_news()
+                group = others.pop(0) if others else []
         except Interrupted:
             pass
         if self._running or not all(map(_MESSAGE, self.calls)):
@@ -398,7 +399,7 @@ class Batch:
         return True
 
     async def _groups(self, ready: list[CallState]) -> list[list[CallState]]:
-        """Returns the strategy's groups. If they are invalid, refuses every call and returns none."""
+        """Returns the strategy's groups, without empty ones. If they are invalid, refuses every call and returns none."""
         strategy = self.run.config.tool_execution
         if isinstance(strategy, str):
             return [[call] for call in ready]
@@ -413,7 +414,7 @@ class Batch:
                 problem = f"tool execution strategy: {error}"
                 self.refuse(call, f"tool call not run: {problem}", ToolOutcome.NEVER_RAN, problem)
             return []
-        return [[ready[index] for index in group] for group in groups]
+        return [[ready[index] for index in group] for group in groups if group]
 
     def _start(self, call: CallState, is_alone: bool) -> None:
         """Starts a call whose arguments are valid."""

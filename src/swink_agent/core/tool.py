@@ -344,6 +344,8 @@ class Toolbox(Mapping[str, AgentTool]):
     Raises `ValueError` for a duplicate name or invalid `ToolOptions`, and `TypeError` for an object that is not a tool.
     """
 
+    __slots__ = ("_by_name", "_is_without_deps", "_validators", "options", "tools")
+
     def __init__(self, tools: Iterable[AgentTool] = ()) -> None:
         if not isinstance(tools, (list, tuple, Iterable)):  # pyright: ignore[reportUnnecessaryIsInstance] - one tool is a common slip
             raise TypeError(f"the tools of an agent must be a list, not {tools!r}: write tools=[…]")

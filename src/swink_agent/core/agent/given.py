@@ -90,7 +90,9 @@ def config_of(config: AgentLoopConfig, given: Given | None) -> AgentLoopConfig:
 
     With a stream function from `override`, there are no fallbacks, and no key is needed.
     """
-    changes = {name: given[name] for name in _IN_CONFIG if name in given} if given else {}
+    if given is None:
+        return config
+    changes = {name: given[name] for name in _IN_CONFIG if name in given}
     if "stream_fn" in changes:
         changes |= {"fallbacks": (), "get_api_key": None}
     return replace(config, **changes) if changes else config

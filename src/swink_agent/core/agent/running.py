@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import cache
+from types import ModuleType
 from typing import Any
 
 from msgspec import Struct
@@ -25,6 +27,14 @@ from ..values.value import Deps, copy_json
 from .agent_state import AgentState
 from .claim import Claim
 from .given import Given, check_given, config_of, given_to
+
+
+@cache
+def _loop() -> ModuleType:
+    """The loop, loaded on use: an agent may be made long before it runs."""
+    from .. import loop
+
+    return loop
 
 
 class Order(Struct, gc=False):
@@ -139,8 +149,6 @@ class Running(AgentState[Deps]):
             self._claims.release(claim)
 
     def _new_run(self, claim: Claim, order: Order, channel: hints.Channel | None = None) -> hints.Run:
-        from ..loop import Run, run_loop  # on use: an agent may be made long before it runs
-
         given, request = order.given or {}, order.request
         config = config_of(self._config, order.given)
         if config.state is not self.state:  # an application may assign another
@@ -153,14 +161,15 @@ class Running(AgentState[Deps]):
             emit = subscriptions.notify
         else:
             emit = channel.push if order.view is None else self._viewed(order.view, channel)
-        run = Run(
+        loop = _loop()
+        run = loop.Run(
             config,
             self._transcript,
             toolbox,
             given.get("system_prompt", self.system_prompt),
             claim.token,
             emit,
-            run_loop,
+            loop.run_loop,
             channel,
             request,
             subscriptions if channel is None else None,

@@ -7,7 +7,7 @@ Arguments are validated in `tool`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
@@ -126,7 +126,7 @@ class FunctionSchema:
         schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
         return schema | {"$defs": definitions} if definitions else schema
 
-    def bind(self, arguments: dict[str, Any], context: Any) -> tuple[list[Any], dict[str, Any]]:
+    def bind(self, arguments: dict[str, Any], context: Any) -> tuple[Sequence[Any], dict[str, Any]]:
         """Converts the arguments to the declared types and adds the context. Raises `ValueError`."""
         given = arguments
         for name, value in arguments.items():
@@ -140,7 +140,7 @@ class FunctionSchema:
         if self.context_parameter is not None:
             given = {**given, self.context_parameter: context}
         if not self._positional:
-            return [], given
+            return (), given
         given = {**{name: self._defaults[name] for name in self._positional if name in self._defaults}, **given}
         return [given.pop(name) for name in self._positional], given
 
