@@ -399,7 +399,7 @@ class Batch:
         return True
 
     async def _groups(self, ready: list[CallState]) -> list[list[CallState]]:
-        """Returns the strategy's groups, without empty ones. If they are invalid, refuses every call and returns none."""
+        """Returns the strategy's groups that have calls. If they are invalid, refuses every call and returns none."""
         strategy = self.run.config.tool_execution
         if isinstance(strategy, str):
             return [[call] for call in ready]

@@ -212,7 +212,9 @@ class FunctionTool(Generic[Function_co, Deps_contra]):
         """Whether calls run in a thread, which cannot be stopped."""
         return not (self._is_async or self._is_stream)
 
-    async def _call_in_thread(self, positional: Sequence[Any], named: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
+    async def _call_in_thread(
+        self, positional: Sequence[Any], named: dict[str, Any], ctx: ToolContext
+    ) -> AgentToolResult:
         threads = ctx.threads
         if threads is None:
             from .run.threads import WorkerThreads  # on use: a run has its own

@@ -344,13 +344,15 @@ class Toolbox(Mapping[str, AgentTool]):
     Raises `ValueError` for a duplicate name or invalid `ToolOptions`, and `TypeError` for an object that is not a tool.
     """
 
-    __slots__ = ("_by_name", "_is_without_deps", "_validators", "options", "tools")
+    __slots__ = ("_by_name", "_is_without_deps", "_validators", "find", "options", "tools")
 
     def __init__(self, tools: Iterable[AgentTool] = ()) -> None:
         if not isinstance(tools, (list, tuple, Iterable)):  # pyright: ignore[reportUnnecessaryIsInstance] - one tool is a common slip
             raise TypeError(f"the tools of an agent must be a list, not {tools!r}: write tools=[…]")
         self.tools = tuple(map(_bound, tools))
         self._by_name: dict[str, AgentTool] = {}
+        self.find = self._by_name.get
+        """Returns the tool of a name, or `None`."""
         self.options: dict[str, ToolOptions] | None = None
         """The options of the tools that have any; `None` if none has."""
         for item in self.tools:
@@ -379,9 +381,6 @@ class Toolbox(Mapping[str, AgentTool]):
 
     def __len__(self) -> int:
         return len(self._by_name)
-
-    def find(self, name: str) -> AgentTool | None:
-        return self._by_name.get(name)
 
     def check_deps(self) -> None:
         """Raises `MissingDeps` if a tool needs dependencies, for a run that has none."""

@@ -167,7 +167,10 @@ class Transcript:
 
     def conversation(self) -> Snapshot[LlmMessage]:
         """Returns the messages to send now: a valid conversation. The next one begins with the same messages."""
-        if not self._extend_in_order():
+        llm, checked = self._llm, self._checked
+        if self._sent is llm and len(llm) == checked + 2 and _is_answered(llm[checked], llm[checked + 1]):
+            self._checked = checked + 2  # as after most turns
+        elif not self._extend_in_order():
             self._repair()
         return SentMessages(self._sent, self._answered) if self._answered else Snapshot(self._sent)
 
@@ -175,7 +178,7 @@ class Transcript:
         """Adds the new messages if they are valid as they are; returns whether they were."""
         waiting: list[str] = []  # the calls whose results must come next, in this order
         fresh = self._llm[self._checked :]
-        for message in () if len(fresh) == 2 and _is_answered(*fresh) else fresh:
+        for message in fresh:
             if type(message) is ToolResultMessage:
                 if not waiting or waiting.pop(0) != message.tool_call_id:
                     return False
@@ -213,7 +216,7 @@ class Transcript:
 
 
 def _is_answered(reply: LlmMessage, result: LlmMessage) -> bool:
-    """Whether these are one call and its result, as after most turns: they need no other check."""
+    """Whether these are one call and its result, which need no other check."""
     return (
         type(result) is ToolResultMessage
         and type(reply) is AssistantMessage
