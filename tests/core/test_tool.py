@@ -1071,7 +1071,7 @@ def test_a_toolbox_is_a_mapping_in_the_order_given() -> None:
     toolbox = Toolbox([first, second])
     assert list(toolbox) == ["first", "second"]
     assert toolbox["second"] is second
-    assert toolbox.find("third") is None
+    assert toolbox.get("third") is None
     assert len(toolbox) == 2
 
 

@@ -95,7 +95,7 @@ class Batch:
         self.needs_screening = bool(run.config.pre_dispatch_policies)
         is_all_asked = run.config.approval_mode == _ENABLED
         self.needs_approval = False
-        find, options = run.toolbox.find, run.toolbox.options
+        find, options = run.toolbox.by_name.get, run.toolbox.options
         for index, block in enumerate(calls):
             tool = find(block.name)
             call = CallState(run, tool, index, block.id, block.name, block.arguments, block.arguments)

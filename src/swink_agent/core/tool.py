@@ -344,15 +344,14 @@ class Toolbox(Mapping[str, AgentTool]):
     Raises `ValueError` for a duplicate name or invalid `ToolOptions`, and `TypeError` for an object that is not a tool.
     """
 
-    __slots__ = ("_by_name", "_is_without_deps", "_validators", "find", "options", "tools")
+    __slots__ = ("_is_without_deps", "_validators", "by_name", "options", "tools")
 
     def __init__(self, tools: Iterable[AgentTool] = ()) -> None:
         if not isinstance(tools, (list, tuple, Iterable)):  # pyright: ignore[reportUnnecessaryIsInstance] - one tool is a common slip
             raise TypeError(f"the tools of an agent must be a list, not {tools!r}: write tools=[…]")
         self.tools = tuple(map(_bound, tools))
-        self._by_name: dict[str, AgentTool] = {}
-        self.find = self._by_name.get
-        """Returns the tool of a name, or `None`."""
+        self.by_name: dict[str, AgentTool] = {}
+        """The same, for code that looks tools up often: its `get` is faster."""
         self.options: dict[str, ToolOptions] | None = None
         """The options of the tools that have any; `None` if none has."""
         for item in self.tools:
@@ -365,22 +364,22 @@ class Toolbox(Mapping[str, AgentTool]):
                 raise TypeError(f"{item!r} is not a tool: decorate a function with @tool, or give it name and execute")
             if (why := getattr(item, "why_unusable", None)) is not None:
                 raise TypeError(why)
-            if name in self._by_name:
+            if name in self.by_name:
                 raise ValueError(f"two tools are named {name!r}: tool names are unique in an agent")
-            self._by_name[name] = item
+            self.by_name[name] = item
             if (options := ToolOptions.of(item)) is not None:
                 self.options = {**(self.options or {}), name: options}
         self._is_without_deps = False
         self._validators: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> AgentTool:
-        return self._by_name[name]
+        return self.by_name[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._by_name)
+        return iter(self.by_name)
 
     def __len__(self) -> int:
-        return len(self._by_name)
+        return len(self.by_name)
 
     def check_deps(self) -> None:
         """Raises `MissingDeps` if a tool needs dependencies, for a run that has none."""
@@ -402,7 +401,7 @@ class Toolbox(Mapping[str, AgentTool]):
             from .schemas.validation import compile_schema  # on use: many runs call no tool
 
             try:
-                validator = compile_schema(self._by_name[name].parameters_schema)
+                validator = compile_schema(self.by_name[name].parameters_schema)
             except ValueError as error:
                 return f"the tool cannot be called: {error}"
             self._validators[name] = validator

@@ -91,7 +91,7 @@ class _AnsweredBatch(Batch):
 
     def _add(self, one: WaitingCall) -> CallState:
         run, asked = self.run, one.call
-        tool = run.toolbox.find(asked.name)
+        tool = run.toolbox.get(asked.name)
         arguments = frozen_json(one.pending.arguments)
         call = CallState(run, tool, one.index, asked.id, asked.name, asked.arguments, arguments)
         call.options = None if run.toolbox.options is None else run.toolbox.options.get(asked.name)
