@@ -137,6 +137,12 @@ def test_a_mode_that_there_is_not_is_an_error() -> None:
     assert repr(approve) == "<Approvals smart, asks no one>"
 
 
+@pytest.mark.parametrize("wrong", [{"calls": ["bash: git *"]}, {"ask": 3}, {"rules": ["git *"]}, {"preview": "diff"}])
+def test_an_argument_of_the_wrong_kind_is_refused_when_it_is_given(wrong: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=f"{next(iter(wrong))} must be"):
+        Approvals(**wrong)
+
+
 def test_objects_are_not_shared_by_accident() -> None:
     assert Approvals().trust is not Approvals().trust
 

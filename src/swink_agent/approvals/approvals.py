@@ -21,7 +21,7 @@ import msgspec
 from swink_agent.core.approval import Approval, Approve, ApproveWith, Defer, PendingCall, ProposedCall, Reject
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.texts.invisible import compatibility_form, is_deceptive
-from swink_agent.core.values.checks import a_kind
+from swink_agent.core.values.checks import a_kind, is_function, is_not
 from swink_agent.core.values.value import Choice, Value, copy_json
 from swink_agent.rendering.escaping import display_warnings, safe_display
 
@@ -307,6 +307,12 @@ class Approvals:
         calls: CallRules | None = None,
         remember: RememberFn | None = None,
     ) -> None:
+        for name, hook in (("ask", ask), ("preview", preview), ("remember", remember)):
+            if hook is not None and not is_function(hook):
+                raise is_not(name, hook, "a function, or None")
+        for name, given, kind in (("rules", rules, CommandRules), ("calls", calls, CallRules)):
+            if given is not None and not isinstance(given, kind):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise is_not(name, given, f"{kind.__name__}(…), or None")
         self.calls = calls
         self._remember = remember
         self.rules = rules or (CommandRules.standard() if calls is None else calls.commands)
