@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import pwd
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -104,3 +105,17 @@ def test_a_program_that_never_ends_its_change_is_told_of(tmp_path: Path, monkeyp
             keys.set("mistral", KEY, "file")
     rules.add(tmp_path, "bash: ls *")
     assert rules.rules(tmp_path) == ("bash: ls *",)
+
+
+def test_a_process_that_is_forked_during_a_change_does_not_keep_the_file_locked(tmp_path: Path) -> None:
+    path, context = tmp_path / "allowed.json", multiprocessing.get_context("fork")
+    end = context.Event()
+    with locked(path, 0):
+        child = context.Process(target=end.wait)
+        child.start()
+    try:
+        with locked(path, 0) as is_locked:
+            assert is_locked
+    finally:
+        end.set()
+        child.join()

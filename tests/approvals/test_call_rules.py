@@ -162,6 +162,14 @@ def test_a_host_is_not_allowed_to_a_tool_of_an_mcp_server_that_is_called_web_fet
     assert denied.verdict == "deny"
 
 
+def test_a_denied_tool_of_a_server_is_not_allowed_with_its_other_tools_if_its_names_have_no_prefix() -> None:
+    rules = CallRules("/", allow="mcp__git__*", deny="mcp__git__push")
+    for name, verdict in [("push", "deny"), ("log", "allow")]:
+        decision = rules.decide(ProposedCall("1", name, {}, {"server": "git", "tool": name, "definition": "1234"}))
+        assert decision is not None
+        assert decision.verdict == verdict
+
+
 def test_a_tool_that_takes_the_full_name_of_a_tool_of_another_server_is_not_allowed_with_it() -> None:
     # The server far offers a tool of this name, and its tools have no prefix.
     call = ProposedCall("1", "mcp__git__push", {}, {"server": "far", "tool": "mcp__git__push", "definition": "1234"})

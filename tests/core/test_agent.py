@@ -158,6 +158,15 @@ async def test_the_repr_says_when_the_agent_is_running() -> None:
 # -- state ---------------------------------------------------------------------------------------------------
 
 
+async def test_a_model_may_be_of_a_class_of_the_application() -> None:
+    class Priced(ModelSpec, frozen=True):
+        euros: float = 0
+
+    stream = scripted("hello")
+    await Agent(Priced("test", "model", euros=2), stream_fn=stream).prompt("hi")
+    assert stream.requests[0].model == Priced("test", "model", euros=2)
+
+
 @pytest.mark.parametrize("model", ["other:bigger", ModelSpec("other", "bigger")])
 async def test_the_next_run_asks_the_model_that_was_assigned(model: str | ModelSpec) -> None:
     stream = scripted("one", "two")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import threading
 import traceback
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
@@ -323,6 +324,27 @@ def test_whatever_is_done_to_the_arguments_stays_with_whoever_did_it(arguments: 
 
 
 SHOWING = (ToolApprovalRequested, ToolExecutionStart, ToolExecutionEnd)
+
+
+@pytest.mark.parametrize(
+    "data", ["x" * 100_000, b"x" * 100_000, bytearray(100_000)], ids=lambda data: type(data).__name__
+)
+async def test_long_details_are_masked_in_a_thread(data: object) -> None:
+    threads: list[int] = []
+
+    class Told:
+        def __str__(self) -> str:
+            threads.append(threading.get_ident())
+            return "told"
+
+    @tool
+    async def draw() -> AgentToolResult:
+        """Draws a picture."""
+        return AgentToolResult.text("drawn", details={"picture": data, "told": Told()})
+
+    await Agent(MODEL, stream_fn=scripted(call("draw"), "ok"), tools=[draw]).prompt("go")
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 async def test_whatever_is_done_to_the_details_of_a_result_the_history_keeps_them() -> None:

@@ -424,6 +424,13 @@ async def test_another_attempt_begins_anew_and_the_end_raises_the_failure() -> N
         await values.result()
 
 
+async def test_an_answer_with_a_wrong_bracket_is_tried_again() -> None:
+    agent = Agent(MODEL, stream_fn=native('{"x": 1], "y": 2}', as_json(x=1, y=2)))
+    values = agent.structured_stream("where?", Point)
+    assert [value async for value in values][-1] == {"x": 1, "y": 2}
+    assert (await values.result()).attempts == 2
+
+
 async def test_leaving_the_value_ends_the_run() -> None:
     agent = Agent(MODEL, stream_fn=native(reply('{"x": 1', stall())))
     async for value in agent.structured_stream("where?", Point):

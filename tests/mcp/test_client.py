@@ -95,6 +95,10 @@ async def test_a_start_that_fails_says_which_and_why(lines: str, why: str) -> No
     assert server.state == "closed"
 
 
+def test_the_folders_of_a_server_may_be_paths() -> None:
+    McpServer.stdio("uvx", name="a", write=Path("/srv/written"), hidden=[Path("/srv/private")])
+
+
 async def test_a_program_that_is_not_there_is_named() -> None:
     with pytest.raises(McpError, match="no-such-program is not installed"):
         await McpServer.stdio("no-such-program", name="a", sandbox="off").__aenter__()

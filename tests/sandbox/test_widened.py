@@ -86,3 +86,12 @@ def test_a_hidden_folder_is_opened_if_it_is_named_itself(home: Path) -> None:
         profile_with_access(base(home), read=(aws + "/inner",))
     with pytest.raises(ValueError, match="whole machine"):
         profile_with_access(base(home), write=("/",))
+
+
+def test_folders_may_be_paths(home: Path) -> None:
+    profile = base(home)
+    several = profile_with_access(profile, write=[Path("/srv/there")], read=[Path("/srv/more")], network=True)
+    assert several.write[-1] == "/srv/there"
+    assert several.read is not None
+    assert several.read[-1] == "/srv/more"
+    assert profile_with_access(profile, write=Path("/srv/there")).write == several.write

@@ -285,6 +285,8 @@ def test_there_is_no_default_for_who_may_ask() -> None:
         ({"authorize": None}, TypeError),
         ({"max_upload": 0}, ValueError),
         ({"max_readers": 0}, ValueError),
+        ({"max_readers": "8"}, TypeError),
+        ({"max_upload": None}, TypeError),
     ],
 )
 def test_an_application_that_could_serve_nobody_is_not_made(tmp_path: Path, given: Any, error: type[Exception]) -> None:

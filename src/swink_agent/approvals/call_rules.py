@@ -38,7 +38,7 @@ class CallRules:
     `web_fetch` it is a host: `docs.python.org`, `*.python.org`, with a port unless that is 80 or 443. For other tools
     it is a path relative to `root`: `*` matches part of a name, `**` folders too. Allow rules compare the path as the
     tool resolved it; deny rules compare it as written and with its links followed. An MCP tool is allowed as
-    `mcp__SERVER__TOOL`, also if the agent knows it by another name.
+    `mcp__SERVER__TOOL`, also if the agent knows it by another name; if approval is needed, this also denies it.
 
     Pass the object to `Approvals(calls=…)`, and also to the agent's policies, so that denied calls do not run if no
     approval is needed. A single string is one rule. Immutable. An empty or malformed rule raises `ValueError`.
@@ -84,9 +84,11 @@ class CallRules:
         reason = self._denial(request.name, request.arguments)
         if reason is not None:
             return Decision("deny", reason)
-        server, true_name = request.scope.get("server"), request.scope.get("tool")
-        if isinstance(server, str) and "definition" in request.scope:  # of an MCP tool: the server chose the name
-            rule = next((rule for rule in self._allow if rule.is_of_server(request.name, server, true_name)), None)
+        if isinstance(request.scope.get("server"), str) and "definition" in request.scope:
+            # Of an MCP tool: the server chose the name, which need not begin with the server's.
+            if (denied := _of_server(self._deny, request)) is not None:
+                return Decision("deny", f"the rule {denied} denies it")
+            rule = _of_server(self._allow, request)
         elif request.name in HOST_TOOLS:
             rule = self._match_host(self._allow, request.name, request.arguments.get(HOST_TOOLS[request.name]))
         else:
@@ -142,6 +144,12 @@ class CallRules:
             ):
                 return rule
         return None
+
+
+def _of_server(rules: Iterable[_Rule], request: ProposedCall) -> _Rule | None:
+    """The first rule for the tool of an MCP server."""
+    server, true_name = request.scope["server"], request.scope.get("tool")
+    return next((rule for rule in rules if rule.is_of_server(request.name, server, true_name)), None)
 
 
 class _Rule(NamedTuple):

@@ -101,7 +101,7 @@ class AgentLoopConfig(WithDeps, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if type(self.approval_mode) is not ApprovalMode:
             force_setattr(self, "approval_mode", ApprovalMode(self.approval_mode))
-        if type(model := cast("object", self.model)) is not ModelSpec:
+        if not isinstance(model := cast("object", self.model), ModelSpec):
             raise is_not("model", model, "a ModelSpec")
         check_hooks(self)
         check_strategy(self.tool_execution)

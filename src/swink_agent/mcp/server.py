@@ -22,7 +22,7 @@ from swink_agent.core.machine.extras import MissingExtra, require
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.tool import AgentToolResult, ToolContext
 from swink_agent.core.values.checks import check_switch
-from swink_agent.core.values.several import several_texts
+from swink_agent.core.values.several import several_paths, several_texts
 from swink_agent.sandbox import SandboxError
 
 from .errors import McpError
@@ -120,8 +120,8 @@ class McpServer:
         cwd: str | os.PathLike[str] | None = None,
         sandbox: str = "auto",
         network: bool = False,
-        write: str | Iterable[str | os.PathLike[str]] = (),
-        hidden: str | Iterable[str] = (),
+        write: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
+        hidden: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
         start_timeout: float = 30,
         timeout: float = 120,
         trust_annotations: bool = False,
@@ -139,7 +139,6 @@ class McpServer:
             raise ValueError(f"sandbox is {sandbox!r}; it is one of {', '.join(_SANDBOXES)}")
         check_switch("network", network)
         check_env(env or {})
-        folders = (write,) if isinstance(write, (str, os.PathLike)) else tuple(write)
         started = Command(
             program=command,
             args=several_texts(args, "McpServer.stdio(…)"),
@@ -147,8 +146,8 @@ class McpServer:
             cwd=None if cwd is None else os.fspath(cwd),
             sandbox=sandbox,
             network=network,
-            write=tuple(os.fspath(folder) for folder in folders),
-            hidden=several_texts(hidden, "McpServer.stdio(hidden=…)"),
+            write=several_paths(write, "McpServer.stdio(write=…)"),
+            hidden=several_paths(hidden, "McpServer.stdio(hidden=…)"),
         )
         return cls(
             name, command=started, start_timeout=start_timeout, timeout=timeout, trust_annotations=trust_annotations

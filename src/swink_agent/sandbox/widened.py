@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from swink_agent.core.values.several import several_texts
+from swink_agent.core.values.several import several_paths, several_texts
 
 from .profile import SandboxProfile, is_beneath
 from .programs import way_to
@@ -49,8 +49,8 @@ def profile_with_access(
     *,
     hosts: str | Iterable[str] = (),
     network: bool = False,
-    write: str | Iterable[str] = (),
-    read: str | Iterable[str] = (),
+    write: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
+    read: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
 ) -> SandboxProfile:
     """The profile of commands that may do more than those of `base`.
 
@@ -59,7 +59,9 @@ def profile_with_access(
     `read` add folders; one that is hidden is opened if it is named itself. Raises `ValueError` for a part of a hidden
     folder, and for what a profile does not accept.
     """
-    hosts, write, read = (several_texts(given, "profile_with_access(…)") for given in (hosts, write, read))
+    hosts = several_texts(hosts, "profile_with_access(hosts=…)")
+    write = several_paths(write, "profile_with_access(write=…)")
+    read = several_paths(read, "profile_with_access(read=…)")
     added = [os.path.realpath(os.path.expanduser(path)) for path in (*write, *read)]
     hidden = tuple(path for path in base.hidden if path not in added and os.path.realpath(path) not in added)
     for path in added:

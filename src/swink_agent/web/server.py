@@ -63,6 +63,8 @@ def app(
         if not callable(function):
             raise is_not(name, function, "a function")
     for name, most in (("max_upload", max_upload), ("max_readers", max_readers)):
+        if not isinstance(most, (int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise is_not(name, most, "a number")
         if not most > 0:
             raise ValueError(f"{name} must be 1 or more, not {most}")
     sessions = JsonlSessionStore() if store is None else store

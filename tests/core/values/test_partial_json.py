@@ -50,7 +50,7 @@ def test_strings_grow_and_other_values_come_whole() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["", " ", "12", "tru", '{"a', "nonsense", "]", "}{"])
+@pytest.mark.parametrize("text", ["", " ", "12", "tru", '{"a', "nonsense", "]", "}{", "[},1]"])
 def test_nothing_can_be_read_before_a_value_begins(text: str) -> None:
     partial = PartialJson()
     partial.feed(text)

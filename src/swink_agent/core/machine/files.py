@@ -75,9 +75,9 @@ def locked(path: str | os.PathLike[str], patience: float) -> Generator[bool]:
     target = Path(path)
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(target.with_name(f".{target.name}.lock"), flags, 0o600)
+    is_locked = False
     try:
         until = time.monotonic() + patience
-        is_locked = False
         while not is_locked:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -88,6 +88,8 @@ def locked(path: str | os.PathLike[str], patience: float) -> Generator[bool]:
                 time.sleep(0.005)
         yield is_locked
     finally:
+        if is_locked:  # a child process that was forked meanwhile has the file open too
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
 
 

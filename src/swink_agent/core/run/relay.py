@@ -26,6 +26,7 @@ SHORTEST_SECRET = 6  # a redactor masks nothing in a text of fewer characters
 _MOST_UPDATES = 32
 _MOST_CHARACTERS = 64 * 1024
 _LONG = 64 * 1024
+_TEXTS = frozenset({str, bytes, bytearray})
 _SURELY_REPEATED = 8
 """If an update begins with the whole last one, and that has this many characters, the tool repeats a growing text."""
 
@@ -138,7 +139,7 @@ def masked_unless_long(run: Run, result: AgentToolResult) -> AgentToolResult | N
         return result if text == first.text else AgentToolResult((Text(text),), None, result.is_error)
     size = sum([len(block.text) for block in content if type(block) is Text])
     if isinstance(details, dict):
-        size += sum([len(value) for value in cast("dict[str, Any]", details).values() if type(value) is str])
+        size += sum([len(value) for value in cast("dict[str, Any]", details).values() if type(value) in _TEXTS])
     return None if size > _LONG else masked_result(run.redactor, result)
 
 

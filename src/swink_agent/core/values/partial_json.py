@@ -106,8 +106,8 @@ class PartialJson:
             self._is_word = True
 
     def _close(self, character: str, position: int) -> None:
-        if not self._closers or self._closers.pop() != character:
+        if self._closers and self._closers.pop() == character:
+            self._may_end(position)
+        else:
             self._is_bad = True
-            return
-        self._has_key.pop()
-        self._may_end(position)
+        del self._has_key[len(self._closers) :]
