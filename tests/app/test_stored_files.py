@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import multiprocessing
 import pwd
 from collections.abc import Callable
@@ -92,6 +94,18 @@ def test_a_record_that_cannot_be_opened_is_told_with_its_path_once(tmp_path: Pat
     with pytest.raises(SettingsError) as caught:
         FolderRules(path).folders()
     assert str(caught.value) == f"{path}, the record of allowed calls, cannot be read: Is a directory"
+
+
+def test_files_are_changed_also_where_the_file_system_has_no_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    rules = FolderRules(tmp_path / "allowed.json")
+    rules.add(tmp_path, "bash: ls")
+    assert rules.rules(tmp_path) == ("bash: ls",)
 
 
 def test_a_program_that_never_ends_its_change_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

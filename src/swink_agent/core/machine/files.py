@@ -10,6 +10,7 @@ session locks its copy before the rename (`memory/storage/folder`), and a maskin
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import tempfile
@@ -18,6 +19,9 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+_WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+"""The errors of file systems that have no locks, such as some of a network."""
 
 
 @contextmanager
@@ -70,23 +74,27 @@ def locked(path: str | os.PathLike[str], patience: float) -> Generator[bool]:
     """Takes the lock that programs and threads share for a file; yields whether it got it.
 
     Waits `patience` seconds at most: the holder may be suspended. The lock is a file next to it, which stays; its
-    folder must exist. Raises `OSError`.
+    folder must exist. A file system without locks gives it to everyone. Raises `OSError`.
     """
     target = Path(path)
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(target.with_name(f".{target.name}.lock"), flags, 0o600)
-    is_locked = False
+    is_ours = is_locked = False
     try:
         until = time.monotonic() + patience
-        while not is_locked:
+        while not is_ours:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                is_locked = True
+                is_ours = is_locked = True
             except BlockingIOError:
                 if time.monotonic() > until:
                     break
                 time.sleep(0.005)
-        yield is_locked
+            except OSError as error:
+                if error.errno not in _WITHOUT_LOCKS:
+                    raise
+                is_ours = True
+        yield is_ours
     finally:
         if is_locked:  # a child process that was forked meanwhile has the file open too
             fcntl.flock(descriptor, fcntl.LOCK_UN)
