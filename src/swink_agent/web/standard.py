@@ -126,7 +126,9 @@ class WebView:
         self, messages: Sequence[AgentMessage], words: Sequence[tuple[str, NoticeKind]] = (), *, is_first: bool = False
     ) -> None:
         if self._is_shown:
-            self._channel.tell("reset", {})  # the history was replaced: readers load it again
+            # The history was replaced: readers load it again, and then hear nothing that is told at the same time, such
+            # as the text that a rewinding gives back. So this is told last.
+            asyncio.get_running_loop().call_soon(self._channel.tell, "reset", {})
         self._is_shown = True
         for text, kind in words:
             if kind != "welcome":
