@@ -402,7 +402,7 @@ async def test_rewind_asks_and_resets_every_reader(folder: Path) -> None:
         assert (await client.ask("POST", f"sessions/{session}/answers", answer))[0] == 200
         async with client.stream(session, accepted["position"]) as stream:
             events = await stream.until("reset")
-        # Before the reset, at which a page is loaded again: a later event would be told to nobody.
+        # Before the reset: a page that is loaded again misses what is told meanwhile.
         assert [told["text"] for told in named(events, "draft")] == ["second"]
         _, found = await client.ask("GET", f"sessions/{session}/messages")
         assert found["total"] == 2

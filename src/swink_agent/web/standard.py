@@ -128,7 +128,7 @@ class WebView:
         if self._is_shown:
             # The history was replaced: readers load it again, and then hear nothing that is told at the same time, such
             # as the text that a rewinding gives back. So this is told last.
-            asyncio.get_running_loop().call_soon(self._channel.tell, "reset", {})
+            asyncio.get_running_loop().call_soon(lambda: self._channel.tell("reset", {}))
         self._is_shown = True
         for text, kind in words:
             if kind != "welcome":
