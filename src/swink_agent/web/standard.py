@@ -126,8 +126,8 @@ class WebView:
         self, messages: Sequence[AgentMessage], words: Sequence[tuple[str, NoticeKind]] = (), *, is_first: bool = False
     ) -> None:
         if self._is_shown:
-            # The history was replaced: readers load it again, and then hear nothing that is told at the same time, such
-            # as the text that a rewinding gives back. So this is told last.
+            # The history was replaced. Readers load it again and miss what is told meanwhile, such as the text that
+            # /rewind gives back, so this is told last.
             asyncio.get_running_loop().call_soon(lambda: self._channel.tell("reset", {}))
         self._is_shown = True
         for text, kind in words:
