@@ -33,7 +33,7 @@ log = logging.getLogger("swink_agent")
 def tell_run_over(config: AgentLoopConfig, run_id: str) -> None:
     """Calls `run_over` of the policies that have it, once for each policy."""
     slots = config.pre_turn_policies, config.pre_dispatch_policies, config.post_turn_policies, config.post_loop_policies
-    for policy in {id(policy): policy for slot in slots for policy in slot}.values() if any(slots) else ():
+    for policy in {id(policy): policy for slot in slots for policy in slot}.values():
         run_over = getattr(policy, "run_over", None)
         if run_over is not None:
             try:
