@@ -32,6 +32,7 @@ from swink_agent import (
     StreamError,
     StreamFailed,
     StreamStart,
+    Text,
     TextDelta,
     TextEnd,
     TextStart,
@@ -226,6 +227,33 @@ async def test_convert_to_llm_can_let_a_custom_message_through_and_sees_each_mes
     await agent.prompt([Notice("note"), UserMessage("hi")])
     assert model.requests[0].messages[0].content[0].text == "[note]"  # type: ignore[union-attr]
     assert seen == list(agent.messages)[:-1]
+
+
+async def _later(message: object) -> Any:
+    return {"role": "user", "content": "hi"}
+
+
+@pytest.mark.parametrize(
+    ("convert", "returned"),
+    [
+        (lambda message: message, "a Notice"),
+        (lambda message: "hi", "a str"),
+        (lambda message: [UserMessage("hi")], "a list"),
+        (lambda message: Text("hi"), "a Text"),
+        (lambda message: UserMessage, "the class UserMessage"),
+        (lambda message: False, "a bool"),
+        (_later, "a dict"),
+    ],
+)
+async def test_what_convert_to_llm_returns_reaches_a_model_only_if_it_is_a_message(convert: Any, returned: str) -> None:
+    model = scripted(text("never"))
+    events = await collect(Agent(MODEL, stream_fn=model, convert_to_llm=convert).prompt_stream([Notice("note")]))
+    check_events(events)
+    assert names(events) == ["AgentStart", "TurnStart", "MessageStart", "MessageEnd", "TurnEnd", "AgentEnd"]
+    error = events[-1].result.error  # type: ignore[union-attr]
+    assert error.startswith("convert_to_llm failed: TypeError: it returned " + returned)  # type: ignore[union-attr]
+    assert "return a UserMessage" in error  # type: ignore[operator]
+    assert model.requests == []
 
 
 async def test_transforms_run_before_conversion_on_every_turn_async_one_first() -> None:

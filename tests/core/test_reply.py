@@ -15,6 +15,7 @@ from swink_agent import (
     ContentFiltered,
     ContextCompacted,
     ContextWindowOverflow,
+    CustomMessage,
     DefaultRetryStrategy,
     MessageRetry,
     ModelFallback,
@@ -308,6 +309,33 @@ async def test_an_overflow_without_a_transform_says_what_to_give() -> None:
     assert "transform_context" in result.error
     assert agent.messages[-1].error_message == "too long: 9 > 8", "what the provider said"  # type: ignore[union-attr]
     assert isinstance(result.exception, ContextWindowOverflow)
+
+
+async def test_a_hook_that_raises_after_an_overflow_is_named() -> None:
+    def broken(messages: list[AgentMessage], overflow: bool) -> list[AgentMessage] | None:
+        if overflow:
+            raise RuntimeError("no room")
+        return None
+
+    agent = Agent(MODEL, stream_fn=scripted(fail("context_overflow")), messages=["1"], transform_context=broken)
+    assert (await agent.prompt("2")).error == "transform_context failed: RuntimeError: no room"
+
+
+async def test_a_message_that_convert_to_llm_cannot_convert_after_an_overflow_is_not_sent() -> None:
+    class Summary(CustomMessage, tag="summary"):
+        pass
+
+    model = scripted(fail("context_overflow"), text("never"))
+    agent = Agent(
+        MODEL,
+        stream_fn=model,
+        transform_context=lambda messages, overflow: [Summary(), *messages] if overflow else None,
+        convert_to_llm=lambda message: message,  # type: ignore[arg-type, return-value]
+    )
+    error = (await agent.prompt("1")).error
+    assert error is not None
+    assert error.startswith("convert_to_llm failed: TypeError: it returned a Summary, which is not a message")
+    assert len(model.requests) == 1
 
 
 async def test_an_overflow_that_a_transform_could_not_mend_is_told_as_it_is() -> None:

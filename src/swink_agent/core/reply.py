@@ -403,7 +403,7 @@ def _record_use(run: Run, compaction: CompactionContext) -> None:
 
 
 async def convert_context(run: Run) -> None:
-    """Converts the new messages of the context."""
+    """Converts the new messages of the context. Raises `TypeError` if the hook returns what is not a message."""
     convert, converted = run.config.convert_to_llm, list[LlmMessage]()
     for message in run.transcript.unconverted():
         try:
@@ -414,6 +414,12 @@ async def convert_context(run: Run) -> None:
             converted.append(cast("LlmMessage", answer))
         elif (llm_message := await run.supervisor.settle(answer)) is not None:
             converted.append(llm_message)
+    if not LLM_MESSAGES.issuperset(map(type, converted)):
+        wrong = next(message for message in converted if type(message) not in LLM_MESSAGES)
+        raise TypeError(
+            f"it returned {a_kind(wrong)}, which is not a message for a model: return a UserMessage, an "
+            "AssistantMessage or a ToolResultMessage, or None to leave the message out"
+        )
     run.transcript.convert(converted)
 
 
@@ -440,9 +446,15 @@ async def _recover_from_overflow(run: Run) -> bool:
     if run.has_recovered:
         return False
     run.has_recovered = True
-    if await transform_context(run, overflow=True) is None:
-        return False
-    await convert_context(run)
+    culprit = "transform_context"
+    try:
+        if await transform_context(run, overflow=True) is None:
+            return False
+        culprit = "convert_to_llm"
+        await convert_context(run)
+    except Exception as error:
+        problem = as_agent_error(error, culprit)
+        raise problem from problem.__cause__
     return True
 
 
