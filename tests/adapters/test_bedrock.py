@@ -154,6 +154,46 @@ def test_a_bearer_token_takes_the_place_of_a_signature(monkeypatch: pytest.Monke
     assert (request.headers["authorization"], request.headers["x-trace"]) == ("Bearer from-options", "1")
 
 
+def test_api_key_is_a_bearer_token_as_in_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "from-environment")
+    stream_fn = BedrockStreamFn(region="us-east-1", api_key="given-here")
+    assert stream_fn.build(MODEL, CONTEXT, StreamOptions()).headers["authorization"] == "Bearer given-here"
+    request = stream_fn.build(MODEL, CONTEXT, StreamOptions(api_key="from-options"))
+    assert request.headers["authorization"] == "Bearer from-options"
+    assert "given-here" not in repr(stream_fn)
+    monkeypatch.delenv("AWS_BEARER_TOKEN_BEDROCK")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    BedrockStreamFn(region="us-east-1", api_key="given-here").check(MODEL, StreamOptions())
+
+
+@pytest.mark.parametrize("empty", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"])
+def test_an_empty_key_is_a_missing_one(monkeypatch: pytest.MonkeyPatch, empty: str) -> None:
+    monkeypatch.setenv(empty, "")
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "")
+    with pytest.raises(AuthError, match="AWS_SECRET_ACCESS_KEY"):
+        BedrockStreamFn("us-east-1", api_key="").check(MODEL, StreamOptions(api_key=""))
+    request = BedrockStreamFn(base_url="http://gateway").build(MODEL, CONTEXT, StreamOptions())
+    assert "authorization" not in request.headers
+
+
+def test_empty_tokens_do_not_take_the_place_of_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "")
+    headers = BedrockStreamFn("us-east-1").build(MODEL, CONTEXT, StreamOptions()).headers
+    assert headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=AKEXAMPLE/")
+    assert "x-amz-security-token" not in headers
+
+
+def test_an_empty_address_or_region_is_a_missing_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "")
+    monkeypatch.setenv("AWS_REGION", "")
+    with pytest.raises(RequestError, match="AWS_REGION"):
+        BedrockStreamFn().build(MODEL, CONTEXT, StreamOptions())
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "ap-south-1")
+    request = BedrockStreamFn("", "").build(MODEL, CONTEXT, StreamOptions())
+    assert request.url.startswith("https://bedrock-runtime.ap-south-1.amazonaws.com/model/")
+
+
 def test_without_botocore_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "botocore.auth", None)
     with pytest.raises(RequestError, match=r"pip install 'swink-agent\[bedrock\]'"):

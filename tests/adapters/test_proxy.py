@@ -252,9 +252,14 @@ def test_a_proxy_without_tokens_is_refused() -> None:
         ProxyServer({})
 
 
-async def test_a_missing_address_or_token_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SWINK_PROXY_URL", raising=False)
-    monkeypatch.delenv("SWINK_PROXY_TOKEN", raising=False)
+@pytest.mark.parametrize("value", [None, ""])
+async def test_a_missing_address_or_token_names_its_variable(
+    value: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SWINK_PROXY_URL", "SWINK_PROXY_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
     (failed,) = await collect(ProxyStreamFn()(MODEL, CONTEXT, StreamOptions(), CancellationToken()))
     assert "SWINK_PROXY_URL" in failed.message  # type: ignore[union-attr]
     (failed,) = await collect(ProxyStreamFn("http://127.0.0.1:9")(MODEL, CONTEXT, StreamOptions(), CancellationToken()))

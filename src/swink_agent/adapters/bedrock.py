@@ -52,10 +52,10 @@ _EFFORT = {**_claude.EFFORT, ThinkingLevel.EXTRA_HIGH: "high"}
 
 
 class BedrockStreamFn(HttpStreamFn):
-    """ConverseStream, with credentials from the AWS variables: a bearer token, else keys that sign the request.
+    """ConverseStream, with a bearer token, else with keys that sign the request.
 
-    `StreamOptions.api_key` is a bearer token and takes precedence. Signing needs botocore, the extra `bedrock`. Another
-    `base_url` may work without credentials.
+    The bearer token comes from `StreamOptions.api_key`, else from `api_key`, else from the AWS variables, like the
+    keys. Signing needs botocore, the extra `bedrock`. Another `base_url` may work without credentials.
     """
 
     description = registry.bedrock
@@ -66,12 +66,13 @@ class BedrockStreamFn(HttpStreamFn):
         self,
         region: str | None = None,
         base_url: str | None = None,
+        api_key: str | None = None,
         *,
         transport: Transport | None = None,
         limits: Limits | None = None,
     ) -> None:
         super().__init__(transport=transport, limits=limits)
-        variables = os.environ
+        variables = {name: value for name, value in os.environ.items() if value}  # an empty one counts as not set
         given = base_url or variables.get("AWS_ENDPOINT_URL_BEDROCK_RUNTIME")
         region = region or variables.get("AWS_REGION") or variables.get("AWS_DEFAULT_REGION")
         if given is not None and region is None:
@@ -83,7 +84,7 @@ class BedrockStreamFn(HttpStreamFn):
         if given is None:
             self.address_source = "the address made of the region"
         self._needs_key = given is None
-        self._token = variables.get("AWS_BEARER_TOKEN_BEDROCK")
+        self._token = api_key or variables.get("AWS_BEARER_TOKEN_BEDROCK")
         self._access_key = variables.get("AWS_ACCESS_KEY_ID")
         self._secret_key = variables.get("AWS_SECRET_ACCESS_KEY")
         self._session_token = variables.get("AWS_SESSION_TOKEN")
@@ -107,7 +108,7 @@ class BedrockStreamFn(HttpStreamFn):
     # -- credentials -------------------------------------------------------------------------------------------
 
     def check(self, model: ModelSpec, options: StreamOptions) -> None:
-        if options.api_key is None and self._token is None and not self._has_keys and self._needs_key:
+        if self._needs_key and not (options.api_key or self._token or self._has_keys):
             either = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_BEARER_TOKEN_BEDROCK"
             raise NotConfigured(f"no credentials for bedrock: set {either}", "api_key")
         if self.region is not None:

@@ -101,7 +101,7 @@ class ProxyStreamFn(HttpStreamFn):
         super().__init__(transport=transport, limits=limits)
         self.base_url = (base_url or os.environ.get("SWINK_PROXY_URL") or "").rstrip("/").removesuffix("/v1")
         self.address_source = "base_url" if base_url else "SWINK_PROXY_URL"
-        self._token = api_key or os.environ.get("SWINK_PROXY_TOKEN")
+        self._token = api_key or os.environ.get("SWINK_PROXY_TOKEN") or None
         self.encoded = EncodedMessages()
 
     def serves(self, provider: str) -> bool:
