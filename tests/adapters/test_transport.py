@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import resource
 import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any
@@ -12,19 +14,22 @@ from typing import Any
 import pytest
 
 from swink_agent import (
+    Agent,
     AgentContext,
+    AssistantMessage,
     AssistantMessageEvent,
     CancellationToken,
     ErrorKind,
     MessageAssembler,
     ModelSpec,
+    StopReason,
     StreamDone,
     StreamFailed,
     StreamOptions,
     TextDelta,
     UserMessage,
 )
-from swink_agent.adapters.kit.transport import AiohttpTransport, Limits
+from swink_agent.adapters.kit.transport import AiohttpTransport, HttpRequest, Limits, TransportError
 from swink_agent.adapters.openai import OpenAiStreamFn
 from swink_agent.testing.servers import (
     Answer,
@@ -241,11 +246,25 @@ async def test_a_cancelled_token_closes_the_connection_at_once(behaviour: Answer
         events = await call(server, cancel)
         await cancelling
         assert isinstance(events[-1], StreamFailed)
-        assert events[-1].kind == ErrorKind.ABORTED
+        assert (events[-1].kind, events[-1].stop_reason) == (ErrorKind.ABORTED, StopReason.ABORTED)
         check(events)
         async with asyncio.timeout(10):
             await server.closed.wait()
         assert server.open_connections == 0
+
+
+async def test_a_run_that_is_aborted_before_the_provider_answers_is_aborted() -> None:
+    async with LoopbackServer(hangs(before_headers=True)) as server:
+        agent = Agent(MODEL, stream_fn=OpenAiStreamFn(server.url, "sk-test-key"))
+        running = asyncio.ensure_future(agent.prompt("hi"))
+        while not server.requests:  # noqa: ASYNC110 - a request has no event
+            await asyncio.sleep(0.005)
+        agent.abort()
+        result = await running
+    assert (result.stop_reason, result.error_kind) == (StopReason.ABORTED, ErrorKind.ABORTED)
+    message = agent.messages[-1]
+    assert isinstance(message, AssistantMessage)
+    assert (message.stop_reason, message.error_kind) == (StopReason.ABORTED, ErrorKind.ABORTED)
 
 
 async def test_a_cancelled_task_closes_the_connection_at_once() -> None:
@@ -272,8 +291,24 @@ async def test_a_token_cancelled_before_the_call_sends_nothing() -> None:
         cancel = CancellationToken()
         cancel.cancel()
         events = await call(server, cancel)
-    assert [type(event) for event in events] == [StreamFailed]
+    assert events == [StreamFailed("the call was cancelled", ErrorKind.ABORTED, StopReason.ABORTED)]
     assert not server.requests
+
+
+class Breaks:
+    """A transport whose connection breaks when the call is cancelled."""
+
+    @asynccontextmanager
+    async def post(self, request: HttpRequest, cancel: CancellationToken) -> AsyncGenerator[Any]:
+        cancel.cancel()
+        raise TransportError("connection reset")
+        yield
+
+
+async def test_a_connection_that_breaks_after_the_cancellation_is_a_cancelled_call() -> None:
+    stream_fn = OpenAiStreamFn("http://127.0.0.1:9", "sk-test-key", transport=Breaks())
+    events = [event async for event in stream_fn(MODEL, CONTEXT, StreamOptions(), CancellationToken())]
+    assert events == [StreamFailed("the call was cancelled", ErrorKind.ABORTED, StopReason.ABORTED)]
 
 
 async def test_one_transport_serves_many_calls_at_once() -> None:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias, cast
 
 import msgspec
 from msgspec import field
+from msgspec.structs import force_setattr
 
 from .cancel import CancellationToken
 from .errors import AgentError, ErrorKind, StreamError
@@ -146,6 +147,10 @@ class StreamFailed(Value, frozen=True, tag_field="type", tag="stream_failed"):
     retry_after: float | None = None
     usage: Usage | None = None
     cost: Cost | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind == ErrorKind.ABORTED:
+            force_setattr(self, "stop_reason", StopReason.ABORTED)
 
 
 AssistantMessageDelta: TypeAlias = TextDelta | ThinkingDelta | ToolCallDelta
@@ -424,7 +429,7 @@ class MessageAssembler:
 
     def failed(self, failure: StreamFailed) -> AssistantMessage:
         """Returns the message of a failed reply: it keeps text and thinking, and drops tool calls, which never ran."""
-        is_abort = failure.kind == ErrorKind.ABORTED or failure.stop_reason == StopReason.ABORTED
+        is_abort = failure.stop_reason == StopReason.ABORTED
         blocks = tuple([_block(block) for block in self._blocks if block.kind is not ToolCall and block.fragments])
         return AssistantMessage(
             blocks,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -15,14 +16,23 @@ from swink_agent import (
     AgentEvent,
     AgentMessage,
     AlreadyRunning,
+    AssistantMessage,
+    AssistantMessageEvent,
+    ErrorKind,
     MessageUpdate,
     ModelSpec,
     NoMessages,
     StopReason,
+    StreamFailed,
+    StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    Usage,
     extract_text,
     tool,
 )
-from swink_agent.testing import call, check_events, collect, fail, reply, scripted, stall
+from swink_agent.testing import call, check_events, collect, fail, names, reply, scripted, stall
 
 MODEL = ModelSpec("test", "model")
 
@@ -268,6 +278,37 @@ def test_a_run_whose_event_loop_was_closed_is_waited_for_by_nobody() -> None:
         [sys.executable, "-c", IN_A_CLOSED_LOOP], check=False, capture_output=True, text=True, timeout=30
     )
     assert ended.returncode == 0, ended.stderr
+
+
+# -- a stream function that fails because of the abort ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [*ErrorKind, None])
+async def test_a_stream_that_fails_after_an_abort_is_aborted(kind: ErrorKind | None) -> None:
+    """A connection that is closed by the abort may break in any way; none of them is retried or told as an error."""
+
+    async def breaks(*arguments: Any) -> AsyncIterator[AssistantMessageEvent]:
+        yield StreamStart()
+        yield TextStart(0)
+        yield TextDelta(0, "so far")
+        agent.abort()
+        if kind is None:
+            raise OSError("connection reset")
+        yield TextEnd(0)
+        yield StreamFailed("connection reset", kind, usage=Usage(output=3))
+
+    spare = scripted("never")
+    agent = Agent(MODEL, stream_fn=breaks, fallbacks=[(MODEL, spare)], transform_context=lambda *_: None)
+    events = await collect(agent.prompt_stream("go"))
+    check_events(events)
+    assert names(events)[2:] == ["MessageStart", "MessageUpdate", "MessageEnd", "TurnEnd", "AgentEnd"]
+    message, result = agent.messages[-1], events[-1].result  # type: ignore[union-attr]
+    assert isinstance(message, AssistantMessage)
+    assert (message.text, message.stop_reason, message.error_kind) == ("so far", "aborted", "aborted")
+    assert (result.stop_reason, result.error_kind) == ("aborted", "aborted")  # type: ignore[union-attr]
+    assert result.usage.output == (0 if kind is None else 3)  # type: ignore[union-attr]
+    assert events[-2].reason == "aborted"  # type: ignore[union-attr]
+    assert spare.requests == []
 
 
 # -- an abort while the context is compacted -------------------------------------------------------------------

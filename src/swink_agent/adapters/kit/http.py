@@ -35,6 +35,7 @@ _LEAST_HALF = 4
 
 
 Failure: TypeAlias = tuple[str, ErrorKind]
+_CANCELLED: Failure = ("the call was cancelled", ErrorKind.ABORTED)
 
 
 class Parser(Protocol):
@@ -220,7 +221,7 @@ class HttpStreamFn(ABC):
             yield StreamFailed(str(error), ErrorKind.INVALID_REQUEST)
             return
         if cancel.is_cancelled:
-            yield StreamFailed("the call was cancelled", ErrorKind.ABORTED)
+            yield StreamFailed(*_CANCELLED)
             return
         parser: Parser | None = None
         failure: Failure = ("the connection ended before the reply did", ErrorKind.NETWORK)
@@ -246,7 +247,8 @@ class HttpStreamFn(ABC):
                             failure = problem
                             break
         except TransportError as error:
-            failure = (str(error), error.kind)
+            # A connection may break because of the cancellation, before the transport has heard of it.
+            failure = _CANCELLED if cancel.is_cancelled else (str(error), error.kind)
         if refused is not None and options.session_id is not None and self._is_about_the_session(refused):
             self._refuses_sessions = True
             async with aclosing(cast("Any", self(model, context, options, cancel))) as events:

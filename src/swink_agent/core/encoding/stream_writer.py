@@ -138,8 +138,7 @@ class ReplyWriter:
             return
         self.end_speech()
         self._end_calls()
-        reason = StopReason.ABORTED if kind == ErrorKind.ABORTED else StopReason.ERROR
-        self._finish(StreamFailed(message, kind, reason, retry_after, usage, cost))
+        self._finish(StreamFailed(message, kind, retry_after=retry_after, usage=usage, cost=cost))
 
     def _end_calls(self) -> None:
         for key in list(self._calls):

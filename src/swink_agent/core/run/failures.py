@@ -38,8 +38,10 @@ def failed(run: Run, error: AgentError) -> AssistantMessage:
 
 def explained(run: Run, failure: StreamFailed) -> StreamFailed:
     """Returns the failure without secrets (a provider may repeat the key that it refuses), and with a valid
-    `retry_after` or none. If the wait is too long, the message mentions it."""
+    `retry_after` or none. If the wait is too long, the message mentions it. After an abort the kind is aborted."""
     advised, message = failure.retry_after, run.redactor.redact(failure.message)
+    if run.is_interrupted:  # a call that is cut off may fail in any way
+        return msgspec.structs.replace(failure, message=message, kind=ErrorKind.ABORTED, retry_after=None)
     if advised is not None and not (type(advised) in (int, float) and advised == advised):
         advised = None  # not a number, or NaN
     if advised is not None and advised > (most := patience(run)):
