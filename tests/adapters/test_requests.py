@@ -13,7 +13,9 @@ from swink_agent import (
     AgentContext,
     AgentMessage,
     AssistantMessage,
+    Base64Image,
     Extension,
+    Image,
     ModelSpec,
     StopReason,
     StreamOptions,
@@ -244,6 +246,47 @@ def test_a_call_that_was_cut_off_is_sent_without_arguments(name: str) -> None:
     body = sent(name, [UserMessage("go"), cut, ToolResultMessage("abcdefgh1", "cut", is_error=True, tool_name="clock")])
     (call,) = _calls(body, provider)
     assert list(values(call, provider.arguments)) == [provider.empty]
+
+
+CHATS = ("openai", "azure", "xai", "mistral", "ollama")
+PICTURE = Image(Base64Image("image/png", "iVBORw=="))
+
+
+def result_of(name: str, content: Any, *, is_error: bool) -> Any:
+    """What a chat model reads as the result of a call."""
+    result = ToolResultMessage("abcdefgh1", content, is_error=is_error, tool_name="clock")
+    messages = sent(name, [UserMessage("go"), reply(name, ToolCall("abcdefgh1", "clock", {})), result])["messages"]
+    (told,) = [message["content"] for message in messages if message["role"] == "tool"]
+    return told
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("name", CHATS)
+@pytest.mark.parametrize(
+    ("content", "good", "failed"),
+    [
+        ("no bell", "no bell", "Error: no bell"),
+        ([Text(" a\n"), Text("b ")], " a\nb ", "Error:  a\nb "),
+        ("Error: no bell", "Error: no bell", "Error: no bell"),
+        ([], "(no output)", "Error: (no output)"),
+        ("", "(no output)", "Error: (no output)"),
+        ([Text(""), Text("")], "(no output)", "Error: (no output)"),
+    ],
+)
+def test_a_chat_model_reads_that_a_tool_failed(name: str, content: Any, good: str, failed: str) -> None:
+    assert result_of(name, content, is_error=False) == good
+    assert result_of(name, content, is_error=True) == failed
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("name", CHATS)
+def test_a_chat_model_reads_that_a_tool_with_a_picture_failed(name: str) -> None:
+    good, failed = [result_of(name, [PICTURE], is_error=is_error) for is_error in (False, True)]
+    if name == "mistral":  # its results take pictures
+        assert failed == [{"type": "text", "text": "Error:"}, *good]
+    else:
+        assert (good, failed) == ("(see the image below)", "Error: (see the image below)")
+    assert "bell" in str(result_of(name, [Text("no bell"), PICTURE], is_error=True))
 
 
 @pytest.mark.table

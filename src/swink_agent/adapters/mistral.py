@@ -73,5 +73,7 @@ class MistralStreamFn(OpenAiStreamFn):
             fields["name"] = message.tool_name
         blocks: Sequence[Any] = message.content
         if any(type(block) is Image for block in blocks):
-            fields["content"] = self.user_content([block for block in blocks if type(block) in (Text, Image)])
+            opening = [Text("Error:")] if message.is_error else []
+            shown = [block for block in blocks if type(block) in (Text, Image)]
+            fields["content"] = self.user_content([*opening, *shown])
         return fields

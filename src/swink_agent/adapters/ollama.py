@@ -33,7 +33,7 @@ from swink_agent.core.types import (
 from swink_agent.core.values.decoders import json_decoder
 
 from . import registry
-from .kit.bodies import json_array, unused_id
+from .kit.bodies import error_text, json_array, unused_id
 from .kit.documents import UNREADABLE, count, items, mapping, read, text
 from .kit.errors import classify_error
 from .kit.frames import FrameError, FrameParser, LineFrames
@@ -221,7 +221,7 @@ def _result(message: ToolResultMessage, *, name: str) -> dict[str, Any]:
     if not content:
         content = "(see the image below)" if _has_image(message.content) else "(no output)"
     if message.is_error:
-        content = f"Error: {content}"
+        content = error_text(content)
     fields = {"role": "tool", "content": content, "tool_call_id": message.tool_call_id}
     return {**fields, "tool_name": name} if name else fields
 

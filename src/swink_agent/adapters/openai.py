@@ -37,7 +37,7 @@ from swink_agent.core.values.checks import a_kind
 from swink_agent.core.values.decoders import json_decoder
 
 from . import registry
-from .kit.bodies import json_array, parts_of, short_id, unused_id
+from .kit.bodies import error_text, json_array, parts_of, short_id, unused_id
 from .kit.documents import count, items, json_text, mapping, read, text
 from .kit.errors import classify_error
 from .kit.frames import FrameParser, SseFrames
@@ -169,7 +169,7 @@ class OpenAiStreamFn(KeyedStreamFn):
         for message in context.messages:
             if type(message) is ToolResultMessage:
                 encoded.append(self.encoded.encode(message, self.tool_result))
-                if any(type(block) in _ATTACHED for block in message.content):
+                if _has_attached(message):
                     pictures.append(message)
                 continue
             self._add_pictures(encoded, pictures)
@@ -218,9 +218,12 @@ class OpenAiStreamFn(KeyedStreamFn):
         return f"call_{hashlib.sha256(call_id.encode()).hexdigest()[:32]}"
 
     def tool_result(self, message: ToolResultMessage) -> dict[str, Any]:
+        """Returns the message of a call's result. This API has no flag for an error, so the text says it."""
         text = extract_text(message.content)
         if not text:
-            text = f"(see the {_noun(message).lower()} below)" if message.content else "(no output)"
+            text = f"(see the {_noun(message).lower()} below)" if _has_attached(message) else "(no output)"
+        if message.is_error:
+            text = error_text(text)
         return {"role": "tool", "tool_call_id": self.call_id(message.tool_call_id), "content": text}
 
     def tool_pictures(self, message: ToolResultMessage) -> dict[str, Any]:
@@ -252,6 +255,10 @@ def _document_part(document: Document) -> dict[str, Any] | None:
 
 def _is_at(host: str, places: tuple[str, ...]) -> bool:
     return any(host == place or host.endswith(f".{place}") for place in places)
+
+
+def _has_attached(message: ToolResultMessage) -> bool:
+    return any(type(block) in _ATTACHED for block in message.content)
 
 
 def _noun(message: ToolResultMessage) -> str:

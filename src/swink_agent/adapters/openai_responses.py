@@ -37,7 +37,7 @@ from swink_agent.core.values.checks import a_kind
 from swink_agent.core.values.decoders import json_decoder
 
 from . import registry
-from .kit.bodies import json_array, parts_of, short_id, unused_id
+from .kit.bodies import error_text, json_array, parts_of, short_id, unused_id
 from .kit.documents import count, document, items, mapping, object_in, read, text
 from .kit.errors import classify_error
 from .kit.frames import FrameParser, SseFrames
@@ -205,13 +205,13 @@ def _call_item(call: ToolCall) -> dict[str, Any]:
 
 
 def _result_item(message: ToolResultMessage) -> dict[str, Any]:
-    """Returns the item of a call's result. This API has no flag for an error: its text begins with "Error"."""
+    """Returns the item of a call's result. This API has no flag for an error, so the text says it."""
     content = parts_of(message.content, _PARTS)
     output: str | list[dict[str, Any]] = content
     if all(part["type"] == "input_text" for part in content):
         output = "".join(part["text"] for part in content) or "(no output)"
-        if message.is_error and not output.lower().startswith("error"):
-            output = f"Error: {output}"
+        if message.is_error:
+            output = error_text(output)
     elif message.is_error:
         content.insert(0, {"type": "input_text", "text": "Error:"})
     return {"type": "function_call_output", "call_id": short_id(message.tool_call_id, "call"), "output": output}

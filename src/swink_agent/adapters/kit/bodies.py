@@ -89,6 +89,11 @@ def json_object(fields: Mapping[str, Any]) -> bytes:
     return b"{" + b",".join(parts) + b"}"
 
 
+def error_text(text: str) -> str:
+    """Returns the text of a failed call's result, for an API without a flag for errors: it begins with "Error"."""
+    return text if text.lower().startswith("error") else f"Error: {text}"
+
+
 def short_id(given: str, kind: str) -> str:
     """Returns the id if every provider accepts it, else a digest of it, which is always the same."""
     if _PLAIN_ID.fullmatch(given):
