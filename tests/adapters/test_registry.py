@@ -57,11 +57,25 @@ def test_a_provider_is_found_by_its_name(
     assert type(stream_fn_for(f"{provider}:some-model")) is kind
 
 
-def test_a_missing_key_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    monkeypatch.delenv("ANTHROPIC_BASE_URL", raising=False)
-    with pytest.raises(AuthError, match="ANTHROPIC_API_KEY"):
-        stream_fn_for("anthropic:claude-sonnet-4-6")
+@pytest.mark.parametrize(
+    ("provider", "variables"),
+    [
+        ("anthropic", ["ANTHROPIC_API_KEY"]),
+        ("azure", ["AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_API_KEY"]),
+        ("proxy", ["SWINK_PROXY_URL", "SWINK_PROXY_TOKEN"]),
+    ],
+)
+def test_what_is_missing_is_said_at_once(provider: str, variables: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*variables, "ANTHROPIC_BASE_URL", "AZURE_OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(AuthError) as raised:
+        stream_fn_for(f"{provider}:some-model")
+    assert [name for name in variables if name not in str(raised.value)] == []
+    monkeypatch.setenv(variables[-1], "key")
+    for name in variables[:-1]:
+        with pytest.raises(AuthError, match=name) as raised:
+            stream_fn_for(f"{provider}:some-model")
+        assert variables[-1] not in str(raised.value)
 
 
 def test_an_unknown_provider_is_told_the_nearest() -> None:

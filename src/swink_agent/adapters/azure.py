@@ -11,7 +11,7 @@ import msgspec
 
 from swink_agent.core.errors import AuthError
 from swink_agent.core.stream import StreamOptions
-from swink_agent.core.types import ModelSpec
+from swink_agent.core.types import AgentContext, ModelSpec
 
 from . import registry
 from .kit.errors import NotConfigured
@@ -51,8 +51,6 @@ class AzureStreamFn(OpenAiStreamFn):
         self._api_version = api_version
 
     def url(self, model: ModelSpec) -> str:
-        if not self.base_url:
-            raise NotConfigured("no address for azure: set AZURE_OPENAI_ENDPOINT", "base_url")
         parts = urlsplit(self.server())
         path = parts.path.rstrip("/")
         version = self._api_version or (parse_qs(parts.query).get("api-version") or [None])[0]
@@ -64,8 +62,15 @@ class AzureStreamFn(OpenAiStreamFn):
         query = urlencode({"api-version": version}) if version else ""
         return urlunsplit((parts.scheme, parts.netloc, path, query, ""))
 
+    def build(self, model: ModelSpec, context: AgentContext, options: StreamOptions) -> HttpRequest:
+        self.check(model, options)
+        return super().build(model, context, options)
+
     def check(self, model: ModelSpec, options: StreamOptions) -> None:
-        self.url(model)
+        if not self.base_url:
+            has_key = options.api_key or self._api_key or not self._needs_key
+            also = "" if has_key else " and AZURE_OPENAI_API_KEY"
+            raise NotConfigured(f"no address for azure: set AZURE_OPENAI_ENDPOINT{also}", "base_url")
         super().check(model, options)
 
     def session_fields(self, options: StreamOptions) -> dict[str, Any]:

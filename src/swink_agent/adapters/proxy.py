@@ -117,7 +117,8 @@ class ProxyStreamFn(HttpStreamFn):
     def _bearer(self, options: StreamOptions) -> str:
         token = options.api_key or self._token
         if not self.base_url:
-            raise NotConfigured("no address for the proxy: set SWINK_PROXY_URL", "base_url")
+            also = "" if token else " and SWINK_PROXY_TOKEN"
+            raise NotConfigured(f"no address for the proxy: set SWINK_PROXY_URL{also}", "base_url")
         if token is None:
             raise NotConfigured("no token for the proxy: set SWINK_PROXY_TOKEN", "api_key")
         return token
