@@ -375,6 +375,17 @@ def test_gemini_3_takes_the_data_of_images_in_the_result() -> None:
     ]
 
 
+def test_an_empty_result_says_so() -> None:
+    """An empty error could be read as none."""
+    messages = [
+        AssistantMessage([ToolCall("c1", "ring", {}), ToolCall("c2", "ring", {})], "gemini"),
+        ToolResultMessage("c1", []),
+        ToolResultMessage("c2", "", is_error=True),
+    ]
+    responses = [part["functionResponse"]["response"] for part in contents(messages)[1]["parts"]]
+    assert responses == [{"output": "(no output)"}, {"error": "(no output)"}]
+
+
 def test_earlier_models_get_the_images_of_results_behind_them() -> None:
     parts = contents(PICTURES, FLASH)[1]["parts"]
     assert [next(iter(part)) for part in parts] == [

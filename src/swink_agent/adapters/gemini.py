@@ -300,8 +300,8 @@ def _result_parts(message: ToolResultMessage, *, name: str, takes_pictures: bool
     pictures = [_attached_part(block) for block in attached if _has_data(block)]
     shown += "".join(part["text"] for part in pictures if "text" in part)  # notes on files that cannot be sent
     pictures = [part for part in pictures if "text" not in part]
-    if not shown and attached:
-        shown = f"(see the {_noun(attached).lower()})"
+    if not shown:
+        shown = f"(see the {_noun(attached).lower()})" if attached else "(no output)"
     response: dict[str, Any] = {
         "id": short_id(message.tool_call_id, "call"),
         "name": name,
