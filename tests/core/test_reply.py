@@ -246,6 +246,14 @@ async def test_a_key_callback_that_fails_is_an_auth_error() -> None:
     assert "vault sealed" in str(result.error)
 
 
+async def test_a_key_callback_that_does_not_return_a_string_is_an_auth_error_that_names_it() -> None:
+    model = scripted(text("never"))
+    result = await Agent(MODEL, stream_fn=model, get_api_key=lambda provider: 5).prompt("go")  # type: ignore[arg-type]
+    assert isinstance(result.exception, AuthError)
+    assert str(result.error).startswith("get_api_key failed for test: TypeError: ")
+    assert model.requests == []
+
+
 # -- overflow ------------------------------------------------------------------------------------------------
 
 

@@ -275,6 +275,12 @@ def test_events_with_garbage_in_them_still_give_a_valid_message() -> None:
     assert problems == {}
 
 
+def test_an_end_with_a_wrong_value_says_what_it_takes() -> None:
+    message = assemble(StreamStart(), StreamDone("stop"))  # type: ignore[arg-type]
+    takes = "a StreamDone takes a StopReason, a Usage and a Cost, and this one has a str, a Usage, a Cost"
+    assert message.error_message == f"broken event sequence: {takes}"
+
+
 async def test_a_stream_function_that_sends_garbage_cannot_make_the_run_raise() -> None:
     async def garbage(model: Any, context: Any, options: Any, cancel: Any) -> AsyncIterator[Any]:
         yield StreamStart()

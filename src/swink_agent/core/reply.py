@@ -426,9 +426,9 @@ async def convert_context(run: Run) -> None:
 async def _with_api_key(options: StreamOptions, get_api_key: GetApiKeyFn, run: Run, model: ModelSpec) -> StreamOptions:
     try:
         key = await run.supervisor.ask(get_api_key, model.provider)
+        return options if key is None else msgspec.structs.replace(options, api_key=key)
     except Exception as error:
         raise AuthError(f"get_api_key failed for {model.provider}: {described(error)}") from error
-    return options if key is None else msgspec.structs.replace(options, api_key=key)
 
 
 async def _may_call_again(run: Run, model: ModelSpec, failed: AssistantMessage) -> bool:

@@ -375,7 +375,8 @@ class MessageAssembler:
     def _finish(self, _: type, done: StreamDone) -> str | None:
         reason = done.stop_reason
         if type(reason) is not StopReason or type(done.usage) is not Usage or type(done.cost) is not Cost:
-            return "a StreamDone without a reason, usage or cost"
+            given = ", ".join([a_kind(part) for part in (reason, done.usage, done.cost)])
+            return f"a StreamDone takes a StopReason, a Usage and a Cost, and this one has {given}"
         self._usage, self._cost = done.usage, done.cost
         if reason is _ERROR or reason is _ABORTED:
             kind = ErrorKind.ABORTED if done.stop_reason == StopReason.ABORTED else ErrorKind.STREAM
