@@ -231,6 +231,22 @@ async def test_an_address_that_is_none_is_a_failure_too() -> None:
     assert isinstance(events[-1], StreamFailed)
 
 
+@pytest.mark.parametrize(
+    ("key", "headers", "name"), [("sk-test\n", {}, "authorization"), ("sk-test", {"x-trace": "a\r\nb"}, "x-trace")]
+)
+async def test_a_header_that_cannot_be_sent_is_named_and_not_a_network_failure(
+    key: str, headers: dict[str, str], name: str
+) -> None:
+    async with LoopbackServer(answer(WHOLE)) as server:
+        stream = OpenAiStreamFn(server.url, key)(MODEL, CONTEXT, StreamOptions(headers=headers), CancellationToken())
+        (failed,) = [event async for event in stream]
+        assert server.requests == []
+    assert isinstance(failed, StreamFailed)
+    assert failed.kind == ErrorKind.INVALID_REQUEST
+    assert f"the header {name} has a line break" in failed.message
+    assert "sk-test" not in failed.message
+
+
 @pytest.mark.parametrize("behaviour", [hangs(before_headers=True), hangs(after=HELLO)])
 async def test_a_cancelled_token_closes_the_connection_at_once(behaviour: Answer) -> None:
     async with LoopbackServer(behaviour) as server:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -21,6 +22,7 @@ from swink_agent.core.errors import ErrorKind
 from swink_agent.core.values.value import Value
 
 _LARGE = 1024 * 1024
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _PIECE = 32 * 1024
 """The most bytes of a body that are returned at once. If a server sends without a pause, other tasks run in between."""
 
@@ -139,7 +141,7 @@ class AiohttpTransport:
                 response = await watch.first(pending)
             except (aiohttp.ClientError, OSError, ValueError) as error:
                 # ValueError: an invalid URL or header. If the call was ended, the reason for that is raised instead.
-                raise watch.reason or TransportError(_explain(error, request.url)) from error
+                raise watch.reason or _unsendable(request) or TransportError(_explain(error, request.url)) from error
             watch.attach(response.close)
             yield _AiohttpResponse(response, watch, request.url)  # errors of its reader are not caught here
         finally:
@@ -295,6 +297,15 @@ class _Unpacker:
         self._packed = self._inner.unconsumed_tail
         self.has_more = bool(self._packed or piece)
         return piece
+
+
+def _unsendable(request: HttpRequest) -> TransportError | None:
+    """Returns the error for a header that HTTP cannot express, such as a key that was read with its line end."""
+    for name, value in request.headers.items():
+        if _CONTROL.search(value):
+            what = f"the header {name} has a line break or another control character in it: remove it from the key"
+            return TransportError(f"{what}, or from StreamOptions.headers", ErrorKind.INVALID_REQUEST)
+    return None
 
 
 def _explain(error: Exception, url: str) -> str:
