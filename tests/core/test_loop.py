@@ -256,6 +256,25 @@ async def test_what_convert_to_llm_returns_reaches_a_model_only_if_it_is_a_messa
     assert model.requests == []
 
 
+async def test_strings_in_a_context_are_messages_of_the_user_as_in_an_agent() -> None:
+    model = scripted(text("ok"), text("ok"))
+    config = AgentLoopConfig(model=MODEL, stream_fn=model)
+    await agent_loop("and now?", AgentContext("", ["one", Notice("two"), UserMessage("three")]), config).result()  # type: ignore[list-item]
+    await agent_loop_continue(AgentContext("", "four"), config).result()  # type: ignore[arg-type]
+    sent = [[message.content[0].text for message in request.messages] for request in model.requests]  # type: ignore[union-attr]
+    assert sent == [["one", "three", "and now?"], ["four"]]
+
+
+@pytest.mark.parametrize("wrong", [5, {"role": "user"}, Text("hi"), UserMessage])
+def test_a_context_with_what_is_not_a_message_is_refused_before_anything_happens(wrong: Any) -> None:
+    config = AgentLoopConfig(model=MODEL, stream_fn=scripted(text("never")))
+    context = AgentContext("", [UserMessage("hi"), wrong])
+    with pytest.raises(TypeError, match="is not a message"):
+        agent_loop("go", context, config)
+    with pytest.raises(TypeError, match="is not a message"):
+        agent_loop_continue(context, config)
+
+
 async def test_transforms_run_before_conversion_on_every_turn_async_one_first() -> None:
     order: list[str] = []
 

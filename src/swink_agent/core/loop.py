@@ -39,6 +39,7 @@ from .run.transcript import Transcript
 from .run.turn import as_toolbox, takes_context
 from .stream import prompt_text
 from .types import (
+    LLM_MESSAGES,
     AgentContext,
     AgentMessage,
     AgentResult,
@@ -47,6 +48,7 @@ from .types import (
     StopReason,
     ToolResultMessage,
     Usage,
+    as_messages,
     as_prompts,
 )
 from .values import hints
@@ -112,7 +114,10 @@ def _stream_of(
         takes_context(context.system_prompt, "system_prompt")  # raises TypeError for a wrong signature
     if config.deps is None:
         toolbox.check_deps()
-    transcript = Transcript(context.messages)
+    messages: Sequence[AgentMessage] = context.messages
+    if not LLM_MESSAGES.issuperset(map(type, messages)):  # raises TypeError for what is not a message
+        messages = as_messages(messages if isinstance(messages, str) else list(messages))
+    transcript = Transcript(messages)
 
     async def drive(channel: Channel) -> AgentResult:
         prompt = context.system_prompt
