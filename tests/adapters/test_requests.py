@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import pytest
 
@@ -14,6 +14,8 @@ from swink_agent import (
     AgentMessage,
     AssistantMessage,
     Base64Image,
+    CancellationToken,
+    ErrorKind,
     Extension,
     Image,
     ModelSpec,
@@ -287,6 +289,32 @@ def test_a_chat_model_reads_that_a_tool_with_a_picture_failed(name: str) -> None
     else:
         assert (good, failed) == ("(see the image below)", "Error: (see the image below)")
     assert "bell" in str(result_of(name, [Text("no bell"), PICTURE], is_error=True))
+
+
+class NotJson:
+    """A tool with a schema that JSON cannot express."""
+
+    name = label = description = "look"
+    parameters_schema: ClassVar[dict[str, Any]] = {"type": "object", "properties": {"at": {"default": object()}}}
+    requires_approval = False
+
+    async def execute(self, arguments: dict[str, Any], ctx: Any) -> Any: ...
+
+
+@pytest.mark.table
+@every_provider
+@pytest.mark.parametrize(
+    ("tools", "extra", "field"),
+    [((), {"x": object()}, "x"), ((), {"x": "\ud800"}, "x"), ((NotJson(),), {}, "tool")],
+)
+async def test_what_json_cannot_express_is_named_by_its_field(name: str, tools: Any, extra: Any, field: str) -> None:
+    context = AgentContext("", [UserMessage("hi")], tools)
+    stream_fn, model = PROVIDERS[name].stream_fn, ModelSpec(name, PROVIDERS[name].model_id)
+    options = StreamOptions(api_key="k", extra=extra)
+    (failed,) = [event async for event in stream_fn(model, context, options, CancellationToken())]
+    assert failed.kind == ErrorKind.INVALID_REQUEST
+    assert failed.message.startswith(f"the field '{field}")
+    assert "cannot be written as JSON" in failed.message
 
 
 @pytest.mark.table

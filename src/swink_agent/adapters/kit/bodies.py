@@ -15,6 +15,7 @@ from uuid import uuid4
 import msgspec
 
 from swink_agent.core.encoding.codec import decode_message, encode_message
+from swink_agent.core.errors import ErrorKind, StreamError
 from swink_agent.core.types import AgentMessage
 
 T = TypeVar("T")
@@ -80,12 +81,20 @@ def json_array(items: Iterable[bytes]) -> bytes:
 
 
 def json_object(fields: Mapping[str, Any]) -> bytes:
-    """Makes an object; values that are bytes are JSON already, and values that are `None` are left out."""
-    parts = [
-        msgspec.json.encode(name) + b":" + (value if isinstance(value, bytes) else msgspec.json.encode(value))
-        for name, value in fields.items()
-        if value is not None
-    ]
+    """Makes an object; values that are bytes are JSON already, and values that are `None` are left out.
+
+    Raises `StreamError`, which names the field, for a value that JSON cannot express.
+    """
+    parts: list[bytes] = []
+    for name, value in fields.items():
+        if value is None:
+            continue
+        try:
+            written = value if isinstance(value, bytes) else msgspec.json.encode(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            problem = f"the field {name!r} of the request cannot be written as JSON: {error}"
+            raise StreamError(problem, kind=ErrorKind.INVALID_REQUEST) from error
+        parts.append(msgspec.json.encode(name) + b":" + written)
     return b"{" + b",".join(parts) + b"}"
 
 
