@@ -139,7 +139,10 @@ class StreamDone(Value, frozen=True, tag_field="type", tag="stream_done"):
 
 
 class StreamFailed(Value, frozen=True, tag_field="type", tag="stream_failed"):
-    """The reply failed; what was streamed is kept. `usage` and `cost` are what the provider had reported by then."""
+    """The reply failed; what was streamed is kept. `usage` and `cost` are what the provider had reported by then.
+
+    If the kind is aborted, so is the stop reason.
+    """
 
     message: str
     kind: ErrorKind = ErrorKind.STREAM
