@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import array
 import asyncio
 import copy
+import dataclasses
 import threading
 import traceback
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -32,12 +34,16 @@ from swink_agent import (
     RunRecord,
     StopReason,
     StreamStart,
+    Text,
     ToolApprovalRequested,
     ToolCall,
     ToolContext,
     ToolExecutionEnd,
     ToolExecutionStart,
+    ToolExecutionUpdate,
     ToolResultMessage,
+    encode_event,
+    encode_message,
     tool,
 )
 from swink_agent.testing import call, check_events, collect, fail, scripted, text
@@ -345,6 +351,42 @@ async def test_long_details_are_masked_in_a_thread(data: object) -> None:
     await Agent(MODEL, stream_fn=scripted(call("draw"), "ok"), tools=[draw]).prompt("go")
     assert threads
     assert threading.get_ident() not in threads
+
+
+async def test_details_that_fail_at_everything_do_not_make_the_result_an_error() -> None:
+    @dataclasses.dataclass
+    class Measured:
+        values: array.array[float]
+        before: Any = None
+
+        def __eq__(self, other: object) -> bool:
+            raise ValueError("the truth value of an array is ambiguous")
+
+        def __copy__(self) -> Any:
+            raise RuntimeError("it cannot be copied")
+
+        def __str__(self) -> str:
+            raise RuntimeError("it cannot be shown")
+
+        __repr__ = __str__
+        __hash__ = None  # type: ignore[assignment]
+
+    held = Measured(array.array("d", [1.5]), Measured(array.array("d", [0.5])))
+
+    @tool
+    async def measure(ctx: ToolContext) -> AgentToolResult:
+        """Measures."""
+        ctx.update(AgentToolResult.text("measuring", details=held))
+        return AgentToolResult.text("measured", details={"held": held, "in": [{"another": held}]})
+
+    events: list[AgentEvent] = []
+    agent = Agent(MODEL, stream_fn=scripted(call("measure"), text("done")), tools=[measure])
+    agent.subscribe(events.append)
+    assert (await agent.prompt("go")).error is None
+    (result,) = [message for message in agent.messages if isinstance(message, ToolResultMessage)]
+    assert (result.content, result.is_error) == ((Text("measured"),), False)
+    assert b'{"held":{"values":"array(' in encode_message(result)
+    assert [b"measuring" in encode_event(event) for event in events if isinstance(event, ToolExecutionUpdate)] == [True]
 
 
 async def test_whatever_is_done_to_the_details_of_a_result_the_history_keeps_them() -> None:

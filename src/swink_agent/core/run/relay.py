@@ -146,7 +146,9 @@ def masked_unless_long(run: Run, result: AgentToolResult) -> AgentToolResult | N
 def masked_result(redactor: Redactor, result: AgentToolResult) -> AgentToolResult:
     """Returns the result without secrets, lone surrogates and data that is nested too deep; the same object if it has
     none of them and no details."""
-    from ..secrets.messages import masked_texts  # on use: runs without tools do not need it
+    # On use: runs without tools need neither.
+    from ..secrets.messages import masked_texts
+    from ..secrets.redaction import differ
 
     is_clean = result.details is None
     content: list[UserBlock] = []
@@ -155,9 +157,11 @@ def masked_result(redactor: Redactor, result: AgentToolResult) -> AgentToolResul
         if type(block) is Text and (text := encodable(next(texts))) != block.text:
             is_clean = False
             block = Text(text)
-        elif type(block) is Extension and (data := redactor.redact_value(kept_shallow(block.data))) != block.data:
-            is_clean = False
-            block = Extension(block.type_name, data)
+        elif type(block) is Extension:
+            data = redactor.redact_value(kept_shallow(block.data))
+            if differ(data, block.data):
+                is_clean = False
+                block = Extension(block.type_name, data)
         elif type(block) is Document and (name := redactor.redact(block.name)) != block.name:
             is_clean = False
             block = Document(block.source, name)
