@@ -9,7 +9,7 @@ import dataclasses
 import threading
 import traceback
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -23,6 +23,7 @@ from swink_agent import (
     Approve,
     AssistantMessageEvent,
     ErrorKind,
+    Extension,
     Grant,
     Inject,
     MessageEnd,
@@ -332,25 +333,63 @@ def test_whatever_is_done_to_the_arguments_stays_with_whoever_did_it(arguments: 
 SHOWING = (ToolApprovalRequested, ToolExecutionStart, ToolExecutionEnd)
 
 
-@pytest.mark.parametrize(
-    "data", ["x" * 100_000, b"x" * 100_000, bytearray(100_000)], ids=lambda data: type(data).__name__
-)
-async def test_long_details_are_masked_in_a_thread(data: object) -> None:
-    threads: list[int] = []
+LONG: dict[str, Callable[[], AgentToolResult]] = {
+    "text": lambda: detailed("x" * 100_000),
+    "bytes": lambda: detailed(b"x" * 100_000),
+    "a bytearray": lambda: detailed(bytearray(100_000)),
+    "strings": lambda: detailed([f"line {number}" for number in range(10_000)]),
+    "keys": lambda: detailed({f"key {number}": number for number in range(10_000)}),
+    "a tuple of sets": lambda: detailed(({str(number) for number in range(10_000)},)),
+    "numbers": lambda: detailed([0] * 100_000),
+    "rows": lambda: detailed([{"name": "a", "age": 7} for _ in range(1000)]),
+    "dataclasses": lambda: detailed([Row(str(number)) for number in range(1000)]),
+    "structs": lambda: detailed([ModelSpec("test", str(number)) for number in range(1000)]),
+    "itself": lambda: detailed(itself()),
+    "texts": lambda: AgentToolResult([Text(f"line {number}") for number in range(1000)], {"told": Told()}),
+    "other data": lambda: AgentToolResult(
+        [Extension("rows", {"rows": [f"line {number}" for number in range(1000)]})], {"told": Told()}
+    ),
+}
 
-    class Told:
-        def __str__(self) -> str:
-            threads.append(threading.get_ident())
-            return "told"
+
+@dataclasses.dataclass
+class Row:
+    name: str
+
+
+class Told:
+    """Notes the threads that read it."""
+
+    threads: ClassVar[list[int]] = []
+
+    def __str__(self) -> str:
+        self.threads.append(threading.get_ident())
+        return "told"
+
+
+def itself() -> list[Any]:
+    items: list[Any] = []
+    items += [items] * 10
+    return items
+
+
+def detailed(data: object) -> AgentToolResult:
+    return AgentToolResult.text("drawn", details={"picture": data, "told": Told()})
+
+
+@pytest.mark.parametrize("what", [*LONG, "little"])
+async def test_what_takes_long_to_mask_is_masked_in_a_thread(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Told, "threads", [])
 
     @tool
     async def draw() -> AgentToolResult:
         """Draws a picture."""
-        return AgentToolResult.text("drawn", details={"picture": data, "told": Told()})
+        return LONG[what]() if what in LONG else detailed({"rows": [[1, 2.5, None, "name"]] * 10})
 
-    await Agent(MODEL, stream_fn=scripted(call("draw"), "ok"), tools=[draw]).prompt("go")
-    assert threads
-    assert threading.get_ident() not in threads
+    agent = Agent(MODEL, stream_fn=scripted(call("draw"), "ok"), tools=[draw])
+    assert (await agent.prompt("go")).error is None
+    assert Told.threads
+    assert (threading.get_ident() in Told.threads) == (what not in LONG)
 
 
 async def test_details_that_fail_at_everything_do_not_make_the_result_an_error() -> None:

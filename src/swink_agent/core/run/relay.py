@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ..cancel import call_in, running_loop
 from ..events import ToolExecutionUpdate
 from ..tool import AgentToolResult
 from ..types import Document, Extension, Text, UserBlock, encodable, extract_text
-from ..values.nesting import kept_shallow
+from ..values.nesting import inside, kept_shallow
 from ..values.value import frozen_json
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ _MOST_UPDATES = 32
 _MOST_CHARACTERS = 64 * 1024
 _LONG = 64 * 1024
 _TEXTS = frozenset({str, bytes, bytearray})
+_NUMBERS = frozenset({int, float, bool, type(None)})
+# Masking a short text, or another value, takes as long as masking so many characters of a long text.
+_PER_TEXT, _PER_VALUE = 100, 8
 _SURELY_REPEATED = 8
 """If an update begins with the whole last one, and that has this many characters, the tool repeats a growing text."""
 
@@ -137,10 +140,36 @@ def masked_unless_long(run: Run, result: AgentToolResult) -> AgentToolResult | N
             return result
         text = encodable(run.redactor.redact(first.text))
         return result if text == first.text else AgentToolResult((Text(text),), None, result.is_error)
-    size = sum([len(block.text) for block in content if type(block) is Text])
-    if isinstance(details, dict):
-        size += sum([len(value) for value in cast("dict[str, Any]", details).values() if type(value) in _TEXTS])
-    return None if size > _LONG else masked_result(run.redactor, result)
+    searched: list[Any] = [details]
+    for block in content:
+        if type(block) is Text:
+            searched.append(block.text)
+        elif type(block) is Extension:
+            searched.append(block.data)
+    return None if _takes_long(searched) else masked_result(run.redactor, result)
+
+
+def _takes_long(values: list[Any]) -> bool:
+    """Whether the values, with all that is in them, take as long to mask as a long text. Adds to the list."""
+    size = 0
+    for value in values:  # the list grows meanwhile
+        kind: type = type(value)  # pyright: ignore[reportUnknownVariableType]
+        if kind in _TEXTS:
+            size += _PER_TEXT + len(value)
+        elif kind in _NUMBERS:
+            size += _PER_VALUE
+        elif kind is dict or kind is list:
+            size += _PER_VALUE + len(value)
+            if size <= _LONG:
+                values += value
+                if kind is dict:
+                    values += value.values()
+        else:
+            size += _PER_TEXT
+            values += inside(value)
+        if size > _LONG:
+            return True
+    return False
 
 
 def masked_result(redactor: Redactor, result: AgentToolResult) -> AgentToolResult:

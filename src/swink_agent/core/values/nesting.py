@@ -39,7 +39,7 @@ def is_too_deep(value: object, most: int = DEEPEST) -> bool:
         # otherwise take exponential time.
         below: dict[int, object] = {}
         for one in level:
-            for child in _inside(one):
+            for child in inside(one):
                 if type(child) not in _SCALARS:
                     below[id(child)] = child
         if not below:
@@ -161,7 +161,7 @@ def copied(
     return top[0]
 
 
-def _inside(value: object) -> Iterable[object]:
+def inside(value: object) -> Iterable[object]:
     """The values directly inside a value."""
     items = _items(value)
     if items is not None:
