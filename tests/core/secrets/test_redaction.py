@@ -1014,3 +1014,21 @@ def test_a_long_text_is_masked_as_a_short_one_is() -> None:
 def test_a_redactor_that_was_told_nothing_is_still_one() -> None:
     known = Redactor(environment={})
     assert (len(known), bool(known)) == (0, True)
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("between", ["", "-", "_", "-db-", "."])
+@pytest.mark.parametrize("given", ['password="{}"', "token={}", "API_KEY: {}"])
+@pytest.mark.parametrize("before", ["", "x" * 31, "a name " * 40])
+def test_the_name_in_a_placeholder_is_never_a_part_of_another_secret(between: str, given: str, before: str) -> None:
+    value, key, long = "k2mPx4Wt7LrBq8vZ", "ghp_" + "aB3xYz12kk9" * 4, "L0ngest" * 20
+    for secret in (PHRASE, key, long):
+        plain = f"{before}{secret}{between}{given.format(value)} and more"
+        known = redactor(*([] if secret is key and not before.endswith("x") else [secret]))
+        stream = known.stream()
+        whole = known.redact(plain)
+        pieces = "".join([stream.feed(character) for character in plain]) + stream.finish()
+        for shown in (whole, pieces):
+            assert value not in shown
+            assert not any(secret[at : at + 6] in shown for at in range(len(secret) - 5))
+    assert named(redactor().redact(f"MY_APP_API_KEY={value}")) == "MY_APP_API_KEY=<MY_APP_API_KEY>"

@@ -229,7 +229,10 @@ class Redactor:
         found = (self._forms or self._forms_now()).find(text)
         if self._patterns:
             whole = before + text if before else text
-            seen = find_shapes(whole) + find_assigned(whole, self._words, self._unmasked)
+            seen, assigned = find_shapes(whole), find_assigned(whole, self._words, self._unmasked)
+            if assigned:
+                known = (self._forms or self._forms_now()).find(whole) if before else found
+                seen += [_with_clear_name(whole, one, (*known, *seen, *assigned)) for one in assigned]
             found += [(start - len(before), end - len(before), name) for start, end, name in seen] if before else seen
         if not found:
             return found
@@ -569,6 +572,17 @@ class _LogFilter(logging.Filter):
         if record.stack_info:
             record.stack_info = self._redactor.redact(record.stack_info)
         return True
+
+
+def _with_clear_name(text: str, one: Found, others: Iterable[Found]) -> Found:
+    """Returns a value that is assigned to a name, without the part of the name that belongs to another secret: the
+    placeholder would show it."""
+    start, end, name = one
+    at = text.rfind(name, 0, start) if name else -1
+    if at < 0:
+        return one
+    clear = max([last for first, last, _ in others if first < at + len(name) and last > at], default=at)
+    return start, end, name[clear - at :].strip("-_.") or "secret"
 
 
 def differ(new: object, old: object) -> bool:

@@ -234,7 +234,8 @@ def find_assigned(text: str, words: Mapping[str, str], spared: Collection[str] =
         if name.lower() in spared:
             found.append((value.start(group), value.end(group), ""))
         elif is_one and is_secret_name(name):
-            found.append((value.start(group), value.end(group), words.get(content) or name))
+            label = name if len(name) < _LONGEST_NAME else match.group()  # so long a name may be half of a secret
+            found.append((value.start(group), value.end(group), words.get(content) or label))
             covered = value.end(group)
     return found
 
