@@ -1032,3 +1032,35 @@ def test_the_name_in_a_placeholder_is_never_a_part_of_another_secret(between: st
             assert value not in shown
             assert not any(secret[at : at + 6] in shown for at in range(len(secret) - 5))
     assert named(redactor().redact(f"MY_APP_API_KEY={value}")) == "MY_APP_API_KEY=<MY_APP_API_KEY>"
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    "before",
+    [
+        "\\n",
+        "\\t",
+        "\\r\\n",
+        "\\x1b[0m",
+        "\\u0022",
+        "\\u001b[1;32m",
+        "%20",
+        "%3D",
+        "\x1b[m",
+        "\x1b[1;32m",
+        "\x1b[38;5;214m",
+    ],
+)
+@pytest.mark.parametrize(
+    "key",
+    ["ghp_" + "aB3xYz12kk9" * 4, "sk-ant-api03-" + "Qw3rTy77" * 6, "AKIAIOSFODNN7EXAMPLQ", "xoxb-123456789012-abc"],
+)
+def test_a_key_is_masked_directly_after_an_escape_or_a_colour(before: str, key: str) -> None:
+    known, plain = redactor(), f"first{before}{key} and more"
+    wanted = f"first{before}<key> and more"
+    assert named(known.redact(plain)) == wanted
+    for size in (1, 2, 3, 7):
+        stream = known.stream()
+        pieces = [stream.feed(plain[at : at + size]) for at in range(0, len(plain), size)]
+        assert named("".join([*pieces, stream.finish()])) == wanted
+    assert known.redact(f"first{key} and more") == f"first{key} and more"
