@@ -26,6 +26,7 @@ from swink_agent import (
     AgentToolResult,
     Approve,
     AssistantMessageEvent,
+    Document,
     ErrorKind,
     Extension,
     Grant,
@@ -47,6 +48,7 @@ from swink_agent import (
     ToolExecutionStart,
     ToolExecutionUpdate,
     ToolResultMessage,
+    UrlSource,
     encode_event,
     encode_message,
     tool,
@@ -612,6 +614,33 @@ async def test_other_data_in_arguments_stays_with_whoever_has_it(what: str) -> N
     agent.subscribe(watch)
     assert (await agent.prompt("go")).error is None
     assert got == [wanted]
+
+
+async def test_the_data_of_a_block_is_masked_and_kept_as_it_was() -> None:
+    own, secret = {"in": [1], "is": "k2mPx4Wt7LrBq8vZ"}, "k2mPx4Wt7LrBq8vZ"
+    reported = AgentToolResult([Extension("mine", own), Document(UrlSource("https://example.com"), secret)])
+
+    @tool
+    def look(ctx: ToolContext) -> AgentToolResult:
+        """Looks, and keeps what it reports."""
+        ctx.update(reported)
+        return reported
+
+    seen: list[bytes] = []
+
+    def watch(event: AgentEvent) -> None:
+        seen.append(encode_event(event))
+        if isinstance(event, ToolExecutionEnd):
+            spoil_deeply(event.result.content[0].data)  # type: ignore[union-attr]
+
+    redactor = Redactor([secret], environment={})
+    agent = Agent(MODEL, stream_fn=scripted(call("look"), text("done")), tools=[look], redactor=redactor)
+    agent.subscribe(watch)
+    await agent.prompt("go")
+    spoil_deeply(own)
+    (result,) = [message for message in agent.messages if isinstance(message, ToolResultMessage)]
+    assert result.content[0] == Extension("mine", {"in": [1], "is": redactor.redact(secret)})
+    assert not [event for event in seen if secret.encode() in event]
 
 
 async def test_what_cannot_be_copied_is_shared() -> None:

@@ -113,10 +113,11 @@ class Relay:
             self._text = self._run.redactor.stream()  # a tool that repeats its whole text needs nothing kept back
         shown = self._text.feed(text) if GAP not in text else self._fed_around_gaps(text)
         self._last_text = text
-        if shown == text and update.details is None:
+        redactor = self._run.redactor
+        others = [_masked_block(redactor, block) for block in update.content if not isinstance(block, Text)]
+        if shown == text and update.details is None and not others:
             return update
-        others: list[UserBlock] = [block for block in update.content if not isinstance(block, Text)]
-        details = _masked_details(self._run.redactor, update.details)
+        details = _masked_details(redactor, update.details)
         return AgentToolResult([*([Text(shown)] if shown else []), *others], details, update.is_error)
 
     def _fed_around_gaps(self, text: str) -> str:
@@ -175,9 +176,7 @@ def _takes_long(values: list[Any]) -> bool:
 def masked_result(redactor: Redactor, result: AgentToolResult) -> AgentToolResult:
     """Returns the result without secrets, lone surrogates and data that is nested too deep; the same object if it has
     none of them and no details."""
-    # On use: runs without tools need neither.
-    from ..secrets.messages import masked_texts
-    from ..secrets.redaction import differ
+    from ..secrets.messages import masked_texts  # on use: runs without tools do not need it
 
     is_clean = result.details is None
     content: list[UserBlock] = []
@@ -186,19 +185,24 @@ def masked_result(redactor: Redactor, result: AgentToolResult) -> AgentToolResul
         if type(block) is Text and (text := encodable(next(texts))) != block.text:
             is_clean = False
             block = Text(text)
-        elif type(block) is Extension:
-            data = redactor.redact_value(kept_shallow(block.data))
-            if differ(data, block.data):
-                is_clean = False
-                block = Extension(block.type_name, data)
-        elif type(block) is Document and (name := redactor.redact(block.name)) != block.name:
+        elif type(block) is not Text and (masked := _masked_block(redactor, block)) is not block:
             is_clean = False
-            block = Document(block.source, name)
+            block = masked
         content.append(block)
     if is_clean:
         return result
     details = _masked_details(redactor, result.details)
     return AgentToolResult(content, details, result.is_error)
+
+
+def _masked_block(redactor: Redactor, block: UserBlock) -> UserBlock:
+    """Masks secrets in a block that is not a text. Returns the same object if nothing changes."""
+    if type(block) is Extension:
+        data = _masked_details(redactor, block.data)
+        return block if data is block.data else Extension(block.type_name, data)
+    if type(block) is Document and (name := redactor.redact(block.name)) != block.name:
+        return Document(block.source, name)
+    return block
 
 
 def _masked_details(redactor: Redactor, details: Any) -> Any:
