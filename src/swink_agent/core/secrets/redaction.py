@@ -11,7 +11,8 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
 from enum import Enum
@@ -232,7 +233,7 @@ class Redactor:
             seen, assigned = find_shapes(whole), find_assigned(whole, self._words, self._unmasked)
             if assigned:
                 known = (self._forms or self._forms_now()).find(whole) if before else found
-                seen += [_with_clear_name(whole, one, (*known, *seen, *assigned)) for one in assigned]
+                seen += _with_clear_names(whole, assigned, (*known, *seen))
             found += [(start - len(before), end - len(before), name) for start, end, name in seen] if before else seen
         if not found:
             return found
@@ -574,15 +575,23 @@ class _LogFilter(logging.Filter):
         return True
 
 
-def _with_clear_name(text: str, one: Found, others: Iterable[Found]) -> Found:
-    """Returns a value that is assigned to a name, without the part of the name that belongs to another secret: the
-    placeholder would show it."""
-    start, end, name = one
-    at = text.rfind(name, 0, start) if name else -1
-    if at < 0:
-        return one
-    clear = max([last for first, last, _ in others if first < at + len(name) and last > at], default=at)
-    return start, end, name[clear - at :].strip("-_.") or "secret"
+def _with_clear_names(text: str, assigned: list[Found], others: Iterable[Found]) -> Iterator[Found]:
+    """The values that are assigned to names, without the part of a name that belongs to another secret: the placeholder
+    would show it."""
+    starts: list[int] = []
+    ends: list[int] = []
+    for start, end, _ in sorted((*others, *assigned)):
+        if ends and start < ends[-1]:
+            ends[-1] = max(ends[-1], end)
+        else:
+            starts.append(start)
+            ends.append(end)
+    for start, end, name in assigned:
+        at = text.rfind(name, max(0, start - _CONTEXT - len(name)), start)
+        before = bisect_left(starts, at + len(name)) - 1
+        if name and at >= 0 and before >= 0 and ends[before] > at:
+            name = name[ends[before] - at :].strip("-_.") or "secret"
+        yield start, end, name
 
 
 def differ(new: object, old: object) -> bool:
