@@ -121,6 +121,45 @@ def test_a_program_that_never_ends_its_change_is_told_of(tmp_path: Path, monkeyp
     assert rules.rules(tmp_path) == ("bash: ls *",)
 
 
+def test_a_file_behind_links_is_locked_for_all_of_its_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paths, "_PATIENCE", 0)
+    names = [tmp_path / name / "stored" for name in ("real", "linked", "twice")]
+    for name, target in zip(names[1:], names, strict=False):
+        name.parent.mkdir()
+        name.symlink_to(target)
+    real, linked, twice = names
+    rules = FolderRules(linked)
+    rules.add(tmp_path, "bash: ls *")  # makes the folder that the links lead to
+    for mine, theirs in ((linked, real), (real, twice), (twice, linked)):
+        with locked(theirs, 0) as is_locked:
+            assert is_locked
+            with pytest.raises(SettingsError, match="another program is changing it"):
+                FolderRules(mine).add(tmp_path, "bash: cat *")
+    assert real.is_file()
+    assert linked.is_symlink()
+    assert twice.is_symlink()
+    assert FolderRules(real).rules(tmp_path) == ("bash: ls *",)
+
+
+def test_settings_and_keys_that_are_changed_under_two_names_are_all_stored(tmp_path: Path) -> None:
+    folders = [tmp_path / "linked", tmp_path / "real"]
+    for folder in folders:
+        folder.mkdir()
+    for name in ("config.toml", "keys.json"):
+        (folders[0] / name).symlink_to(folders[1] / name)
+
+    def change(number: int) -> None:
+        folder = folders[number % 2]
+        add_hosts([f"{number}.example.com"], path=folder / "config.toml")
+        Credentials(folder / "keys.json", environ={}).set(f"mine{number}", f"{KEY}{number}", "file")
+
+    at_once(change)
+    settings = read_file(folders[1] / "config.toml")
+    assert settings is not None
+    assert set(settings.values["allow_hosts"]) == {f"{number}.example.com" for number in NUMBERS}
+    assert set(Credentials(folders[1] / "keys.json", environ={}).secrets()) == {f"mine{one}" for one in NUMBERS}
+
+
 def test_a_process_that_is_forked_during_a_change_does_not_keep_the_file_locked(tmp_path: Path) -> None:
     path, context = tmp_path / "allowed.json", multiprocessing.get_context("fork")
     end = context.Event()

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import array
 import asyncio
+import collections
 import copy
+import dataclasses
+import pickle
 import threading
 import traceback
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, ClassVar
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +26,9 @@ from swink_agent import (
     AgentToolResult,
     Approve,
     AssistantMessageEvent,
+    Document,
     ErrorKind,
+    Extension,
     Grant,
     Inject,
     MessageEnd,
@@ -32,12 +40,17 @@ from swink_agent import (
     RunRecord,
     StopReason,
     StreamStart,
+    Text,
     ToolApprovalRequested,
     ToolCall,
     ToolContext,
     ToolExecutionEnd,
     ToolExecutionStart,
+    ToolExecutionUpdate,
     ToolResultMessage,
+    UrlSource,
+    encode_event,
+    encode_message,
     tool,
 )
 from swink_agent.testing import call, check_events, collect, fail, scripted, text
@@ -326,25 +339,99 @@ def test_whatever_is_done_to_the_arguments_stays_with_whoever_did_it(arguments: 
 SHOWING = (ToolApprovalRequested, ToolExecutionStart, ToolExecutionEnd)
 
 
-@pytest.mark.parametrize(
-    "data", ["x" * 100_000, b"x" * 100_000, bytearray(100_000)], ids=lambda data: type(data).__name__
-)
-async def test_long_details_are_masked_in_a_thread(data: object) -> None:
-    threads: list[int] = []
+LONG: dict[str, Callable[[], AgentToolResult]] = {
+    "text": lambda: detailed("x" * 100_000),
+    "bytes": lambda: detailed(b"x" * 100_000),
+    "a bytearray": lambda: detailed(bytearray(100_000)),
+    "strings": lambda: detailed([f"line {number}" for number in range(10_000)]),
+    "keys": lambda: detailed({f"key {number}": number for number in range(10_000)}),
+    "a tuple of sets": lambda: detailed(({str(number) for number in range(10_000)},)),
+    "numbers": lambda: detailed([0] * 100_000),
+    "rows": lambda: detailed([{"name": "a", "age": 7} for _ in range(1000)]),
+    "dataclasses": lambda: detailed([Row(str(number)) for number in range(1000)]),
+    "structs": lambda: detailed([ModelSpec("test", str(number)) for number in range(1000)]),
+    "itself": lambda: detailed(itself()),
+    "texts": lambda: AgentToolResult([Text(f"line {number}") for number in range(1000)], {"told": Told()}),
+    "other data": lambda: AgentToolResult(
+        [Extension("rows", {"rows": [f"line {number}" for number in range(1000)]})], {"told": Told()}
+    ),
+}
 
-    class Told:
-        def __str__(self) -> str:
-            threads.append(threading.get_ident())
-            return "told"
+
+@dataclasses.dataclass
+class Row:
+    name: str
+
+
+class Told:
+    """Notes the threads that read it."""
+
+    threads: ClassVar[list[int]] = []
+
+    def __str__(self) -> str:
+        self.threads.append(threading.get_ident())
+        return "told"
+
+
+def itself() -> list[Any]:
+    items: list[Any] = []
+    items += [items] * 10
+    return items
+
+
+def detailed(data: object) -> AgentToolResult:
+    return AgentToolResult.text("drawn", details={"picture": data, "told": Told()})
+
+
+@pytest.mark.parametrize("what", [*LONG, "little"])
+async def test_what_takes_long_to_mask_is_masked_in_a_thread(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Told, "threads", [])
 
     @tool
     async def draw() -> AgentToolResult:
         """Draws a picture."""
-        return AgentToolResult.text("drawn", details={"picture": data, "told": Told()})
+        return LONG[what]() if what in LONG else detailed({"rows": [[1, 2.5, None, "name"]] * 10})
 
-    await Agent(MODEL, stream_fn=scripted(call("draw"), "ok"), tools=[draw]).prompt("go")
-    assert threads
-    assert threading.get_ident() not in threads
+    agent = Agent(MODEL, stream_fn=scripted(call("draw"), "ok"), tools=[draw])
+    assert (await agent.prompt("go")).error is None
+    assert Told.threads
+    assert (threading.get_ident() in Told.threads) == (what not in LONG)
+
+
+async def test_details_that_fail_at_everything_do_not_make_the_result_an_error() -> None:
+    @dataclasses.dataclass
+    class Measured:
+        values: array.array[float]
+        before: Any = None
+
+        def __eq__(self, other: object) -> bool:
+            raise ValueError("the truth value of an array is ambiguous")
+
+        def __copy__(self) -> Any:
+            raise RuntimeError("it cannot be copied")
+
+        def __str__(self) -> str:
+            raise RuntimeError("it cannot be shown")
+
+        __repr__ = __str__
+        __hash__ = None  # type: ignore[assignment]
+
+    held = Measured(array.array("d", [1.5]), Measured(array.array("d", [0.5])))
+
+    @tool
+    async def measure(ctx: ToolContext) -> AgentToolResult:
+        """Measures."""
+        ctx.update(AgentToolResult.text("measuring", details=held))
+        return AgentToolResult.text("measured", details={"held": held, "in": [{"another": held}]})
+
+    events: list[AgentEvent] = []
+    agent = Agent(MODEL, stream_fn=scripted(call("measure"), text("done")), tools=[measure])
+    agent.subscribe(events.append)
+    assert (await agent.prompt("go")).error is None
+    (result,) = [message for message in agent.messages if isinstance(message, ToolResultMessage)]
+    assert (result.content, result.is_error) == ((Text("measured"),), False)
+    assert b'{"held":{"values":"array(' in encode_message(result)
+    assert [b"measuring" in encode_event(event) for event in events if isinstance(event, ToolExecutionUpdate)] == [True]
 
 
 async def test_whatever_is_done_to_the_details_of_a_result_the_history_keeps_them() -> None:
@@ -365,6 +452,210 @@ async def test_whatever_is_done_to_the_details_of_a_result_the_history_keeps_the
     spoil_deeply(kept)
     (result,) = [message for message in agent.messages if isinstance(message, ToolResultMessage)]
     assert result.details == {"seen": [1]}
+
+
+class Box:
+    """An object with its own data."""
+
+    def __init__(self, *items: Any) -> None:
+        self.items = list(items)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Box and self.items == other.items
+
+    __hash__ = object.__hash__
+
+
+class Bag(Box):
+    """An object that is equal only to itself."""
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+
+class Part(msgspec.Struct):
+    items: list[Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Slice:
+    items: list[Any]
+
+    __hash__ = object.__hash__
+
+
+OTHER_DATA: dict[str, Callable[[], Any]] = {
+    "a set": lambda: {1},
+    "a set in a tuple": lambda: ({1}, [2]),
+    "an object": lambda: Box(1),
+    "an object in a list": lambda: [{"in": Box({1})}],
+    "an object in a set": lambda: {Box(1)},
+    "an object in a frozenset": lambda: frozenset([(Box(1),)]),
+    "a dataclass": lambda: Slice([Box(1)]),
+    "a struct": lambda: Part([{1}]),
+    "a bytearray": lambda: bytearray(b"1"),
+    "an array": lambda: array.array("i", [1]),
+    "a deque": lambda: collections.deque([{1}]),
+    "its own mapping": lambda: collections.ChainMap({"in": [1]}),
+    "an object that is equal only to itself": lambda: Bag(1),
+}
+
+
+def content_of(value: Any) -> object:
+    """The data as something that can be compared, whatever holds it."""
+    if isinstance(value, (Box, Slice, Part)):
+        return [type(value).__name__, content_of(value.items)]
+    if isinstance(value, Mapping):
+        return {key: content_of(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset, collections.deque, array.array)):
+        return [content_of(item) for item in value]
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+def spoil_all(value: Any) -> None:
+    """Changes the data everywhere where it can be changed."""
+    spoil_deeply(value)
+    if isinstance(value, Mapping):
+        for item in list(value.values()):
+            spoil_all(item)
+        with suppress(TypeError):
+            value["spoilt"] = True  # type: ignore[index]
+    elif isinstance(value, (Box, Slice, Part)):
+        spoil_all(value.items)
+    elif isinstance(value, (list, tuple, set, frozenset, collections.deque)):
+        for item in list(value):
+            spoil_all(item)
+    for change, added in (("add", 7), ("append", 7), ("clear", None)):
+        with suppress(TypeError, AttributeError):
+            getattr(value, change)(*([] if added is None else [added]))
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("what", OTHER_DATA)
+async def test_other_data_in_details_is_kept_as_it_was(what: str) -> None:
+    own, wanted = OTHER_DATA[what](), content_of({"in": OTHER_DATA[what]()})
+
+    @tool
+    def look(ctx: ToolContext) -> AgentToolResult:
+        """Looks, and keeps what it reports."""
+        ctx.update(AgentToolResult.text("looking", details={"in": own}))
+        return AgentToolResult.text("seen", details={"in": own})
+
+    def watch(event: AgentEvent) -> None:
+        if isinstance(event, ToolExecutionEnd):
+            assert content_of(event.result.details) == wanted
+            spoil_all(event.result.details)
+        if isinstance(event, ToolExecutionUpdate):
+            spoil_all(event.update.details)
+
+    agent = Agent(MODEL, stream_fn=scripted(call("look"), text("done")), tools=[look])
+    agent.subscribe(watch)
+    assert (await agent.prompt("go")).error is None
+    assert content_of({"in": own}) == wanted
+    spoil_all(own)
+    (result,) = [message for message in agent.messages if isinstance(message, ToolResultMessage)]
+    assert content_of(result.details) == wanted
+    for taken in (
+        copy.deepcopy(result.details),
+        copy.deepcopy(result).details,
+        pickle.loads(pickle.dumps(result)).details,
+    ):
+        assert content_of(taken) == wanted
+        spoil_all(taken)
+    assert content_of(result.details) == wanted
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("what", OTHER_DATA)
+async def test_other_data_in_arguments_stays_with_whoever_has_it(what: str) -> None:
+    mine = {"in": OTHER_DATA[what]()}
+    wanted, got = content_of(mine), list[object]()
+
+    class Takes:
+        name = label = description = "takes"
+        parameters_schema: dict[str, Any] = {"type": "object"}
+        requires_approval = True
+
+        def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
+            spoil_all(arguments)
+            return {}
+
+        async def execute(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
+            got.append(content_of(arguments))
+            spoil_all(arguments)
+            return AgentToolResult.text("taken")
+
+    class Rewrites:
+        def pre_dispatch(self, ctx: PreDispatchContext) -> None:
+            ctx.arguments = mine
+
+    class Sees:
+        def pre_dispatch(self, ctx: PreDispatchContext) -> None:
+            assert content_of(ctx.arguments) == wanted
+
+    def approve(request: ProposedCall) -> Approve:
+        assert content_of(request.arguments) == wanted
+        spoil_all(request.arguments)
+        spoil_all(mine)
+        return Approve()
+
+    def watch(event: AgentEvent) -> None:
+        if isinstance(event, (ToolApprovalRequested, ToolExecutionStart)):
+            assert content_of(event.arguments) == wanted
+            spoil_all(event.arguments)
+
+    agent = Agent(
+        MODEL,
+        stream_fn=scripted(call("takes"), text("done")),
+        tools=[Takes()],
+        policies=[Rewrites(), Sees()],
+        approve=approve,
+    )
+    agent.subscribe(watch)
+    assert (await agent.prompt("go")).error is None
+    assert got == [wanted]
+
+
+async def test_the_data_of_a_block_is_masked_and_kept_as_it_was() -> None:
+    own, secret = {"in": [1], "is": "k2mPx4Wt7LrBq8vZ"}, "k2mPx4Wt7LrBq8vZ"
+    reported = AgentToolResult([Extension("mine", own), Document(UrlSource("https://example.com"), secret)])
+
+    @tool
+    def look(ctx: ToolContext) -> AgentToolResult:
+        """Looks, and keeps what it reports."""
+        ctx.update(reported)
+        return reported
+
+    seen: list[bytes] = []
+
+    def watch(event: AgentEvent) -> None:
+        seen.append(encode_event(event))
+        if isinstance(event, ToolExecutionEnd):
+            spoil_deeply(event.result.content[0].data)  # type: ignore[union-attr]
+
+    redactor = Redactor([secret], environment={})
+    agent = Agent(MODEL, stream_fn=scripted(call("look"), text("done")), tools=[look], redactor=redactor)
+    agent.subscribe(watch)
+    await agent.prompt("go")
+    spoil_deeply(own)
+    (result,) = [message for message in agent.messages if isinstance(message, ToolResultMessage)]
+    assert result.content[0] == Extension("mine", {"in": [1], "is": redactor.redact(secret)})
+    assert not [event for event in seen if secret.encode() in event]
+
+
+async def test_what_cannot_be_copied_is_shared() -> None:
+    lock = threading.Lock()
+
+    @tool
+    def look() -> AgentToolResult:
+        """Looks."""
+        return AgentToolResult.text("seen", details={"lock": lock, "in": [1]})
+
+    agent = Agent(MODEL, stream_fn=scripted(call("look"), text("done")), tools=[look])
+    await agent.prompt("go")
+    (result,) = [message for message in agent.messages if isinstance(message, ToolResultMessage)]
+    assert result.details == {"lock": lock, "in": [1]}
+    assert copy.deepcopy(result.details) == {"lock": lock, "in": [1]}
 
 
 async def test_a_policy_that_keeps_the_arguments_it_set_cannot_change_them_later() -> None:

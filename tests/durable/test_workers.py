@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import signal
 import time
@@ -92,6 +93,28 @@ async def test_on_sigterm_each_run_ends_its_turn_and_goes_back_at_no_cost(kind: 
             outcomes = {message.outcome for message in result.messages if isinstance(message, ToolResultMessage)}
             assert outcomes == {ToolOutcome.RAN}
         assert (await waiting.result(timeout=20)).pending
+
+
+def test_a_worker_that_reached_the_store_through_a_link_is_seen_to_live(sqlite_url: str, tmp_path: Path) -> None:
+    (tmp_path / "links").mkdir()
+    linked = tmp_path / "links" / "linked.db"
+    linked.symlink_to(store_address(sqlite_url).path or "")
+    context = multiprocessing.get_context("fork")
+    holds, end = context.Event(), context.Event()
+
+    def work() -> None:
+        open_database(store_address(f"sqlite:///{linked}")).hold("worker", 1)
+        holds.set()
+        end.wait()
+
+    worker = context.Process(target=work)
+    worker.start()
+    try:
+        assert holds.wait(20)
+        assert open_database(store_address(sqlite_url)).alive([("worker", 1)]) == {"worker"}
+    finally:
+        end.set()
+        worker.join()
 
 
 async def test_what_does_not_end_in_time_is_abandoned(sqlite_url: str) -> None:

@@ -122,3 +122,27 @@ def test_what_is_told_in_one_line_is_masked_before_it_is_cut(item: dict[str, Any
 )
 def test_progress_is_its_message_or_its_numbers(given: Any, shown: str) -> None:
     assert progress_text(*given) == shown
+
+
+OWN, KNOWN = "4f9a8b7c6d5e4f3a2b1c", "k2mPx4Wt7LrBq8vZ"
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("secret", [OWN, KNOWN])
+@pytest.mark.parametrize("filler", [".", " ", "\u200b", " \u200b"])
+@pytest.mark.parametrize("size", [0, 2040, 8184, 65_528])
+@pytest.mark.parametrize("rest", ["", " and more" * 10_000])
+def test_progress_and_errors_show_no_half_of_a_secret_wherever_they_are_cut(
+    secret: str, filler: str, size: int, rest: str
+) -> None:
+    redactors = [Redactor([one], environment={}) for one in (OWN, KNOWN)]
+    for hidden in ("", "\u200b", "\x00", "\u202e"):
+        said = (filler * size)[:size] + hidden.join(secret) + rest
+        assert secret[:4] not in progress_text(1, None, said, *redactors)
+        assert secret[:4] not in progress_text(1, None, said, *reversed(redactors))
+
+
+def test_progress_is_cut_to_what_can_be_shown() -> None:
+    redactors = [Redactor([one], environment={}) for one in (OWN, KNOWN)]
+    assert progress_text(1, None, "word " * 100_000, *redactors) == ("word " * 1000)[:2047] + "…"
+    assert progress_text(1, None, "\u200b" * 100 + " a\u200bb \n", *redactors, None) == "ab"

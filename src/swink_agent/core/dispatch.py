@@ -44,7 +44,7 @@ from .types import (
     extract_text,
 )
 from .values import hints
-from .values.value import copy_json, frozen_json, is_same_json, show
+from .values.value import OpenDict, copy_json, frozen_json, is_same_json, show
 
 CUT_OFF = "the reply reached its length limit inside the arguments"
 
@@ -202,8 +202,11 @@ class Batch:
         if call.note:
             note = masked_result(self.run.redactor, AgentToolResult((Text(f"\n{call.note}"),)))
             result = msgspec.structs.replace(result, content=(*result.content, *note.content))
+        details = result.details
+        if details is not None:
+            details = frozen_json(details)  # what can still be changed in them is not shared with the event
         call.message = message = ToolResultMessage(
-            call.id, result.content, result.is_error, result.details, call.name, outcome=outcome
+            call.id, result.content, result.is_error, details, call.name, outcome=outcome
         )
         run.executing.pop(call.id, None)
         if call.has_slot:
@@ -429,7 +432,10 @@ class Batch:
         call.began = monotonic()
         if run.audience.all:
             scope = None if call.grant is None else call.grant.scope
-            run.emit(ToolExecutionStart(call.id, call.name, call.arguments, scope))
+            arguments = call.arguments
+            if type(arguments) is OpenDict:
+                arguments = frozen_json(arguments)  # what can still be changed in them is not shared with the tool
+            run.emit(ToolExecutionStart(call.id, call.name, arguments, scope))
             if self.supervisor.is_interrupted:
                 return  # a subscriber aborted the run
         call.context = context = self.context_for(call, call.report)

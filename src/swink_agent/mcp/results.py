@@ -59,17 +59,9 @@ def result_of(
 
 def progress_text(progress: float, total: float | None, message: str | None, *redactors: Redactor | None) -> str:
     """The text of an update: the server's message, else `3/10` or `3`."""
-    if message and (shown := masked_text(message, LONGEST_DESCRIPTION, *redactors)):
+    if message and (shown := shown_text(message, LONGEST_DESCRIPTION, *redactors)):
         return shown
     return f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
-
-
-def masked_text(text: object, most: int, *redactors: Redactor | None) -> str:
-    """A server's text as `shown_text` makes it, masked before it is cut. Masks no more of a long text than is shown."""
-    for redactor in redactors:
-        if redactor is not None and isinstance(text, str):
-            text = masked_beginning(redactor, text, most * 4)[0].decode()
-    return shown_text(text, most)
 
 
 def _block(item: dict[str, Any], redactor: Redactor | None) -> UserBlock:
@@ -133,4 +125,4 @@ def _within_limit(blocks: list[UserBlock], redactor: Redactor | None) -> list[Us
 
 
 def _one_line(text: object, redactor: Redactor | None) -> str:
-    return " ".join(masked_text(text, 400, redactor).split())
+    return " ".join(shown_text(text, 400, redactor).split())

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from swink_agent.core.schemas.validation import InvalidSchema, compile_schema
 from swink_agent.core.texts.invisible import is_deceptive, ordinary_places
+
+if TYPE_CHECKING:
+    from swink_agent.core.secrets.redaction import Redactor
 
 LONGEST_DESCRIPTION = 2048
 _LARGEST = 64 * 1024
@@ -60,17 +63,23 @@ def tame_schema(given: object) -> Schema:
     return top
 
 
-def shown_text(text: object, most: int = LONGEST_DESCRIPTION) -> str:
-    """A server's text without invisible characters, cut to `most` characters."""
+def shown_text(text: object, most: int = LONGEST_DESCRIPTION, *redactors: Redactor | None) -> str:
+    """A server's text without invisible characters and without secrets, cut to `most` characters.
+
+    Of a longer text, only the beginning is masked, and it ends before what may be the beginning of a secret.
+    """
     if not isinstance(text, str):
         return ""
-    text = text[: most * 4]  # a longer one is cut anyway
-    if not (text.isascii() and text.isprintable()):
-        ordinary = ordinary_places(text)
-        kept = [c for place, c in enumerate(text) if c in "\n\t" or place in ordinary or not is_deceptive(c)]
-        text = "".join(kept)
-    text = text.strip()
-    return text if len(text) <= most else text[: most - 1] + "…"
+    shown = text[: most * 4]  # a longer one is cut anyway
+    if not (shown.isascii() and shown.isprintable()):
+        ordinary = ordinary_places(shown)
+        kept = [c for place, c in enumerate(shown) if c in "\n\t" or place in ordinary or not is_deceptive(c)]
+        shown = "".join(kept)
+    for redactor in redactors:  # not before: an invisible character within a secret would hide it
+        if redactor is not None:
+            shown = redactor.redact(shown if len(text) <= most * 4 else shown[: redactor.safe_length(shown)])
+    shown = shown.strip()
+    return shown if len(shown) <= most else shown[: most - 1] + "…"
 
 
 # -- references ------------------------------------------------------------------------------------------------------

@@ -29,8 +29,8 @@ from .errors import McpError
 from .listing import Listing, ToolDefinition, read_listing
 from .naming import check_env, check_headers, check_server_name, own_version, secrets_in, tool_names
 from .process import Command, ServerProcess, ServerSandbox
-from .results import masked_text, progress_text, result_of
-from .schemas import LONGEST_DESCRIPTION
+from .results import progress_text, result_of
+from .schemas import LONGEST_DESCRIPTION, shown_text
 from .tool import McpTool
 
 if TYPE_CHECKING:
@@ -429,7 +429,7 @@ class McpServer:
 
     def _shown(self, text: str, redactor: Redactor | None = None) -> str:
         """The beginning of a text of the server, without secrets and invisible characters."""
-        return masked_text(text, LONGEST_DESCRIPTION, self._redactor, redactor)
+        return shown_text(text, LONGEST_DESCRIPTION, self._redactor, redactor)
 
     def _hint(self) -> str:
         """A hint for a program that fetches others: the network or the cache that it lacks in the sandbox."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from swink_agent.core.machine.files import replace_file, replacing
+from swink_agent.core.machine.files import locked, replace_file, replacing
 
 
 def test_a_file_is_made_and_replaced_for_its_owner_alone(tmp_path: Path) -> None:
@@ -50,3 +50,15 @@ def test_the_content_and_the_name_are_synced_where_that_is_asked_for(
         fsync=lambda descriptor: synced.append((tmp_path / "kept").exists()),
     )
     assert synced == [*([False] if sync else []), *([True] if sync_name else [])]
+
+
+def test_a_lock_is_beside_the_file_itself_and_never_beside_a_device(tmp_path: Path) -> None:
+    for name in ("links", "files", "devices"):
+        (tmp_path / name).mkdir()
+    os.mkfifo(tmp_path / "devices" / "pipe")
+    for name, target in (("file", "files/kept"), ("device", "devices/pipe")):
+        (tmp_path / "links" / name).symlink_to(tmp_path / target)
+        with locked(tmp_path / "links" / name, 0) as is_locked:
+            assert is_locked
+    found = {name: sorted(os.listdir(tmp_path / name)) for name in ("links", "files", "devices")}
+    assert found == {"links": [".device.lock", "device", "file"], "files": [".kept.lock"], "devices": ["pipe"]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import base64
 import dataclasses
 import enum
@@ -12,6 +13,8 @@ import logging
 import re
 import shlex
 import textwrap
+from collections.abc import Callable, Mapping
+from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -380,6 +383,128 @@ def test_a_dataclass_stays_one_and_a_string_under_a_name_of_a_secret_is_masked_w
     assert named(masked.password) == "<password>"
     clean = Found("nothing", "")
     assert known.redact_value(clean) is clean
+
+
+@dataclasses.dataclass
+class Broken:
+    """Fails in the given ways, and when it is compared. A copy is the object itself."""
+
+    name: str
+    fails: tuple[str, ...]
+
+    def __getattribute__(self, name: str) -> Any:
+        if name != "fails" and name in self.fails:
+            raise RuntimeError("it cannot be read")
+        return object.__getattribute__(self, name)
+
+    def __copy__(self) -> Broken:
+        if "copy" in self.fails:
+            raise RuntimeError("it cannot be copied")
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("the truth value of an array is ambiguous")
+
+    def __hash__(self) -> int:
+        return 7
+
+
+@dataclasses.dataclass
+class Holder:
+    held: Any
+    name: str
+
+
+class BrokenText:
+    def __str__(self) -> str:
+        raise RuntimeError("it cannot be shown")
+
+
+class BrokenMapping(Mapping[str, Any]):
+    def __getitem__(self, key: str) -> Any:
+        raise RuntimeError("it is closed")
+
+    __iter__ = __len__ = __getitem__  # type: ignore[assignment]
+
+
+class BrokenList(list[Any]):
+    def __iter__(self) -> Any:
+        raise RuntimeError("it is closed")
+
+
+class Hashable(Mapping[str, Any]):
+    def __getitem__(self, key: str) -> Any:
+        return PHRASE
+
+    def __iter__(self) -> Any:
+        return iter(["is"])
+
+    def __len__(self) -> int:
+        return 1
+
+    def __hash__(self) -> int:
+        return 7
+
+
+class Unbound:
+    @property
+    def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        raise RuntimeError("it is used outside of a request")
+
+
+class OnlyTheSecret(msgspec.Struct):
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.name != PHRASE:
+            raise ValueError("another name")
+
+
+class Listed(enum.Enum):
+    NAMES = [PHRASE]
+
+
+FAILING: dict[str, Callable[[], Any]] = {
+    "a dataclass that cannot be copied": lambda: Broken(PHRASE, ("copy",)),
+    "a dataclass that is its own copy": lambda: Broken(PHRASE, ()),
+    "a dataclass with a field that cannot be read": lambda: Broken(PHRASE, ("name",)),
+    "a dataclass in a dataclass": lambda: Holder(Broken("x", ()), PHRASE),
+    "a struct that refuses masked values": lambda: OnlyTheSecret(PHRASE),
+    "an array": lambda: array.array("u", PHRASE),
+    "numbers": lambda: array.array("d", [1.5]),
+    "no text": BrokenText,
+    "a mapping": BrokenMapping,
+    "a list": lambda: BrokenList([1]),
+    "a key": lambda: {BrokenText(): b"x", "is": PHRASE},
+    "a key that becomes a dict": lambda: {Hashable(): 1},
+    "a member that becomes a dict": lambda: {Hashable()},
+    "a member that becomes a list": lambda: frozenset([Listed.NAMES]),
+    "a comparison that fails": lambda: Holder(Decimal("sNaN"), PHRASE),
+}
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("odd", FAILING)
+def test_an_object_that_fails_costs_nothing_but_itself(odd: str) -> None:
+    known = redactor(PHRASE)
+    for data in (FAILING[odd](), deep(FAILING[odd]())):
+        assert PHRASE.encode() not in as_json(inmost(known.redact_value(data)))
+    in_others = {"odd": FAILING[odd](), "others": Holder([FAILING[odd]()], PHRASE)}
+    masked = known.redact_value(in_others)
+    assert list(masked) == ["odd", "others"]
+    assert named(masked["others"].name) == "<secret>"
+    assert PHRASE.encode() not in as_json(masked)
+    assert as_json(known.redact_value(masked)) == as_json(masked)
+
+
+def test_a_proxy_without_an_object_is_shown_as_its_type() -> None:
+    assert redactor(PHRASE).redact_value([Unbound(), PHRASE])[0] == "<Unbound>"
+
+
+def test_a_masked_dataclass_is_never_the_object_of_the_tool() -> None:
+    own = Broken(PHRASE, ())
+    redactor(PHRASE).redact_value(own)
+    assert own.name == PHRASE
 
 
 def test_bytes_are_masked_as_texts_and_stay_bytes() -> None:
@@ -889,3 +1014,53 @@ def test_a_long_text_is_masked_as_a_short_one_is() -> None:
 def test_a_redactor_that_was_told_nothing_is_still_one() -> None:
     known = Redactor(environment={})
     assert (len(known), bool(known)) == (0, True)
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("between", ["", "-", "_", "-db-", "."])
+@pytest.mark.parametrize("given", ['password="{}"', "token={}", "API_KEY: {}"])
+@pytest.mark.parametrize("before", ["", "x" * 31, "a name " * 40])
+def test_the_name_in_a_placeholder_is_never_a_part_of_another_secret(between: str, given: str, before: str) -> None:
+    value, key, long = "k2mPx4Wt7LrBq8vZ", "ghp_" + "aB3xYz12kk9" * 4, "L0ngest" * 20
+    for secret in (PHRASE, key, long):
+        plain = f"{before}{secret}{between}{given.format(value)} and more"
+        known = redactor(*([] if secret is key and not before.endswith("x") else [secret]))
+        stream = known.stream()
+        whole = known.redact(plain)
+        pieces = "".join([stream.feed(character) for character in plain]) + stream.finish()
+        for shown in (whole, pieces):
+            assert value not in shown
+            assert not any(secret[at : at + 6] in shown for at in range(len(secret) - 5))
+    assert named(redactor().redact(f"MY_APP_API_KEY={value}")) == "MY_APP_API_KEY=<MY_APP_API_KEY>"
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    "before",
+    [
+        "\\n",
+        "\\t",
+        "\\r\\n",
+        "\\x1b[0m",
+        "\\u0022",
+        "\\u001b[1;32m",
+        "%20",
+        "%3D",
+        "\x1b[m",
+        "\x1b[1;32m",
+        "\x1b[38;5;214m",
+    ],
+)
+@pytest.mark.parametrize(
+    "key",
+    ["ghp_" + "aB3xYz12kk9" * 4, "sk-ant-api03-" + "Qw3rTy77" * 6, "AKIAIOSFODNN7EXAMPLQ", "xoxb-123456789012-abc"],
+)
+def test_a_key_is_masked_directly_after_an_escape_or_a_colour(before: str, key: str) -> None:
+    known, plain = redactor(), f"first{before}{key} and more"
+    wanted = f"first{before}<key> and more"
+    assert named(known.redact(plain)) == wanted
+    for size in (1, 2, 3, 7):
+        stream = known.stream()
+        pieces = [stream.feed(plain[at : at + size]) for at in range(0, len(plain), size)]
+        assert named("".join([*pieces, stream.finish()])) == wanted
+    assert known.redact(f"first{key} and more") == f"first{key} and more"

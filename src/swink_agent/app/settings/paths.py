@@ -83,7 +83,7 @@ def write_whole(path: Path, content: str | bytes, *, mode: int = 0o600) -> None:
 @contextmanager
 def changing(path: Path) -> Generator[None]:
     """Lets one program at a time read and then replace the file, so that no change is lost. Raises `OSError`."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    Path(os.path.realpath(path)).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with locked(path, _PATIENCE) as is_locked:
         if not is_locked:
             raise TimeoutError(errno.ETIMEDOUT, "another program is changing it")

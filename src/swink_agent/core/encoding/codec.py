@@ -31,11 +31,12 @@ from ..types import (
     encodable,
 )
 from ..values.decoders import json_decoder
+from ..values.nesting import shown
 
 _OURS = (UserMessage, AssistantMessage, ToolResultMessage)
 
 
-_encoder = msgspec.json.Encoder(enc_hook=str)
+_encoder = msgspec.json.Encoder(enc_hook=shown)
 
 
 def as_json(value: Any) -> bytes:
@@ -51,20 +52,20 @@ def plain_json(value: Any) -> Any:
     if isinstance(value, str):
         return encodable(value)
     if isinstance(value, dict):
-        return {encodable(str(key)): plain_json(item) for key, item in cast("dict[Any, Any]", value).items()}
+        return {encodable(shown(key)): plain_json(item) for key, item in cast("dict[Any, Any]", value).items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [plain_json(item) for item in cast("list[Any]", value)]
     if isinstance(value, bool) or value is None or isinstance(value, msgspec.Raw):
         return value
     if isinstance(value, int):
-        return value if -(2**63) <= value < 2**64 else str(value)
+        return value if -(2**63) <= value < 2**64 else shown(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, msgspec.Struct):
         config = value.__struct_config__
         tag = {} if config.tag is None else {cast("str", config.tag_field): config.tag}
         return tag | {name: plain_json(getattr(value, name)) for name in value.__struct_fields__}
-    return encodable(str(value))
+    return encodable(shown(value))
 
 
 def encode_message(message: AgentMessage) -> bytes:

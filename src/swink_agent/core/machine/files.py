@@ -74,9 +74,12 @@ def locked(path: str | os.PathLike[str], patience: float) -> Generator[bool]:
     """Takes the lock that programs and threads share for a file; yields whether it got it.
 
     Waits `patience` seconds at most: the holder may be suspended. The lock is a file next to it, which stays; its
-    folder must exist. A file system without locks gives it to everyone. Raises `OSError`.
+    folder must exist. Names that lead to one file through links share its lock. A file system without locks gives it to
+    everyone. Raises `OSError`.
     """
-    target = Path(path)
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():  # nothing is kept in it, and a folder of devices is no place for locks
+        target = Path(path)
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(target.with_name(f".{target.name}.lock"), flags, 0o600)
     is_ours = is_locked = False

@@ -39,7 +39,7 @@ async def approve(batch: Batch) -> None:
         scope = await _scope(batch, call, question.prepare)
         if scope is None:
             continue
-        run.emit(ToolApprovalRequested(call.id, call.name, call.arguments, scope))
+        run.emit(ToolApprovalRequested(call.id, call.name, frozen_json(call.arguments), frozen_json(scope)))
         answer = Reject("aborted")
         call.approval = "asked"
         try:
@@ -95,7 +95,7 @@ async def _is_foreseen(batch: Batch, call: CallState) -> bool:
     foresee, run = getattr(call.tool, "foresee", None), batch.run
     if foresee is None or run.toolbox.problems(call.name, call.arguments) is not None:
         return False
-    arguments, context = call.arguments, batch.context_for(call)
+    arguments, context = frozen_json(call.arguments), batch.context_for(call)
     try:
         refusal = await run.supervisor.in_thread(run.threads, lambda: foresee(arguments, context))
     except ToolError as error:
@@ -119,7 +119,7 @@ async def _scope(
     scope_of, run = getattr(call.tool, "approval_scope", None), batch.run
     if scope_of is None:
         return {}
-    arguments = call.arguments
+    arguments = frozen_json(call.arguments)
 
     def look() -> dict[str, Any]:
         scope = frozen_json(scope_of(arguments))

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ..cancel import call_in, running_loop
 from ..events import ToolExecutionUpdate
 from ..tool import AgentToolResult
 from ..types import Document, Extension, Text, UserBlock, encodable, extract_text
-from ..values.nesting import kept_shallow
+from ..values.nesting import inside, kept_shallow
 from ..values.value import frozen_json
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ _MOST_UPDATES = 32
 _MOST_CHARACTERS = 64 * 1024
 _LONG = 64 * 1024
 _TEXTS = frozenset({str, bytes, bytearray})
+_NUMBERS = frozenset({int, float, bool, type(None)})
+# Masking a short text, or another value, takes as long as masking so many characters of a long text.
+_PER_TEXT, _PER_VALUE = 100, 8
 _SURELY_REPEATED = 8
 """If an update begins with the whole last one, and that has this many characters, the tool repeats a growing text."""
 
@@ -110,10 +113,11 @@ class Relay:
             self._text = self._run.redactor.stream()  # a tool that repeats its whole text needs nothing kept back
         shown = self._text.feed(text) if GAP not in text else self._fed_around_gaps(text)
         self._last_text = text
-        if shown == text and update.details is None:
+        redactor = self._run.redactor
+        others = [_masked_block(redactor, block) for block in update.content if not isinstance(block, Text)]
+        if shown == text and update.details is None and not others:
             return update
-        others: list[UserBlock] = [block for block in update.content if not isinstance(block, Text)]
-        details = _masked_details(self._run.redactor, update.details)
+        details = _masked_details(redactor, update.details)
         return AgentToolResult([*([Text(shown)] if shown else []), *others], details, update.is_error)
 
     def _fed_around_gaps(self, text: str) -> str:
@@ -137,10 +141,36 @@ def masked_unless_long(run: Run, result: AgentToolResult) -> AgentToolResult | N
             return result
         text = encodable(run.redactor.redact(first.text))
         return result if text == first.text else AgentToolResult((Text(text),), None, result.is_error)
-    size = sum([len(block.text) for block in content if type(block) is Text])
-    if isinstance(details, dict):
-        size += sum([len(value) for value in cast("dict[str, Any]", details).values() if type(value) in _TEXTS])
-    return None if size > _LONG else masked_result(run.redactor, result)
+    searched: list[Any] = [details]
+    for block in content:
+        if type(block) is Text:
+            searched.append(block.text)
+        elif type(block) is Extension:
+            searched.append(block.data)
+    return None if _takes_long(searched) else masked_result(run.redactor, result)
+
+
+def _takes_long(values: list[Any]) -> bool:
+    """Whether the values, with all that is in them, take as long to mask as a long text. Adds to the list."""
+    size = 0
+    for value in values:  # the list grows meanwhile
+        kind: type = type(value)  # pyright: ignore[reportUnknownVariableType]
+        if kind in _TEXTS:
+            size += _PER_TEXT + len(value)
+        elif kind in _NUMBERS:
+            size += _PER_VALUE
+        elif kind is dict or kind is list:
+            size += _PER_VALUE + len(value)
+            if size <= _LONG:
+                values += value
+                if kind is dict:
+                    values += value.values()
+        else:
+            size += _PER_TEXT
+            values += inside(value)
+        if size > _LONG:
+            return True
+    return False
 
 
 def masked_result(redactor: Redactor, result: AgentToolResult) -> AgentToolResult:
@@ -155,17 +185,24 @@ def masked_result(redactor: Redactor, result: AgentToolResult) -> AgentToolResul
         if type(block) is Text and (text := encodable(next(texts))) != block.text:
             is_clean = False
             block = Text(text)
-        elif type(block) is Extension and (data := redactor.redact_value(kept_shallow(block.data))) != block.data:
+        elif type(block) is not Text and (masked := _masked_block(redactor, block)) is not block:
             is_clean = False
-            block = Extension(block.type_name, data)
-        elif type(block) is Document and (name := redactor.redact(block.name)) != block.name:
-            is_clean = False
-            block = Document(block.source, name)
+            block = masked
         content.append(block)
     if is_clean:
         return result
     details = _masked_details(redactor, result.details)
     return AgentToolResult(content, details, result.is_error)
+
+
+def _masked_block(redactor: Redactor, block: UserBlock) -> UserBlock:
+    """Masks secrets in a block that is not a text. Returns the same object if nothing changes."""
+    if type(block) is Extension:
+        data = _masked_details(redactor, block.data)
+        return block if data is block.data else Extension(block.type_name, data)
+    if type(block) is Document and (name := redactor.redact(block.name)) != block.name:
+        return Document(block.source, name)
+    return block
 
 
 def _masked_details(redactor: Redactor, details: Any) -> Any:

@@ -26,7 +26,7 @@ from ..types import (
     UserMessage,
 )
 from ..values.nesting import kept_shallow
-from .redaction import SHORTEST_TEXT, Redactor, masked_document, masked_place
+from .redaction import SHORTEST_TEXT, Redactor, differ, masked_document, masked_place
 
 _PENDING = ToolOutcome.PENDING
 _NO_TEXT = frozenset({int, float, bool, type(None)})
@@ -168,6 +168,6 @@ def with_fields(value: Any, **fields: Any) -> Any:
     """Returns the value with changed fields, or the same object if nothing changes."""
     for name, new in fields.items():
         old = getattr(value, name)
-        if new is not old and cast("object", new) != old:
+        if differ(new, old):
             return structs.replace(value, **fields)
     return value

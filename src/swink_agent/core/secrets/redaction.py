@@ -11,7 +11,8 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
 from enum import Enum
@@ -24,6 +25,7 @@ from ..events import AgentEnd, AgentEvent, DelegateEvent, MessageUpdate, TaskEnd
 from ..stream import AssistantMessageDelta
 from ..types import AgentMessage, AgentResult, Base64Source, Document, FileSource, Source, Text, UrlSource
 from ..values.checks import a_kind
+from ..values.nesting import copied, field_of, shown
 from ..values.several import several_texts
 from ..values.value import is_secret_name
 from .forms import Found, SecretForms
@@ -228,7 +230,10 @@ class Redactor:
         found = (self._forms or self._forms_now()).find(text)
         if self._patterns:
             whole = before + text if before else text
-            seen = find_shapes(whole) + find_assigned(whole, self._words, self._unmasked)
+            seen, assigned = find_shapes(whole), find_assigned(whole, self._words, self._unmasked)
+            if assigned:
+                known = (self._forms or self._forms_now()).find(whole) if before else found
+                seen += _with_clear_names(whole, assigned, (*known, *seen))
             found += [(start - len(before), end - len(before), name) for start, end, name in seen] if before else seen
         if not found:
             return found
@@ -308,57 +313,75 @@ class Redactor:
         """Returns a copy of data with every string masked; a string under a secret's name is masked whole.
 
         Data is JSON, also in structs, dataclasses and sets. Bytes are masked as the text in them, and stay bytes. Any
-        other object is written as its text: if that holds a secret, the masked text takes the object's place.
+        other object is written as its text: if that holds a secret, the masked text takes the object's place. The name
+        of its type does if it cannot be read.
         """
         try:
             return cast("M", self._redact_any(value))
         except RecursionError:
-            from ..values.nesting import copied  # on use: hardly anything is nested so deep
-
-            return copied(value, self._redact_leaf, self._redact_any)
+            return copied(value, self._redact_leaf, self._redact_member)
 
     def _redact_leaf(self, value: object, key: object) -> object:
-        if isinstance(value, _TEXTS) and key is not None and value and is_secret_name(str(key)):
-            return self._redact_named(value, str(key))
+        if key is not None and isinstance(value, _TEXTS) and is_secret_name(shown(key)):
+            return self._redact_named(value, shown(key))
         return self._redact_any(value)
 
     def _redact_any(self, value: object) -> object:
-        if isinstance(value, str):
+        if type(value) is str:
             return self.redact(value)
-        if value is None or isinstance(value, (int, float)):
-            return value  # before the slower checks
-        if isinstance(value, (dict, Mapping)):
-            return {
-                self._redact_any(key): (
-                    self._redact_named(item, str(key))
-                    if isinstance(item, _TEXTS) and item and is_secret_name(str(key))
-                    else self._redact_any(item)
-                )
-                for key, item in cast("Mapping[Any, Any]", value).items()
-            }
-        if isinstance(value, (list, tuple)):
-            items = [self._redact_any(item) for item in cast("list[Any]", value)]
-            return tuple(items) if isinstance(value, tuple) else items
-        if isinstance(value, msgspec.Struct):
-            return self._redact_struct(value)
-        if isinstance(value, (set, frozenset)):
-            members = {self._redact_any(item) for item in cast("Iterable[Any]", value)}
-            return members if isinstance(value, set) else frozenset(members)
-        if (names := getattr(type(value), "__dataclass_fields__", None)) is not None:
-            return self._redact_dataclass(value, names)
-        return self._redact_object(value)
+        try:
+            if value is None or isinstance(value, (int, float)):
+                return value  # before the slower checks
+            if isinstance(value, str):
+                return self.redact(value)
+            if isinstance(value, (dict, Mapping)):
+                return {
+                    self._redact_member(key): (
+                        self._redact_named(item, shown(key))
+                        if isinstance(item, _TEXTS) and is_secret_name(key if type(key) is str else shown(key))
+                        else self._redact_any(item)
+                    )
+                    for key, item in cast("Mapping[Any, Any]", value).items()
+                }
+            if isinstance(value, (list, tuple)):
+                items = [self._redact_any(item) for item in cast("list[Any]", value)]
+                return tuple(items) if isinstance(value, tuple) else items
+            if isinstance(value, msgspec.Struct):
+                return self._redact_struct(value)
+            if isinstance(value, (set, frozenset)):
+                members = {self._redact_member(item) for item in cast("Iterable[Any]", value)}
+                return members if isinstance(value, set) else frozenset(members)
+            if (names := getattr(type(value), "__dataclass_fields__", None)) is not None:
+                return self._redact_dataclass(value, names)
+            return self._redact_object(value)
+        except RecursionError:
+            raise
+        except Exception:  # an application's object may fail at anything, and could not be written then
+            return f"<{type(cast('object', value)).__name__}>"
+
+    def _redact_member(self, value: object) -> object:
+        """Masks the key of a dict, or a member of a set."""
+        masked = self._redact_any(value)
+        try:
+            hash(masked)
+        except TypeError:  # data that was hashable, such as a frozen mapping, became a plain dict or list
+            return self.redact(shown(value))
+        return masked
 
     def _redact_dataclass(self, value: object, names: Iterable[str]) -> object:
         """Returns a copy with the fields masked as those of a JSON object, or the same object if nothing changes."""
-        fields = {name: getattr(value, name, None) for name in names}
+        fields = {name: field_of(value, name) for name in names}
         masked = cast("dict[str, Any]", self._redact_any(fields))
-        changed = {name: new for name, new in masked.items() if _differ(new, fields[name])}
+        changed = {name: new for name, new in masked.items() if differ(new, fields[name])}
         if not changed:
             return value
-        made = copy(value)
-        for name, new in changed.items():
-            object.__setattr__(made, name, new)  # the class may be frozen
-        return made
+        try:
+            made = copy(value)
+            for name, new in changed.items() if made is not value else ():
+                object.__setattr__(made, name, new)  # the class may be frozen
+        except Exception:
+            made = value
+        return masked if made is value else made  # of an object that cannot be copied, the fields are written the same
 
     def _redact_object(self, value: object) -> object:
         """Returns an object that is not JSON, or its masked text if that holds a secret."""
@@ -368,16 +391,15 @@ class Redactor:
             return _bytes_masked(value, self.redact)
         if isinstance(value, Enum):
             masked = self._redact_any(value.value)  # this is written
-            return masked if _differ(masked, value.value) else value
-        try:
-            text = bytes(value).decode("utf-8", "replace") if isinstance(value, msgspec.Raw) else str(value)
-        except Exception:  # `str` of an application's object may fail
-            return value
+            return masked if differ(masked, value.value) else value
+        text = bytes(value).decode("utf-8", "replace") if isinstance(value, msgspec.Raw) else str(value)
         masked = self.redact(text)
         return value if masked == text else masked
 
     def _redact_named(self, value: Any, name: str) -> object:
-        """Masks a whole string, or bytes, under a secret's name, unless it is masked already."""
+        """Masks a whole string, or bytes, under a secret's name, unless it is masked already or empty."""
+        if not value:
+            return value
         if not isinstance(value, str):
             return _bytes_masked(value, lambda text: str(self._redact_named(text, name)))
         if not self.enabled or name.lower() in self._unmasked:
@@ -395,9 +417,17 @@ class Redactor:
             name: new
             for name in value.__struct_fields__
             if (type(value) is not AgentResult or name != "exception")  # it is never written
-            and _differ(new := self.redact_value(old := getattr(value, name)), old)
+            and differ(new := self.redact_value(old := getattr(value, name)), old)
         }
-        return structs.replace(value, **changed) if changed else value
+        if not changed:
+            return value
+        try:
+            return structs.replace(value, **changed)
+        except Exception:  # the class refuses masked values
+            made = copy(value)
+            for name, new in changed.items():
+                structs.force_setattr(made, name, new)
+            return made
 
     def redact_message(self, message: AgentMessage) -> AgentMessage:
         """Masks texts, arguments, results and errors of a message; returns the same object if nothing changes."""
@@ -545,10 +575,32 @@ class _LogFilter(logging.Filter):
         return True
 
 
-def _differ(new: object, old: object) -> bool:
+def _with_clear_names(text: str, assigned: list[Found], others: Iterable[Found]) -> Iterator[Found]:
+    """The values that are assigned to names, without the part of a name that belongs to another secret: the placeholder
+    would show it."""
+    starts: list[int] = []
+    ends: list[int] = []
+    for start, end, _ in sorted((*others, *assigned)):
+        if ends and start < ends[-1]:
+            ends[-1] = max(ends[-1], end)
+        else:
+            starts.append(start)
+            ends.append(end)
+    for start, end, name in assigned:
+        at = text.rfind(name, max(0, start - _CONTEXT - len(name)), start)
+        before = bisect_left(starts, at + len(name)) - 1
+        if name and at >= 0 and before >= 0 and ends[before] > at:
+            name = name[ends[before] - at :].strip("-_.") or "secret"
+        yield start, end, name
+
+
+def differ(new: object, old: object) -> bool:
+    """Whether a masked value is another than before. Values that cannot be compared count as others."""
+    if new is old:
+        return False
     try:
-        return new != old
-    except RecursionError:
+        return bool(new != old)
+    except Exception:  # nested too deep, or the comparison of an application's object fails, as that of some arrays
         return True
 
 

@@ -74,7 +74,13 @@ class _Shapes:
             # A JSON web token. It may not follow a hyphen: many such starts would scan the same text again.
             r"(?<!-)eyJ[A-Za-z0-9_-]{10,}+\.eyJ[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]{10,}+",
         )
-        self.key = re.compile(rf"(?<![A-Za-z0-9_])(?:{'|'.join(keys)})")
+        # A key begins a word. An escape or a colour before it may end with a letter or a digit.
+        begins = (
+            r"(?:(?<![A-Za-z0-9_])|(?<=\\[abfnrtv])|(?<=\\x[0-9A-Fa-f]{2})|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2})"
+            r"|(?<=[\[;][mK])|(?<=[\[;][0-9]m)|(?<=[\[;][0-9]{2}m)|(?<=[\[;][0-9]{3}m))"
+        )
+        self.key = re.compile(rf"{begins}(?:{'|'.join(keys)})")
+        self.begins = re.compile(begins)
         self.key_start = re.compile("|".join(map(re.escape, _KEY_STARTS)))
         self.begun_starts = frozenset(start[:length] for start in _KEY_STARTS for length in range(1, len(start) + 1))
         self.header = re.compile(
@@ -234,7 +240,8 @@ def find_assigned(text: str, words: Mapping[str, str], spared: Collection[str] =
         if name.lower() in spared:
             found.append((value.start(group), value.end(group), ""))
         elif is_one and is_secret_name(name):
-            found.append((value.start(group), value.end(group), words.get(content) or name))
+            label = name if len(name) < _LONGEST_NAME else match.group()  # so long a name may be half of a secret
+            found.append((value.start(group), value.end(group), words.get(content) or label))
             covered = value.end(group)
     return found
 
@@ -318,10 +325,18 @@ def _unfinished_word(text: str) -> int:
         return len(word)
     # A key begins a word, so only a word that consists of such a beginning may become one.
     begun = shapes.last_run.search(word[-_LONGEST_START:])
-    if begun is None or (len(begun.group()) == _LONGEST_START and len(word) > _LONGEST_START):
+    if begun is None:
         return 0
     run = begun.group()
-    return len(run) if run in shapes.begun_starts else 0
+    if run in shapes.begun_starts:
+        return 0 if len(run) == _LONGEST_START and len(word) > _LONGEST_START else len(run)
+    end = tail[-2 * _LONGEST_START :]
+    if not ("\\" in end or "%" in end or "\x1b" in end):
+        return 0
+    for length in range(len(run) - 1, 0, -1):
+        if run[-length:] in shapes.begun_starts and shapes.begins.match(tail, len(tail) - length):
+            return length
+    return 0
 
 
 def _last_word(tail: str) -> str:

@@ -15,12 +15,18 @@ from typing import Any, TypeVar, cast
 from msgspec import Struct
 from msgspec.json import encode
 
+from .value import FlatDict, FrozenDict, FrozenList
+
 DEEPEST = 128
 """Levels of nested lists and objects. Other JSON readers accept 64 to 128, and no tool's data needs more."""
 _MOST_TEXT = 64 * 1024
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _LISTS = (list, tuple, set, frozenset)
+# Types of our own and of the language, which do not fail.
+_SURE_LISTS = frozenset({*_LISTS, FrozenList})
+_SURE_DICTS = frozenset({dict, FlatDict, FrozenDict})
+_NO_LISTS = _SCALARS | _SURE_DICTS
 
 T = TypeVar("T")
 
@@ -33,7 +39,7 @@ def is_too_deep(value: object, most: int = DEEPEST) -> bool:
         # otherwise take exponential time.
         below: dict[int, object] = {}
         for one in level:
-            for child in _inside(one):
+            for child in inside(one):
                 if type(child) not in _SCALARS:
                     below[id(child)] = child
         if not below:
@@ -87,18 +93,19 @@ def _written(value: object, waiting: list[object]) -> str:
         return cast("str", value)
     if kind in _SCALARS:
         return _scalar(value)
-    if isinstance(value, _LISTS):
+    items = _items(value)
+    if items is not None:
         rest: list[object] = []
-        for item in cast("Iterable[object]", value):
+        for item in items:
             rest += [_Mark(","), item]
         waiting += [_Mark("]"), *reversed(rest[1:])]
         return "["
     fields = _fields(value)
     if fields is None:
-        return _scalar(_shown(value))
+        return _scalar(shown(value))
     rest = []
     for key, item in fields.items():
-        rest += [_Mark(f"{',' if rest else ''}{_scalar(_shown(key))}:"), item]
+        rest += [_Mark(f"{',' if rest else ''}{_scalar(shown(key))}:"), item]
     waiting += [_Mark("}"), *reversed(rest)]
     return "{"
 
@@ -111,7 +118,8 @@ def _scalar(value: object) -> str:
     return encode(value).decode()
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """Returns the text of a value; its type if that fails."""
     try:
         return str(value)
     except Exception:  # `str` of an application's object may fail
@@ -133,7 +141,8 @@ def copied(
     while waiting:
         place, at, one, key = waiting.pop()
         identity = id(one)
-        fields = None if type(one) in _SCALARS else _fields(one)
+        items = _items(one)
+        fields = _fields(one) if items is None else None
         if identity in known:
             place[at] = known[identity][1]
         elif fields is not None:
@@ -143,28 +152,59 @@ def copied(
                 new_name = name if key_of is None else key_of(name)
                 new[new_name] = None  # keeps the order, whichever is filled first
                 waiting.append((new, new_name, item, name))
-        elif isinstance(one, _LISTS):
-            place[at] = items = list(cast("Iterable[Any]", one))
-            known[identity] = one, items
-            waiting += [(items, index, item, None) for index, item in enumerate(items)]
+        elif items is not None:
+            place[at] = new = list(items)
+            known[identity] = one, new
+            waiting += [(new, index, item, None) for index, item in enumerate(new)]
         else:
             place[at] = one if change is None else change(one, key)
     return top[0]
 
 
-def _inside(value: object) -> Iterable[object]:
+def inside(value: object) -> Iterable[object]:
     """The values directly inside a value."""
-    if isinstance(value, _LISTS):
-        return cast("Iterable[object]", value)
-    fields = None if type(value) in _SCALARS else _fields(value)
+    items = _items(value)
+    if items is not None:
+        return items
+    fields = _fields(value)
     return () if fields is None else fields.values()
+
+
+# An object of an application may fail at anything that is asked of it. Then it counts as a value without others in it.
+
+
+def _items(value: object) -> Iterable[object] | None:
+    """The items of a value that is written as a list; `None` for any other."""
+    if type(value) in _SURE_LISTS:
+        return cast("Iterable[object]", value)
+    if type(value) in _NO_LISTS:
+        return None
+    try:
+        return list(cast("Iterable[object]", value)) if isinstance(value, _LISTS) else None
+    except Exception:
+        return None
 
 
 def _fields(value: object) -> Mapping[Any, Any] | None:
     """The fields of a value that is written as a JSON object; `None` for any other."""
-    if isinstance(value, (dict, Mapping)):
-        return cast("Mapping[Any, Any]", value)
-    if isinstance(value, Struct):
-        return {name: getattr(value, name) for name in value.__struct_fields__}
-    names = getattr(type(value), "__dataclass_fields__", None)
-    return None if names is None else {name: getattr(value, name, None) for name in names}
+    if type(value) in _SURE_DICTS:
+        return cast("dict[Any, Any]", value)
+    if type(value) in _SCALARS:
+        return None
+    try:
+        if isinstance(value, (dict, Mapping)):
+            return dict(cast("Mapping[Any, Any]", value).items())
+        if isinstance(value, Struct):
+            return {name: getattr(value, name) for name in value.__struct_fields__}
+        names = getattr(type(value), "__dataclass_fields__", None)
+        return None if names is None else {name: field_of(value, name) for name in names}
+    except Exception:
+        return None
+
+
+def field_of(value: object, name: str) -> Any:
+    """Returns a field of a dataclass; `None` if it is not set, or cannot be read."""
+    try:
+        return getattr(value, name)
+    except Exception:
+        return None

@@ -164,13 +164,17 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 def copy_json(value: T) -> T:
-    """Returns a deep copy of JSON data, in plain dicts and lists; other objects are shared."""
+    """Returns a deep copy of JSON data, in plain dicts and lists. Other objects are shared, except in frozen data."""
     kind: type = type(value)
     if kind is FlatDict:
         flat: Any = value  # `cast` would cost a call
         return dict(flat)  # pyright: ignore[reportReturnType]
     if kind in _SCALARS:
         return value
+    if kind in _OPEN:
+        from .copies import unfrozen  # on use: most data is only JSON
+
+        return unfrozen(value)
     try:
         return _copy(value)
     except RecursionError:
@@ -192,17 +196,36 @@ def _copy(value: Any) -> Any:
 
 
 def frozen_json(value: Any) -> Any:
-    """Returns a copy of JSON data whose dicts and lists refuse changes. Data that is frozen already is shared."""
+    """Returns a copy of data whose dicts, lists and sets refuse changes. JSON data that is frozen already is shared."""
+    if type(value) is dict:
+        data: dict[Any, Any] = value  # pyright: ignore[reportUnknownVariableType] - `cast` would cost a call
+        if _SCALARS.issuperset(map(type, data.values())):
+            return FlatDict(data)
+    elif type(value) in _SCALARS or type(value) in _FROZEN:
+        return value
+    try:
+        return _frozen(value)
+    except _NotJson:
+        from .copies import frozen  # on use: most data is only JSON
+
+        return frozen(value)
+
+
+def _frozen(value: Any) -> Any:
     if type(value) is not dict and (type(value) in _SCALARS or type(value) in _FROZEN):
         return value
     if isinstance(value, dict):
         data: dict[Any, Any] = value  # pyright: ignore[reportUnknownVariableType] - `cast` would cost a call
         if _SCALARS.issuperset(map(type, data.values())):
             return FlatDict(data)
-        return FrozenDict({key: frozen_json(item) for key, item in data.items()})
+        return FrozenDict({key: _frozen(item) for key, item in data.items()})
     if isinstance(value, list):
-        return FrozenList([frozen_json(item) for item in cast("list[Any]", value)])
-    return value
+        return FrozenList([_frozen(item) for item in cast("list[Any]", value)])
+    raise _NotJson
+
+
+class _NotJson(Exception):
+    """The data holds something that JSON does not have."""
 
 
 def _refuse(self: object, *_: Any, **__: Any) -> Any:
@@ -216,13 +239,13 @@ class FrozenDict(dict[Any, Any]):
     __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (FrozenDict, (dict(self),))
+        return (type(self), (dict(self),))
 
     def __copy__(self) -> dict[Any, Any]:
         return dict(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> dict[Any, Any]:
-        return copy_json(dict(self))
+        return copy_json(self)
 
 
 class FlatDict(FrozenDict):
@@ -239,16 +262,46 @@ class FrozenList(list[Any]):
     insert = pop = remove = reverse = sort = _refuse
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (FrozenList, (list(self),))
+        return (type(self), (list(self),))
 
     def __copy__(self) -> list[Any]:
         return list(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:
-        return copy_json(list(self))
+        return copy_json(self)
+
+
+class OpenDict(FrozenDict):
+    """A frozen dict with objects in it, which may be changed: a copy of it has copies of them."""
+
+    __slots__ = ()
+
+
+class OpenList(FrozenList):
+    """A frozen list with objects in it, which may be changed: a copy of it has copies of them."""
+
+    __slots__ = ()
+
+
+class FrozenSet(set[Any]):
+    """A set that refuses changes."""
+
+    __slots__ = ()
+    __iand__ = __ior__ = __isub__ = __ixor__ = add = clear = difference_update = discard = _refuse
+    intersection_update = pop = remove = symmetric_difference_update = update = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (FrozenSet, (list(self),))
+
+    def __copy__(self) -> set[Any]:
+        return set(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> set[Any]:
+        return copy_json(self)
 
 
 _FROZEN = frozenset({FrozenDict, FlatDict, FrozenList})
+_OPEN = frozenset({OpenDict, OpenList, FrozenSet})
 
 
 def _show(value: object, depth: int) -> str:
@@ -351,4 +404,8 @@ def is_same_json(some: Any, others: Any) -> bool:
         items = cast("list[Any]", others)
         is_as_long = isinstance(some, list) and len(cast("list[Any]", some)) == len(items)
         return is_as_long and all(map(is_same_json, cast("list[Any]", some), items))
-    return type(some) is type(others) and some == others
+    if type(others) in _SCALARS:
+        return type(some) is type(others) and some == others
+    from .copies import is_same  # on use: most data is only JSON
+
+    return is_same(some, others)

@@ -110,7 +110,7 @@ class SqliteDatabase(_AnyDatabase):
 
     def __init__(self, path: Path, shown: str) -> None:
         self._path = path
-        self._locks = path.with_name(path.name + ".locks")
+        self._locks = Path(os.path.realpath(path) + ".locks")  # a process that uses a link must find the same locks
         self._held: tuple[str, int] | None = None
         self.shown = shown
         self.engine_url = f"sqlite:///{path}"
