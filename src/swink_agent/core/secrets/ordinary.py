@@ -110,7 +110,7 @@ def _is_drawn(value: str, longest_run: float = 2.5) -> bool:
     many consonants follow each other.
     """
     ways = _ways()
-    for part in ways.not_in_names.split(value):
+    for part in set(ways.not_in_names.split(value)):  # each once: a hostile text repeats them
         if len(part) < 6:
             continue
         runs = ways.name_parts.findall(part)
