@@ -83,7 +83,7 @@ class SecretForms:
         anchors: set[str] = set()
         for secret, name in secrets.items():
             for piece in _pieces(secret):
-                raw = piece.encode("utf-8", "surrogateescape")
+                raw = _bytes_of(piece)
                 self._raw.setdefault(raw, name)
                 self._hex.setdefault(raw.hex().encode(), name)
                 for encoded in _base64_forms(raw):
@@ -343,6 +343,14 @@ def _is_plain(secret: str) -> bool:
     return secret.isascii() and secret.replace("_", "").replace("-", "").isalnum()
 
 
+def _bytes_of(text: str) -> bytes:
+    """The bytes of a text. Half a character may stand for a byte that is not UTF-8, and becomes that byte again."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+
+
 def _literal_forms(secret: str) -> set[str]:
     """Returns the secret unchanged, and escaped for JSON, HTML, addresses and shells."""
     if _is_plain(secret):
@@ -358,7 +366,7 @@ def _literal_forms(secret: str) -> set[str]:
     forms |= {shell_quoted(secret).strip("'"), re.sub(r"([^\w@%+=:,./-])", r"\\\1", secret)}
     forms.add(re.sub(r'([\\"$`])', r"\\\1", secret))
     for safe in ("", "/", "!~*'()", ";/?:@&=+$,#!~*'()", "/:", "$&+,/:;=@", "*"):
-        quoted = quote(secret, safe=safe, errors="surrogateescape")
+        quoted = quote(_bytes_of(secret), safe=safe)
         forms |= {quoted, quoted.replace("%20", "+"), quoted.replace("~", "%7E")}
     forms |= {re.sub("%[0-9A-F]{2}", lambda code: code.group().lower(), form) for form in forms if "%" in form}
     for kept in (True, False):

@@ -605,11 +605,13 @@ def differ(new: object, old: object) -> bool:
 
 
 def _bytes_masked(value: Any, mask: Callable[[str], str]) -> object:
-    """Masks the text in bytes; bytes that are not text stay as they are. Returns the same object if nothing changes."""
-    text = bytes(value).decode("utf-8", "surrogateescape")
+    """Masks the text in bytes; bytes that are not text stay as they are. Returns the same object if nothing changes. A
+    view becomes bytes: not every view can be written, and its bytes may still change."""
+    plain = bytes(value)
+    text = plain.decode("utf-8", "surrogateescape")
     masked = mask(text)
     if masked == text:
-        return value
+        return plain if type(value) is memoryview else value
     data = masked.encode("utf-8", "surrogateescape")
     return bytearray(data) if isinstance(value, bytearray) else data
 
