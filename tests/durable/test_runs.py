@@ -259,7 +259,7 @@ async def test_a_run_is_done_and_its_records_are_those_of_a_session(kind: str, u
         later = [record async for record in run.events(after=3)]
         assert later == records[3:]
         assert [record async for record in run.events(after=info.position)] == []
-        with pytest.raises(ValueError, match="negative"):
+        with pytest.raises(ValueError, match="after must be at least 0, not -1"):
             await anext(run.events(after=-1))
         session = await run.load()
         assert session.messages == result.messages
@@ -343,6 +343,14 @@ async def test_a_factory_that_raises_fails_the_run_until_it_is_retried(
         broken = False
         await run.retry()
         assert (await run.result(timeout=20)).text == "5"
+
+
+async def test_a_factory_that_gives_no_agent_fails_the_run_at_once(sqlite_url: str) -> None:
+    async with serving(sqlite_url, nothing=lambda: None) as durable:
+        run = await durable.submit("nothing", "2+3?")
+        result = await run.result(timeout=20)
+        assert result.error == "the factory of agent 'nothing' gave a NoneType, not an Agent"
+        assert (await run.info()).attempts == 1
 
 
 @pytest.mark.sweep
@@ -515,6 +523,24 @@ async def test_answers_are_bound_to_the_question_and_not_to_its_id(sqlite_url: s
         with pytest.raises(NotPending, match="several"):
             await run.answer(first.call_id, Approve())
         assert await run.answer(second, False) is True
+        assert (await run.result(timeout=20)).text == "over"
+
+
+async def test_an_answer_that_cannot_be_kept_is_refused_and_harms_no_run(sqlite_url: str) -> None:
+    async with serving(sqlite_url, refunds=asking(call("refund", order="17"), text("over"))) as durable:
+        run = await durable.submit("refunds", "go")
+        (pending,) = (await run.result(timeout=20)).pending
+        with pytest.raises(TypeError, match="^by must be a string, not an int$"):
+            await run.answer(pending, Approve(), by=5)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="^call must be a PendingCall, or the id of a call, not an int$"):
+            await run.answer(5, Approve())  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="^reason must be a string, not an int$"):
+            await run.cancel(5)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="^after must be a whole number, not a str$"):
+            await anext(run.events(after="1"))  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="^timeout must be a number of seconds, or None, not a str$"):
+            await run.result(timeout="1")  # type: ignore[arg-type]
+        assert await run.answer(pending, Approve(), by="ada")
         assert (await run.result(timeout=20)).text == "over"
 
 
