@@ -530,15 +530,15 @@ async def test_an_answer_that_cannot_be_kept_is_refused_and_harms_no_run(sqlite_
     async with serving(sqlite_url, refunds=asking(call("refund", order="17"), text("over"))) as durable:
         run = await durable.submit("refunds", "go")
         (pending,) = (await run.result(timeout=20)).pending
-        with pytest.raises(TypeError, match="^by must be a string, not an int$"):
+        with pytest.raises(TypeError, match=r"^by must be a string, not an int$"):
             await run.answer(pending, Approve(), by=5)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="^call must be a PendingCall, or the id of a call, not an int$"):
+        with pytest.raises(TypeError, match=r"^call must be a PendingCall, or the id of a call, not an int$"):
             await run.answer(5, Approve())  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="^reason must be a string, not an int$"):
+        with pytest.raises(TypeError, match=r"^reason must be a string, not an int$"):
             await run.cancel(5)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="^after must be a whole number, not a str$"):
+        with pytest.raises(TypeError, match=r"^after must be a whole number, not a str$"):
             await anext(run.events(after="1"))  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="^timeout must be a number of seconds, or None, not a str$"):
+        with pytest.raises(TypeError, match=r"^timeout must be a number of seconds, or None, not a str$"):
             await run.result(timeout="1")  # type: ignore[arg-type]
         assert await run.answer(pending, Approve(), by="ada")
         assert (await run.result(timeout=20)).text == "over"

@@ -233,7 +233,9 @@ class Attempt:
         if not isinstance(made, Agent):
             raise TypeError(f"the factory of agent {self.entry.name!r} gave {a_kind(made)}, not an Agent")
         if made.journal is not None:
-            raise TypeError(f"the factory of agent {self.entry.name!r} gave an agent that is recorded elsewhere already")
+            raise TypeError(
+                f"the factory of agent {self.entry.name!r} gave an agent that is recorded elsewhere already"
+            )
         return cast("Agent[Any]", made)
 
     async def _inherit(self, journal: RunJournal, earlier: str) -> None:

@@ -157,6 +157,20 @@ def check_number(name: str, value: object, what: str = "a number") -> None:
         raise is_not(name, value, what)
 
 
+def check_seconds(name: str, value: object, *, or_zero: bool = False) -> None:
+    """Raises `TypeError` for a value that is not a number, `ValueError` for one that is not positive."""
+    check_number(name, value, "a number of seconds")
+    seconds = cast("float", value)
+    if not (seconds >= 0 if or_zero else seconds > 0):
+        raise ValueError(f"{name} must be a {'' if or_zero else 'positive '}number of seconds, not {seconds}")
+
+
+def check_methods(name: str, thing: object, what: str, *needed: str) -> None:
+    """Raises `TypeError` for an object without these attributes, or a class instead of its object."""
+    if isinstance(thing, type) or not all(hasattr(thing, method) for method in needed):
+        raise is_not(name, thing, what)
+
+
 def check_whole(name: str, value: object, least: int = 1) -> None:
     """Raises `TypeError` for a value that is not a whole number, `ValueError` for one that is too small."""
     if not isinstance(value, int) or isinstance(value, bool):

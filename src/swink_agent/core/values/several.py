@@ -11,11 +11,10 @@ from .checks import a_kind
 
 def several(given: Any, what: str) -> tuple[Any, ...]:
     """Returns the items; a single string or path is one item. Raises `TypeError`, naming `what`, for anything else."""
-    kind = type(given).__name__
     if isinstance(given, (str, os.PathLike)):
         return (cast("Any", given),)
     if isinstance(given, (bytes, bytearray, Mapping)) or not isinstance(given, Iterable):
-        raise TypeError(f"{what}: a {kind} is neither a string nor a list of them")
+        raise TypeError(f"{what}: {a_kind(cast('object', given))} is neither a string nor a list of them")
     return tuple(cast("Iterable[Any]", given))
 
 

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentResult
-from swink_agent.core.values.checks import a_kind
+from swink_agent.core.values.checks import a_kind, check_methods, check_seconds
 
 from ..cases.cases import EvalCase
 from ..errors import PROVIDER_FAILURES, NotMeasured
@@ -80,6 +80,10 @@ class CaseExecutor:
         timeout: float | None = None,
         redactor: Redactor | None = None,
     ) -> None:
+        if timeout is not None:
+            check_seconds("timeout", timeout)
+        if redactor is not None:
+            check_methods("redactor", redactor, "a Redactor, or None", "redact")
         self._make_agent = make_agent
         self._redactor = redactor
         self._evaluators = EvaluatorRegistry.standard() if evaluators is None else evaluators
