@@ -287,11 +287,56 @@ def test_there_is_no_default_for_who_may_ask() -> None:
         ({"max_readers": 0}, ValueError),
         ({"max_readers": "8"}, TypeError),
         ({"max_upload": None}, TypeError),
+        ({"store": "sessions"}, TypeError),
+        ({"durable": "sqlite:///runs.db"}, TypeError),
+        ({"evals": "results"}, TypeError),
+        ({"page": "no"}, TypeError),
+        ({"hosts": ["https://example.org"]}, ValueError),
+        ({"origins": ["example.org"]}, ValueError),
+        ({"origins": "*"}, ValueError),
     ],
 )
 def test_an_application_that_could_serve_nobody_is_not_made(tmp_path: Path, given: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match=f"^{next(iter(given))} must be"):
         app(**{"make_agent": lambda _: None, "authorize": by_header, "store": store_at(tmp_path), **given})
+
+
+async def test_a_prompt_whose_run_cannot_begin_is_not_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    store = store_at(tmp_path)
+    inner = app(lambda _: Agent("anthropic:claude-sonnet-4-6"), authorize=by_header, store=store)
+    async with mounted(inner) as base, aiohttp.ClientSession() as http:
+        _, made = await ask(http, "POST", f"{base}/api/v1/sessions", json={})
+        where = f"{base}/api/v1/sessions/{made['id']}"
+        status, refused = await ask(http, "POST", f"{where}/prompt", json={"text": "hi"})
+        assert (status, refused["code"]) == (422, "invalid")
+        assert refused["detail"].startswith("no key for anthropic: set ANTHROPIC_API_KEY")
+        assert store.load(made["id"]).messages == ()
+        assert (await ask(http, "GET", where))[1]["state"] == "idle"
+
+
+async def test_a_front_end_is_told_of_a_run_that_cannot_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ag_ui")
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    inner = app(lambda _: Agent("anthropic:claude-sonnet-4-6"), authorize=by_header, store=store_at(tmp_path))
+    async with mounted(inner) as base, aiohttp.ClientSession(headers={"x-user": "ada"}) as http:
+        hello = {"id": "u1", "role": "user", "content": "hi"}
+        async with http.post(f"{base}/agui", json={"threadId": "t", "runId": "r", "messages": [hello]}) as response:
+            assert response.status == 200, await response.text()
+            told = [json.loads(line[6:]) for line in (await response.text()).splitlines() if line.startswith("data: ")]
+    assert [event["type"] for event in told] == ["RUN_STARTED", "RUN_ERROR"]
+    assert told[-1]["message"].startswith("no key for anthropic")
+
+
+async def test_what_a_factory_gives_instead_of_an_agent_is_named_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    inner = app(lambda _: None, authorize=by_header, store=store_at(tmp_path))  # type: ignore[arg-type,return-value]
+    async with mounted(inner) as base, aiohttp.ClientSession() as http:
+        _, made = await ask(http, "POST", f"{base}/api/v1/sessions", json={})
+        status, _ = await ask(http, "POST", f"{base}/api/v1/sessions/{made['id']}/prompt", json={"text": "hi"})
+    assert status == 500
+    assert "make_agent gave a NoneType, not an Agent" in caplog.text
 
 
 async def test_a_reader_that_left_makes_room_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

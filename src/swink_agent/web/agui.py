@@ -27,7 +27,7 @@ from swink_agent.memory import SessionNotFound
 from swink_agent.memory.storage.protocols import is_id
 
 from .channels import SessionChannel
-from .problems import Problem, invalid
+from .problems import NotBegun, Problem, invalid
 from .questions import Question
 from .routes.asking import MOST_JSON, read_bytes
 from .site import Site
@@ -155,7 +155,10 @@ async def _begin(site: Site, channel: SessionChannel, given: Any, by: str) -> Ta
     if len(prompt) > MOST_JSON:
         raise Problem(413, "too_large", f"the prompt is longer than {MOST_JSON:,} characters")
     files = await asyncio.to_thread(_files, site, channel, new)
-    await talk.prompt(prompt, files)
+    try:
+        await talk.prompt(prompt, files)
+    except NotBegun:
+        pass  # the session's readers were told, and so is the client: as the error of its run
     return talk
 
 
