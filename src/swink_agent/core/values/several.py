@@ -28,9 +28,12 @@ def several_texts(given: str | Iterable[str], what: str) -> tuple[str, ...]:
 
 
 def several_paths(given: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], what: str) -> tuple[str, ...]:
-    """Returns the paths as strings. Raises `TypeError` for anything else."""
+    """Returns the paths as strings. Raises `TypeError` for anything else, and `ValueError` for an empty text, which
+    would be the current folder."""
     items = several(given, what)
     for item in items:
         if not isinstance(item, (str, os.PathLike)):
             raise TypeError(f"{what}: {a_kind(item)} is not a path")
+        if not os.fspath(item):
+            raise ValueError(f"{what}: an empty text is not a path; write '.' for the current folder")
     return tuple(map(os.fspath, items))
