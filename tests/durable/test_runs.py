@@ -157,6 +157,30 @@ def test_an_agent_has_a_name_once_and_sensible_limits() -> None:
     for wrong in ({"limit": 0}, {"limit_per_key": -1}, {"rate": (0, 1.0)}, {"progress": 0}, {"max_attempts": 0}):
         with pytest.raises(ValueError, match="positive"):
             durable.agent("other", **wrong)
+    for pair in (3, (1, 1, 1), "ab", (1.5, 1)):
+        with pytest.raises(ValueError, match=r"^rate must be \(runs, seconds\), both positive"):
+            durable.agent("other", rate=pair)  # type: ignore[arg-type]
+    for options in ({"progress": None}, {"back_off": "1"}):
+        with pytest.raises(TypeError, match="must be a number of seconds"):
+            durable.agent("other", **options)  # type: ignore[arg-type]
+
+
+def test_a_store_or_worker_with_wrong_options_is_not_made(sqlite_url: str) -> None:
+    for options, told in (
+        ({"keep_days": "3"}, r"^keep_days must be a number of days, or None, not a str$"),
+        ({"redactor": ["key"]}, r"^redactor must be a Redactor, or None, not a list$"),
+        ({"types": 3}, r"^types must be a list of classes, not an int$"),
+    ):
+        with pytest.raises(TypeError, match=told):
+            Durable("sqlite:///x.db", **options)  # type: ignore[arg-type]
+    durable = Durable(sqlite_url)
+    durable.agent("support")(adding)
+    for options, told in (
+        ({"slots": 1.5}, r"^slots must be a whole number, not a float$"),
+        ({"lease": "30"}, r"^lease must be a number of seconds, not a str$"),
+    ):
+        with pytest.raises(TypeError, match=told):
+            durable.worker(**options)  # type: ignore[arg-type]
 
 
 async def test_what_cannot_be_submitted_is_refused_before_anything_happens(sqlite_url: str) -> None:
@@ -179,6 +203,10 @@ async def test_what_cannot_be_submitted_is_refused_before_anything_happens(sqlit
             await durable.submit("support", " ")
         with pytest.raises(TypeError):
             await durable.submit("support", "hello", metadata={"x": object()})
+        with pytest.raises(TypeError, match=r"^metadata must be a dict, not a NoneType$"):
+            await durable.submit("support", "hello", metadata=None)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"^days must be a number of days, not a str$"):
+            await durable.prune("3")  # type: ignore[arg-type]
         assert await durable.runs() == ()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from swink_agent import Agent, Image, tool
+from swink_agent import Agent, Defer, Image, tool
 from swink_agent.core.policy import PreDispatchContext, Skip
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.tool import AgentToolResult, ToolContext
@@ -82,6 +82,34 @@ async def test_a_client_lists_and_calls_the_tools() -> None:
         assert "unknown tool 'nothing'" in (await client.call_tool("nothing", {})).content[0].text
         drawn = (await client.call_tool("picture", {})).content[0]
         assert (drawn.type, drawn.mime_type, drawn.data) == ("image", "image/png", "iVBORw==")
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("given", "options", "told"),
+    [
+        (add, {}, "^tools_or_agent must be a list of tools, or an Agent, not a FunctionTool$"),
+        (Agent, {}, "^tools_or_agent must be a list of tools, or an Agent, not the class Agent"),
+        ([add], {"approve": True}, "^approve must be a function, or None, not a bool$"),
+        ([add], {"redactor": ["key"]}, "^redactor must be a Redactor, or None, not a list$"),
+        ([add], {"name": 3}, "^name must be a string, not an int$"),
+    ],
+)
+def test_wrong_arguments_are_refused(given: Any, options: dict[str, Any], told: str) -> None:
+    with pytest.raises(TypeError, match=told):
+        as_mcp_server(given, **options)
+
+
+async def test_a_call_that_cannot_be_answered_here_says_what_it_waits_for() -> None:
+    @tool(external=True)
+    def ship() -> str:
+        """Ships."""
+        raise AssertionError
+
+    told = (await _asked(as_mcp_server([ship]), "ship")).content[0].text
+    assert told == "the call waits for a result of the application, which cannot be given here"
+    told = (await _asked(as_mcp_server([delete], approve=lambda _: Defer()), "delete", path="x")).content[0].text
+    assert told == "the call waits for an approval, which cannot be given here"
 
 
 async def test_what_needs_approval_runs_if_it_is_approved() -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.approval import ApproveFn
 from swink_agent.core.encoding.stream_writer import events_of
-from swink_agent.core.events import ToolExecutionEnd, ToolExecutionUpdate
+from swink_agent.core.events import ToolCallDeferred, ToolExecutionEnd, ToolExecutionUpdate
 from swink_agent.core.machine.extras import require
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.tool import AgentTool, AgentToolResult
@@ -31,6 +31,7 @@ from swink_agent.core.types import (
     encodable,
     extract_text,
 )
+from swink_agent.core.values.checks import check_methods, check_text, is_function, is_not
 
 from .naming import own_version
 
@@ -55,6 +56,11 @@ def as_mcp_server(
     pre-dispatch policies see every call. `redactor` masks results, instead of the agent's. `watch` is called with the
     agent of each call before it runs, and may subscribe to its events. Raises `MissingExtra`.
     """
+    check_text("name", name)
+    if approve is not None and not is_function(approve):
+        raise is_not("approve", approve, "a function, or None")
+    if redactor is not None:
+        check_methods("redactor", redactor, "a Redactor, or None", "redact")
     lowlevel: Any = require("mcp.server", extra="mcp")
     types: Any = require("mcp_types", extra="mcp")
     calls = _Calls(tools_or_agent, approve, redactor, watch)
@@ -111,6 +117,8 @@ class _Calls:
         redactor: Redactor | None,
         watch: Callable[[Agent], object] | None,
     ) -> None:
+        if not isinstance(given, Agent) and (isinstance(given, (str, type)) or not isinstance(given, Iterable)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise is_not("tools_or_agent", given, "a list of tools, or an Agent")
         self._watch = watch
         self._agent = given if isinstance(given, Agent) else Agent(_CLIENT, stream_fn=_saying(), tools=list(given))
         self._approve = approve or self._agent.config.approve
@@ -143,6 +151,7 @@ class _Calls:
         if self._watch is not None:
             self._watch(agent)
         result: AgentToolResult | None = None
+        waits_for = "an approval"
         count = 0
         try:
             async for event in agent.prompt_stream(f"An MCP client calls {name[:80]}."):
@@ -151,12 +160,14 @@ class _Calls:
                     await report(count, encodable(extract_text(event.update.content)[-2000:]))
                 elif isinstance(event, ToolExecutionEnd) and event.call_id == call.id:
                     result = event.result
+                elif isinstance(event, ToolCallDeferred) and event.kind == "external":
+                    waits_for = "a result of the application"
         except asyncio.CancelledError:
             agent.abort()
             raise
         except Exception as error:  # a policy that stopped the run, for instance
             result = result or AgentToolResult.error(str(error) or type(error).__name__)
-        return result or AgentToolResult.error("the call waits for an approval, which cannot be given here")
+        return result or AgentToolResult.error(f"the call waits for {waits_for}, which cannot be given here")
 
 
 def _saying(*replies: AssistantMessage) -> Any:
