@@ -532,6 +532,8 @@ def _json_object(given: object, name: str) -> dict[str, Any]:
             raise BadValue(f"{name} has {a_kind(key)} as a key; give texts", name)
     try:
         msgspec.json.encode(data)
+    except UnicodeEncodeError:
+        pass  # half of a character, which reports replace
     except (TypeError, ValueError, RecursionError) as error:
         raise BadValue(f"{name} is not JSON: {error}", name) from error
     return data
