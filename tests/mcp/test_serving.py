@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from swink_agent import Agent, Defer, Image, tool
-from swink_agent.core.policy import PreDispatchContext, Skip
+from swink_agent.core.policy import PolicyContext, PreDispatchContext, Skip
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.tool import AgentToolResult, ToolContext
 from swink_agent.core.types import Base64Source, Text
@@ -110,6 +110,30 @@ async def test_a_call_that_cannot_be_answered_here_says_what_it_waits_for() -> N
     assert told == "the call waits for a result of the application, which cannot be given here"
     told = (await _asked(as_mcp_server([delete], approve=lambda _: Defer()), "delete", path="x")).content[0].text
     assert told == "the call waits for an approval, which cannot be given here"
+
+
+async def test_tools_that_depend_on_the_turn_are_listed_and_called() -> None:
+    from mcp import Client
+
+    async def of_the_turn(ctx: PolicyContext[str]) -> list[Any]:
+        return [add] if ctx.deps == "ada" else []
+
+    def optional(ctx: PolicyContext[str] | None = None) -> list[Any]:
+        return [add]
+
+    for tools in (of_the_turn, optional):
+        agent = Agent("scripted:x", stream_fn=scripted(text("never asked")), tools=tools, deps="ada")
+        async with Client(as_mcp_server(agent)) as client:
+            assert [item.name for item in (await client.list_tools()).tools] == ["add"]
+            assert (await client.call_tool("add", {"a": 1, "b": 2})).content[0].text == "3"
+
+
+async def test_tools_that_cannot_be_had_are_an_error_of_the_call() -> None:
+    def broken() -> list[Any]:
+        raise RuntimeError("no database today")
+
+    result = await _asked(as_mcp_server(Agent("scripted:x", stream_fn=scripted(), tools=broken)), "add", a=1, b=2)
+    assert (result.is_error, result.content[0].text) == (True, "tools failed: RuntimeError: no database today")
 
 
 async def test_what_needs_approval_runs_if_it_is_approved() -> None:

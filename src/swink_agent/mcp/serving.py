@@ -16,22 +16,27 @@ from typing import TYPE_CHECKING, Any, cast
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.approval import ApproveFn
 from swink_agent.core.encoding.stream_writer import events_of
-from swink_agent.core.events import ToolCallDeferred, ToolExecutionEnd, ToolExecutionUpdate
+from swink_agent.core.events import AgentEnd, ToolCallDeferred, ToolExecutionEnd, ToolExecutionUpdate
 from swink_agent.core.machine.extras import require
+from swink_agent.core.policy import PolicyContext
+from swink_agent.core.run.turn import takes_context
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.tool import AgentTool, AgentToolResult
 from swink_agent.core.types import (
     AssistantMessage,
     Base64Source,
+    Cost,
     Image,
     ModelSpec,
     StopReason,
     Text,
     ToolCall,
+    Usage,
     encodable,
     extract_text,
 )
 from swink_agent.core.values.checks import check_methods, check_text, is_function, is_not
+from swink_agent.core.values.value import copy_json
 
 from .naming import own_version
 
@@ -125,11 +130,18 @@ class _Calls:
         self._redactor = redactor or self._agent.config.redactor
 
     async def tools(self) -> Sequence[AgentTool]:
-        given = self._agent.given_tools
+        """The tools to list. A function of the turn is asked as before the first one."""
+        given: Any = self._agent.given_tools
         if not callable(given):
             return list(given)
-        found: Any = cast("Any", given)() if not inspect.signature(given).parameters else self._agent.tools
+        found: Any = given(self._first_turn()) if takes_context(given, "tools") else given()
         return list(await found if inspect.isawaitable(found) else found)
+
+    def _first_turn(self) -> PolicyContext:
+        deps, state = self._agent.config.deps, copy_json(dict(self._agent.state))
+        return PolicyContext(
+            turn_index=0, messages=(), usage=Usage(), cost=Cost(), state=state, model=_CLIENT, deps=deps
+        )
 
     async def run(self, name: str, arguments: dict[str, Any], report: ReportFn) -> AgentToolResult:
         """The result that a model would read. Cancelling it cancels the call."""
@@ -139,7 +151,7 @@ class _Calls:
         agent = Agent(
             _CLIENT,
             stream_fn=_saying(AssistantMessage(content=(call,), stop_reason=StopReason.TOOL_USE)),
-            tools=await self.tools(),
+            tools=self._agent.given_tools,
             pre_dispatch_policies=config.pre_dispatch_policies,
             approve=self._approve,
             approval_mode=config.approval_mode,
@@ -151,7 +163,7 @@ class _Calls:
         if self._watch is not None:
             self._watch(agent)
         result: AgentToolResult | None = None
-        waits_for = "an approval"
+        waits_for, failed = "an approval", None
         count = 0
         try:
             async for event in agent.prompt_stream(f"An MCP client calls {name[:80]}."):
@@ -162,12 +174,14 @@ class _Calls:
                     result = event.result
                 elif isinstance(event, ToolCallDeferred) and event.kind == "external":
                     waits_for = "a result of the application"
+                elif isinstance(event, AgentEnd) and event.result is not None:
+                    failed = event.result.error
         except asyncio.CancelledError:
             agent.abort()
             raise
         except Exception as error:  # a policy that stopped the run, for instance
             result = result or AgentToolResult.error(str(error) or type(error).__name__)
-        return result or AgentToolResult.error(f"the call waits for {waits_for}, which cannot be given here")
+        return result or AgentToolResult.error(failed or f"the call waits for {waits_for}, which cannot be given here")
 
 
 def _saying(*replies: AssistantMessage) -> Any:
