@@ -6,6 +6,7 @@ import asyncio
 import base64
 import io
 import json
+import secrets
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -119,13 +120,14 @@ async def test_a_request_that_is_refused_begins_nothing(folder: Path) -> None:
     ],
 )
 async def test_tools_and_prompts_have_limits(folder: Path, status: int, tools: list[Any], words: str) -> None:
-    body = json.dumps(asked("thread-1", user(words), tools=tools)).encode()
+    thread = secrets.token_hex(8)  # the rows share a folder
+    body = json.dumps(asked(thread, user(words), tools=tools)).encode()
     async with running(folder, text("One.")) as client:
         headers = {**client.headers, "content-type": "application/json"}
         async with client.http.post(f"{client.base}/agui", data=io.BytesIO(body), headers=headers) as response:
             assert response.status == status
         if status == 422:
-            assert (await client.ask("GET", "sessions/thread-1"))[0] == 404, "nothing has begun"
+            assert (await client.ask("GET", f"sessions/{thread}"))[0] == 404, "nothing has begun"
 
 
 async def test_a_long_history_does_not_block_the_server(folder: Path) -> None:
