@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from swink_agent import Agent, tool
+from swink_agent import Agent, PolicyContext, tool
 from swink_agent.approvals import Approvals
 from swink_agent.memory import JsonlSessionStore
 from swink_agent.testing import call, scripted, text
@@ -237,6 +237,31 @@ async def test_a_change_is_made_whole_or_not_at_all(tmp_path: Path) -> None:
         change = {"title": "after", "thinking": "high", "plan": True}
         status, changed = await ask(http, "PATCH", where, json=change)
         assert (status, {key: changed[key] for key in change}) == (200, change)
+
+
+async def test_plan_mode_adds_to_instructions_that_are_a_function_and_gives_them_back(tmp_path: Path) -> None:
+    stream = scripted("A plan.", "Done.")
+
+    async def instructions(ctx: PolicyContext[Any]) -> str:
+        return f"Turn {ctx.turn_index} for Ada."
+
+    inner = app(
+        lambda _: Agent("anthropic:claude-sonnet-4-6", stream_fn=stream, system_prompt=instructions),
+        authorize=by_header,
+        store=store_at(tmp_path),
+    )
+    async with mounted(inner) as base, aiohttp.ClientSession() as http:
+        _, session = await ask(http, "POST", f"{base}/api/v1/sessions", json={})
+        where = f"{base}/api/v1/sessions/{session['id']}"
+        for is_planned in (True, False):
+            assert (await ask(http, "PATCH", where, json={"plan": is_planned}))[0] == 200
+            _, accepted = await ask(http, "POST", f"{where}/prompt", json={"text": "go"})
+            after = {"after": str(accepted["position"])}
+            async with http.get(f"{where}/events", params=after, headers={"x-user": "ada"}) as response:
+                await Streamed(response).until("state", state="idle")
+    planned, carried_out = [request.context.system_prompt for request in stream.requests]
+    assert planned.startswith("Turn 0 for Ada.\n\nYou are in plan mode")
+    assert carried_out == "Turn 0 for Ada."
 
 
 async def test_an_authorization_that_fails_is_a_no(tmp_path: Path) -> None:

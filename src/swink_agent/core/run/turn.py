@@ -107,3 +107,17 @@ def wrapped_tools(tools: hints.Tools, wrap: Callable[[AgentTool], AgentTool | No
     known: Iterable[AgentTool] = getattr(tools, "known", ())
     wrapped.__dict__["known"] = [made for tool in known if (made := wrap(tool)) is not None]
     return wrapped
+
+
+def prompt_with(system_prompt: hints.SystemPrompt, addition: str) -> hints.SystemPrompt:
+    """Returns instructions with an addition at their end; those of a function get it in every turn."""
+    if isinstance(system_prompt, str):
+        return system_prompt + addition
+    takes = takes_context(system_prompt, "system_prompt")
+
+    async def extended(ctx: hints.PolicyContext) -> Any:
+        given: Any = cast("Any", system_prompt)(*([ctx] if takes else []))
+        found = await given if inspect.isawaitable(given) else given
+        return found + addition if isinstance(found, str) else found
+
+    return extended
