@@ -163,8 +163,8 @@ async def test_a_run_that_waits_has_not_passed_and_says_what_waits() -> None:
     assert result.attempts[0].turns == 1
 
 
-@pytest.mark.parametrize("prompt", ["", "Something else."])
-async def test_the_case_s_instructions_are_the_agent_s(prompt: str) -> None:
+@pytest.mark.parametrize("prompt", ["", "Something else.", lambda: "Something else."])
+async def test_the_case_s_instructions_are_the_agent_s(prompt: Any) -> None:
     prompts: list[Any] = []
 
     def answer(request: Request) -> str:
@@ -173,8 +173,9 @@ async def test_the_case_s_instructions_are_the_agent_s(prompt: str) -> None:
 
     await EvalRunner(saying(answer, system_prompt=prompt)).run(cases(1, system_prompt="Be brief."))
     own = "Standard. Be brief. More."
-    await EvalRunner(saying(answer, system_prompt=own)).run(cases(1, system_prompt="Be brief."))
-    assert prompts == ["Be brief.", own]
+    for given in (own, lambda: own):
+        await EvalRunner(saying(answer, system_prompt=given)).run(cases(1, system_prompt="Be brief."))
+    assert prompts == ["Be brief.", own, own]
 
 
 # -- what fails ------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from swink_agent.app.settings.definitions import TOOLS_OF_BASH
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.agent.options import SystemPrompt, Tools
-from swink_agent.core.run.turn import prompt_with, wrapped_tools
+from swink_agent.core.run.turn import wrapped_prompt, wrapped_tools
 from swink_agent.core.tool import AgentTool
 
 Mode: TypeAlias = Literal["Plan", "Execute"]
@@ -47,7 +47,7 @@ class PlanMode:
         self._prompt = agent.system_prompt
         if self.mode == "Plan":
             agent.tools = wrapped_tools(self._tools, _that_changes_nothing)
-            agent.system_prompt = prompt_with(self._prompt, _NOTE)
+            agent.system_prompt = wrapped_prompt(self._prompt, lambda own: own + _NOTE)
 
     def enter(self, agent: Agent) -> None:
         """Removes the tools that need approval, from the next run on."""

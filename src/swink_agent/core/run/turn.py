@@ -109,15 +109,15 @@ def wrapped_tools(tools: hints.Tools, wrap: Callable[[AgentTool], AgentTool | No
     return wrapped
 
 
-def prompt_with(system_prompt: hints.SystemPrompt, addition: str) -> hints.SystemPrompt:
-    """Returns instructions with an addition at their end; those of a function get it in every turn."""
+def wrapped_prompt(system_prompt: hints.SystemPrompt, wrap: Callable[[str], str]) -> hints.SystemPrompt:
+    """Wraps instructions: a text now, those of a function in every turn."""
     if isinstance(system_prompt, str):
-        return system_prompt + addition
+        return wrap(system_prompt)
     takes = takes_context(system_prompt, "system_prompt")
 
-    async def extended(ctx: hints.PolicyContext) -> Any:
+    async def wrapped(ctx: hints.PolicyContext) -> Any:
         given: Any = cast("Any", system_prompt)(*([ctx] if takes else []))
         found = await given if inspect.isawaitable(given) else given
-        return found + addition if isinstance(found, str) else found
+        return wrap(found) if isinstance(found, str) else found
 
-    return extended
+    return wrapped
