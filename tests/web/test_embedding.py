@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from aiohttp import web
 
 from swink_agent import Agent, PolicyContext, tool
 from swink_agent.approvals import Approvals
-from swink_agent.memory import JsonlSessionStore
+from swink_agent.memory import JsonlSessionStore, SqlSessionStore
 from swink_agent.testing import call, scripted, text
 from swink_agent.web import AgentContext, app
 
@@ -262,6 +263,23 @@ async def test_plan_mode_adds_to_instructions_that_are_a_function_and_gives_them
     planned, carried_out = [request.context.system_prompt for request in stream.requests]
     assert planned.startswith("Turn 0 for Ada.\n\nYou are in plan mode")
     assert carried_out == "Turn 0 for Ada."
+
+
+async def test_readers_of_a_database_see_what_was_just_written(tmp_path: Path) -> None:
+    store = SqlSessionStore(tmp_path / "sessions.db")
+    stream = scripted("One.", "Two.")
+    inner = app(lambda _: Agent("anthropic:claude-sonnet-4-6", stream_fn=stream), authorize=by_header, store=store)
+    async with mounted(inner) as base, aiohttp.ClientSession() as http:
+        _, session = await ask(http, "POST", f"{base}/api/v1/sessions", json={})
+        where = f"{base}/api/v1/sessions/{session['id']}"
+        for count in (2, 4):
+            os.utime(tmp_path / "sessions.db", (1_000_000_000, 1_000_000_000))  # older than the log of writes beside it
+            assert (await ask(http, "GET", f"{where}/messages"))[1]["total"] == count - 2
+            _, accepted = await ask(http, "POST", f"{where}/prompt", json={"text": "go"})
+            after = {"after": str(accepted["position"])}
+            async with http.get(f"{where}/events", params=after, headers={"x-user": "ada"}) as response:
+                await Streamed(response).until("state", state="idle")
+            assert (await ask(http, "GET", f"{where}/messages"))[1]["total"] == count
 
 
 async def test_an_authorization_that_fails_is_a_no(tmp_path: Path) -> None:
