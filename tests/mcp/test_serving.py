@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import b64decode
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from swink_agent import Agent, Defer, Image, tool
 from swink_agent.core.policy import PolicyContext, PreDispatchContext, Skip
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.tool import AgentToolResult, ToolContext
-from swink_agent.core.types import Base64Source, Text
+from swink_agent.core.types import Base64Source, FileSource, Text
 from swink_agent.mcp import as_mcp_server
 from swink_agent.testing import scripted, text
 
@@ -110,6 +112,22 @@ async def test_a_call_that_cannot_be_answered_here_says_what_it_waits_for() -> N
     assert told == "the call waits for a result of the application, which cannot be given here"
     told = (await _asked(as_mcp_server([delete], approve=lambda _: Defer()), "delete", path="x")).content[0].text
     assert told == "the call waits for an approval, which cannot be given here"
+
+
+async def test_a_picture_in_a_file_is_sent(tmp_path: Path) -> None:
+    data = b"\x89PNG\r\n\x1a\nrest"
+    (tmp_path / "plot").write_bytes(data)
+
+    @tool
+    def plot(which: str) -> Image:
+        """Plots."""
+        return Image(FileSource(str(tmp_path / which)))
+
+    server = as_mcp_server([plot])
+    drawn = (await _asked(server, "plot", which="plot")).content[0]
+    assert (drawn.type, drawn.mime_type, b64decode(drawn.data)) == ("image", "image/png", data)
+    missing = (await _asked(server, "plot", which="none")).content[0].text
+    assert missing.startswith("[image, which cannot be sent: ")
 
 
 async def test_tools_that_depend_on_the_turn_are_listed_and_called() -> None:

@@ -11,10 +11,12 @@ import inspect
 import json
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.approval import ApproveFn
+from swink_agent.core.encoding.media import image_of
 from swink_agent.core.encoding.stream_writer import events_of
 from swink_agent.core.events import AgentEnd, ToolCallDeferred, ToolExecutionEnd, ToolExecutionUpdate
 from swink_agent.core.machine.extras import require
@@ -26,6 +28,7 @@ from swink_agent.core.types import (
     AssistantMessage,
     Base64Source,
     Cost,
+    FileSource,
     Image,
     ModelSpec,
     StopReason,
@@ -89,7 +92,7 @@ def as_mcp_server(
 
         result = await calls.run(params.name, params.arguments or {}, report)
         return types.CallToolResult(
-            content=[_content(types, block) for block in result.content],
+            content=await asyncio.to_thread(lambda: [_content(types, block) for block in result.content]),
             structured_content=_structured(result.details),
             is_error=result.is_error,
         )
@@ -209,6 +212,11 @@ def _structured(details: Any) -> dict[str, Any] | None:
 def _content(types: Any, block: Any) -> Any:
     if isinstance(block, Text):
         return types.TextContent(text=encodable(block.text))
+    if isinstance(block, Image) and isinstance(block.source, FileSource):
+        try:
+            block = image_of(Path(block.source.path))
+        except (OSError, ValueError) as error:
+            return types.TextContent(text=encodable(f"[image, which cannot be sent: {error}]"))
     if isinstance(block, Image) and isinstance(block.source, Base64Source):
         return types.ImageContent(data=block.source.data, mime_type=block.source.media_type)
     return types.TextContent(text=f"[{type(block).__name__.lower()}, which is not sent]")
