@@ -305,7 +305,7 @@ async def test_an_application_names_its_hosts(tmp_path: Path) -> None:
         authorize=by_header,
         store=store_at(tmp_path),
         hosts=["agents.example"],
-        origins=["https://board.example"],
+        origins=["https://board.example", "tauri://localhost"],
         page=False,
     )
     async with mounted(inner) as base, aiohttp.ClientSession() as http:

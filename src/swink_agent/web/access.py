@@ -200,8 +200,8 @@ def is_host(text: str) -> bool:
 
 
 def is_origin(text: str) -> bool:
-    """Whether a text is the address of a site, without a path."""
-    return re.fullmatch(r"https?://[^/?#\s]+/?", text) is not None
+    """Whether a text is the address of a site, without a path. Programs with pages have their own schemes."""
+    return re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s]+/?", text) is not None
 
 
 def is_loopback(host: str) -> bool:

@@ -80,7 +80,7 @@ def web(**options: Any) -> int:
         if not is_host(name):
             raise UsageProblem(f"{name[:60]} is not the name of a host: example.org, or example.org:443 (--allow-host)")
     for origin in options["allow_origin"]:
-        if not is_origin(origin):
+        if not is_origin(origin) or not origin.startswith(("http://", "https://")):
             raise UsageProblem(f"{origin[:60]} is not the address of a site: https://example.org (--allow-origin)")
     token = os.environ.get(TOKEN_VARIABLE, "").strip()
     if token and len(token) < _LEAST_TOKEN:
