@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from swink_agent import Agent, PolicyContext, tool
+from swink_agent import Agent, AssistantMessage, PolicyContext, SlidingWindow, UserMessage, tool
 from swink_agent.approvals import Approvals
 from swink_agent.memory import JsonlSessionStore, SqlSessionStore
 from swink_agent.testing import call, scripted, text
@@ -280,6 +280,25 @@ async def test_readers_of_a_database_see_what_was_just_written(tmp_path: Path) -
             async with http.get(f"{where}/events", params=after, headers={"x-user": "ada"}) as response:
                 await Streamed(response).until("state", state="idle")
             assert (await ask(http, "GET", f"{where}/messages"))[1]["total"] == count
+
+
+async def test_compacting_tells_what_it_did(tmp_path: Path) -> None:
+    history = [UserMessage("a question " * 500), AssistantMessage("an answer " * 500)] * 3
+    agents = {
+        "about ": Agent("a:b", stream_fn=scripted(), messages=history, transform_context=SlidingWindow(2000)),
+        "nothing in the conversation": Agent("a:b", stream_fn=scripted(), messages=history),
+    }
+    for told, agent in agents.items():
+        inner = app(lambda _, agent=agent: agent, authorize=by_header, store=store_at(tmp_path))
+        async with mounted(inner) as base, aiohttp.ClientSession() as http:
+            _, session = await ask(http, "POST", f"{base}/api/v1/sessions", json={})
+            where = f"{base}/api/v1/sessions/{session['id']}"
+            status, accepted = await ask(http, "POST", f"{where}/command", json={"line": "/compact"})
+            assert status == 202
+            after = {"after": str(accepted["position"])}
+            async with http.get(f"{where}/events", params=after, headers={"x-user": "ada"}) as response:
+                notice = (await Streamed(response).until("notice"))[-1][2]
+            assert (notice["text"].startswith(told), notice["kind"]) == (True, "info")
 
 
 async def test_an_authorization_that_fails_is_a_no(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any, cast
 import msgspec
 
 from swink_agent.app.runs.input_files import attachment, refuse_unsendable
+from swink_agent.app.talk.commands.session_commands import compaction_words
 from swink_agent.app.talk.plan import PlanMode
 from swink_agent.app.talk.queue import MessageQueue, Queued, QueuedKind
 from swink_agent.app.talk.runner import Runner, State
@@ -233,7 +234,8 @@ class AgentTalk:
             raise Problem(409, "running", "/compact has to wait until the run has ended, or was stopped")
 
         async def work() -> State:
-            await self._agent.compact(rest.strip() or None)
+            report = await self._agent.compact(rest.strip() or None)
+            self._channel.tell("notice", {"text": compaction_words(report), "kind": "info"})
             return "idle"
 
         self._runner.begin(work())
