@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import functools
 import importlib
 import json
@@ -150,6 +151,24 @@ async def test_a_prompt_streams_its_text_and_ends_its_turn(folder: Path) -> None
         sent = provider.bodies[-1]["messages"][-1]["content"]
         assert [part["type"] for part in sent] == ["text", "image", "text"]
         assert "print(1)" in sent[-1]["text"]
+
+
+async def test_an_image_that_no_model_takes_is_refused_and_the_session_goes_on(folder: Path, connect: Any) -> None:
+    async with (
+        FakeProvider("anthropic", ["Fine.", "Seen."]) as provider,
+        connect(folder, provider, Editor()) as agent,
+    ):
+        session = (await agent.new_session(cwd=str(folder), mcp_servers=[])).session_id
+        svg = base64.b64encode(b"<svg xmlns='http://www.w3.org/2000/svg'/>").decode()
+        for data, kind in ((svg, "image/svg+xml"), (svg, "image/png"), ("%%%", "image/png"), ("", "image/png")):
+            with pytest.raises(acp().RequestError, match=r"an image cannot be sent: .* PNG, JPEG, GIF, WebP") as raised:
+                await agent.prompt(session_id=session, prompt=[acp().image_block(data, kind)])
+            assert raised.value.code == -32602
+        done = await agent.prompt(session_id=session, prompt=[acp().text_block("Hi")])
+        assert done.stop_reason == "end_turn"
+        await agent.prompt(session_id=session, prompt=[acp().image_block(PNG, "image/x-unknown")])
+        source = provider.bodies[-1]["messages"][-1]["content"][-1]["source"]
+        assert source == {"type": "base64", "media_type": "image/png", "data": PNG}
 
 
 async def test_calls_stream_with_kind_place_and_diff_and_a_write_is_asked_about(folder: Path) -> None:

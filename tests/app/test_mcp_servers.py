@@ -87,6 +87,7 @@ def test_a_table_describes_a_server(tmp_path: Path) -> None:
         ('[mcp.servers.a]\nurl = "http://x"\nargs = []\n', "line 3: mcp.servers.a.args cannot be used with url"),
         ('[mcp.servers.a]\ncommand = "x"\nheaders = {}\n', "mcp.servers.a.headers cannot be used with command"),
         ('[mcp.servers.a]\ncommand = "x"\ntimeout = 0\n', "line 3: mcp.servers.a.timeout must be a number of seconds"),
+        ('[mcp.servers.a]\ncommand = "x"\nwrite = [""]\n', "line 3: mcp.servers.a.write must be a list of folders"),
         ('[mcp.servers.a]\ncommand = "x"\nsandbox = "none"\n', "line 3: mcp.servers.a.sandbox must be one of auto"),
         ('[mcp.servers.a]\ncommand = "x"\ncomand = "y"\n', "line 3: .*did you mean command"),
         ('[mcp.servers.A]\ncommand = "x"\n', "line 1: mcp.servers.A cannot be used: the name of an MCP server"),

@@ -185,6 +185,7 @@ async def test_without_a_worker_runs_are_queued_cancelled_and_pruned(app: Swink)
         (["submit", "app:durable", "nobody", "hi"], "there is no agent 'nobody' here"),
         (["submit", "app:durable", "support", "hi", "--priority", "1001"], "priority"),
         (["submit", "app:durable", "support", "hi", "--timeout", "1"], "--timeout needs --wait"),
+        (["submit", "app:durable", "support", "hi", "--wait", "--timeout", "-1"], "--timeout cannot be -1"),
         (["runs", "--url", "mysql://a:secret@b/c"], "is not the address of a store"),
         (["runs", "stats", "--url", URL], "store.db: swink worker and swink submit create one"),
         (["runs", "list", "--url", URL, "--app", "app:durable"], "leave one out"),

@@ -56,6 +56,8 @@ def test_values_that_do_not_fit_are_refused_when_the_tool_is_made(options: dict[
         ({"retries": None}, "retries must be a whole number, not a NoneType"),
         ({"max_concurrent": "2"}, "max_concurrent must be a whole number, or None, not a str"),
         ({"max_concurrent": 1.5}, "max_concurrent must be a whole number, or None, not a float"),
+        ({"external": "no"}, "external must be True or False, not a str"),
+        ({"external": None}, "external must be True or False, not a NoneType"),
     ],
 )
 def test_values_of_another_type_are_refused_in_words_that_name_them(options: dict[str, Any], message: str) -> None:
@@ -227,6 +229,20 @@ async def test_a_tool_without_retries_may_say_retry_after() -> None:
     agent = Agent("test:model", stream_fn=scripted(call("fetch"), "done"), tools=[fetch])
     await agent.prompt("go")
     assert results(agent)[0].content[0].text == "busy"  # type: ignore[union-attr]
+
+
+async def test_a_wait_that_is_not_a_number_of_seconds_is_named() -> None:
+    @tool(retries=1)
+    def fetch() -> str:
+        raise ToolError("busy", retry_after="3")  # type: ignore[arg-type]
+
+    agent = Agent("test:model", stream_fn=scripted(call("fetch"), "done"), tools=[fetch])
+    await agent.prompt("go")
+    told = "TypeError: ToolError.retry_after must be a number of seconds, or None, not a str"
+    assert results(agent)[0].content[0].text == told  # type: ignore[union-attr]
+    for endless in (float("inf"), float("nan")):  # JSON has neither, and such a wait would not end
+        with pytest.raises(ValueError, match="finite number of seconds"):
+            ToolError("busy", retry_after=endless)
 
 
 async def test_so_many_calls_run_at_once_and_the_others_have_not_started() -> None:

@@ -157,6 +157,30 @@ def test_an_agent_has_a_name_once_and_sensible_limits() -> None:
     for wrong in ({"limit": 0}, {"limit_per_key": -1}, {"rate": (0, 1.0)}, {"progress": 0}, {"max_attempts": 0}):
         with pytest.raises(ValueError, match="positive"):
             durable.agent("other", **wrong)
+    for pair in (3, (1, 1, 1), "ab", (1.5, 1)):
+        with pytest.raises(ValueError, match=r"^rate must be \(runs, seconds\), both positive"):
+            durable.agent("other", rate=pair)  # type: ignore[arg-type]
+    for options in ({"progress": None}, {"back_off": "1"}):
+        with pytest.raises(TypeError, match="must be a number of seconds"):
+            durable.agent("other", **options)  # type: ignore[arg-type]
+
+
+def test_a_store_or_worker_with_wrong_options_is_not_made(sqlite_url: str) -> None:
+    for options, told in (
+        ({"keep_days": "3"}, r"^keep_days must be a number of days, or None, not a str$"),
+        ({"redactor": ["key"]}, r"^redactor must be a Redactor, or None, not a list$"),
+        ({"types": 3}, r"^types must be a list of classes, not an int$"),
+    ):
+        with pytest.raises(TypeError, match=told):
+            Durable("sqlite:///x.db", **options)  # type: ignore[arg-type]
+    durable = Durable(sqlite_url)
+    durable.agent("support")(adding)
+    for options, told in (
+        ({"slots": 1.5}, r"^slots must be a whole number, not a float$"),
+        ({"lease": "30"}, r"^lease must be a number of seconds, not a str$"),
+    ):
+        with pytest.raises(TypeError, match=told):
+            durable.worker(**options)  # type: ignore[arg-type]
 
 
 async def test_what_cannot_be_submitted_is_refused_before_anything_happens(sqlite_url: str) -> None:
@@ -179,6 +203,10 @@ async def test_what_cannot_be_submitted_is_refused_before_anything_happens(sqlit
             await durable.submit("support", " ")
         with pytest.raises(TypeError):
             await durable.submit("support", "hello", metadata={"x": object()})
+        with pytest.raises(TypeError, match=r"^metadata must be a dict, not a NoneType$"):
+            await durable.submit("support", "hello", metadata=None)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"^days must be a number of days, not a str$"):
+            await durable.prune("3")  # type: ignore[arg-type]
         assert await durable.runs() == ()
 
 
@@ -259,7 +287,7 @@ async def test_a_run_is_done_and_its_records_are_those_of_a_session(kind: str, u
         later = [record async for record in run.events(after=3)]
         assert later == records[3:]
         assert [record async for record in run.events(after=info.position)] == []
-        with pytest.raises(ValueError, match="negative"):
+        with pytest.raises(ValueError, match="after must be at least 0, not -1"):
             await anext(run.events(after=-1))
         session = await run.load()
         assert session.messages == result.messages
@@ -343,6 +371,14 @@ async def test_a_factory_that_raises_fails_the_run_until_it_is_retried(
         broken = False
         await run.retry()
         assert (await run.result(timeout=20)).text == "5"
+
+
+async def test_a_factory_that_gives_no_agent_fails_the_run_at_once(sqlite_url: str) -> None:
+    async with serving(sqlite_url, nothing=lambda: None) as durable:
+        run = await durable.submit("nothing", "2+3?")
+        result = await run.result(timeout=20)
+        assert result.error == "the factory of agent 'nothing' gave a NoneType, not an Agent"
+        assert (await run.info()).attempts == 1
 
 
 @pytest.mark.sweep
@@ -515,6 +551,24 @@ async def test_answers_are_bound_to_the_question_and_not_to_its_id(sqlite_url: s
         with pytest.raises(NotPending, match="several"):
             await run.answer(first.call_id, Approve())
         assert await run.answer(second, False) is True
+        assert (await run.result(timeout=20)).text == "over"
+
+
+async def test_an_answer_that_cannot_be_kept_is_refused_and_harms_no_run(sqlite_url: str) -> None:
+    async with serving(sqlite_url, refunds=asking(call("refund", order="17"), text("over"))) as durable:
+        run = await durable.submit("refunds", "go")
+        (pending,) = (await run.result(timeout=20)).pending
+        with pytest.raises(TypeError, match=r"^by must be a string, not an int$"):
+            await run.answer(pending, Approve(), by=5)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"^call must be a PendingCall, or the id of a call, not an int$"):
+            await run.answer(5, Approve())  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"^reason must be a string, not an int$"):
+            await run.cancel(5)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"^after must be a whole number, not a str$"):
+            await anext(run.events(after="1"))  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"^timeout must be a number of seconds, or None, not a str$"):
+            await run.result(timeout="1")  # type: ignore[arg-type]
+        assert await run.answer(pending, Approve(), by="ada")
         assert (await run.result(timeout=20)).text == "over"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec import structs
 
@@ -86,3 +88,19 @@ def test_costs_that_are_no_number_do_not_pass_for_cheap() -> None:
 def test_a_limit_that_cannot_be_is_refused(limits: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(limits))):
         Gate(**limits)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        ({"min_pass_rate": "0.9"}, "^min_pass_rate must be a share of the cases, or None, not a str$"),
+        ({"max_cost": "1"}, "^max_cost must be a number, or None, not a str$"),
+        ({"max_seconds": True}, "^max_seconds must be a number, or None, not a bool$"),
+        ({"max_not_measured": 0.5}, "^max_not_measured must be a whole number, not a float$"),
+        ({"baseline": "last.json"}, "^baseline must be an EvalRun, such as EvalStore.load gives, or None, not a str$"),
+    ],
+)
+def test_a_limit_of_the_wrong_kind_is_refused(limits: dict[str, Any], told: str) -> None:
+    with pytest.raises(TypeError, match=told):
+        Gate(**limits)

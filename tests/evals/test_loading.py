@@ -11,7 +11,20 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from swink_agent.evals import EvalCase, EvalSet, EvalSetError, TrajectoryMatch, case_schema, load_set
+from swink_agent.evals import (
+    CaseBudget,
+    EvalCase,
+    EvalSet,
+    EvalSetError,
+    ExpectedCall,
+    ExpectedFile,
+    ExpectedTrajectory,
+    JudgeRubric,
+    ResponseCriteria,
+    TrajectoryMatch,
+    case_schema,
+    load_set,
+)
 
 WHOLE = """\
 id: files
@@ -97,6 +110,41 @@ def test_json_says_the_same_as_yaml_and_needs_no_extra(tmp_path: Path, monkeypat
     error = refused(tmp_path, WHOLE)
     assert "pip install 'swink-agent[evals]'" in str(error)
     assert error.line is None
+
+
+def wrong(value: Any) -> Any:
+    return value
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"name": None}, "^name is a NoneType; give a text$"),
+        ({"system_prompt": 5}, "^system_prompt is an int; give a text$"),
+        ({"setup": {"a.txt": 5}}, "^the content of a.txt is an int; give a text$"),
+        ({"setup": "a.txt"}, "^setup is a str; give a dict$"),
+        ({"metadata": [1]}, "^metadata is a list; give a dict$"),
+        ({"metadata": {1: 2}}, "^metadata has an int as a key; give texts$"),
+        ({"metadata": {"a": object()}}, "^metadata is not JSON: "),
+        ({"expected_response": lambda: ResponseCriteria(exact=wrong(5))}, "^exact is an int; give a text$"),
+        ({"expected_response": lambda: ResponseCriteria(number=wrong("5"))}, "^number is a str; give a number$"),
+        ({"expected_files": lambda: [ExpectedFile("a", content=wrong(5))]}, "^content is an int; give a text$"),
+        (
+            {"expected_trajectory": lambda: ExpectedTrajectory([ExpectedCall("a", wrong([1]))])},
+            "^arguments is a list; give",
+        ),
+        ({"budget": lambda: CaseBudget(turns=wrong(1.5))}, "^turns is a float; give a whole number$"),
+        ({"budget": lambda: CaseBudget(cost=wrong("1"))}, "^cost is a str; give a number$"),
+        ({"judge": lambda: JudgeRubric("good", votes=wrong("3"))}, "^votes is a str; give a whole number$"),
+    ],
+)
+def test_what_a_file_could_not_say_python_cannot_either(fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        EvalCase(
+            **{"id": "a", "name": "A", "user_messages": ["hi"]}
+            | {name: given() if callable(given) else given for name, given in fields.items()}
+        )
 
 
 def test_what_python_makes_is_held_to_the_same_rules() -> None:

@@ -64,6 +64,12 @@ def content(path: str) -> str:
     return Path(path).read_text()
 
 
+class Nameless:
+    name = None
+
+    def evaluate(self, _case: EvalCase, _invocation: Invocation) -> None: ...
+
+
 def names_beneath(folder: Path) -> list[str]:
     return [path.name for path in folder.rglob("*") if path.is_file()]
 
@@ -157,8 +163,8 @@ async def test_a_run_that_waits_has_not_passed_and_says_what_waits() -> None:
     assert result.attempts[0].turns == 1
 
 
-@pytest.mark.parametrize("prompt", ["", "Something else."])
-async def test_the_case_s_instructions_are_the_agent_s(prompt: str) -> None:
+@pytest.mark.parametrize("prompt", ["", "Something else.", lambda: "Something else."])
+async def test_the_case_s_instructions_are_the_agent_s(prompt: Any) -> None:
     prompts: list[Any] = []
 
     def answer(request: Request) -> str:
@@ -167,8 +173,9 @@ async def test_the_case_s_instructions_are_the_agent_s(prompt: str) -> None:
 
     await EvalRunner(saying(answer, system_prompt=prompt)).run(cases(1, system_prompt="Be brief."))
     own = "Standard. Be brief. More."
-    await EvalRunner(saying(answer, system_prompt=own)).run(cases(1, system_prompt="Be brief."))
-    assert prompts == ["Be brief.", own]
+    for given in (own, lambda: own):
+        await EvalRunner(saying(answer, system_prompt=given)).run(cases(1, system_prompt="Be brief."))
+    assert prompts == ["Be brief.", own, own]
 
 
 # -- what fails ------------------------------------------------------------------------------------------------------
@@ -517,6 +524,37 @@ def test_a_runner_needs_somebody_to_make_agents() -> None:
         EvalRunner()
     with pytest.raises(ValueError, match="at least 1"):
         EvalRunner(adder, parallel=0)
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"parallel": "4"}, "^parallel must be a whole number, not a str$"),
+        ({"parallel": 1.5}, "^parallel must be a whole number, not a float$"),
+        ({"parallel": 0}, "^parallel must be at least 1, not 0$"),
+        ({"repeat": None}, "^repeat must be a whole number, not a NoneType$"),
+        ({"repeat": 0}, "^repeat must be at least 1, not 0$"),
+        ({"retries": 0.5}, "^retries must be a whole number, not a float$"),
+        ({"timeout": "3"}, "^timeout must be a number of seconds, not a str$"),
+        ({"timeout": 0}, "^timeout must be a positive number of seconds, not 0$"),
+        ({"store": "results"}, "^store must be an EvalStore, or None, not a str$"),
+        ({"executor": 3}, "^executor must be an Executor, or None, not an int$"),
+        ({"redactor": ["key"]}, "^redactor must be a Redactor, or None, not a list$"),
+        ({"sleep": 3}, "^sleep must be a function, not an int$"),
+        ({"evaluators": [Nameless()]}, "^the name of the evaluator Nameless must be a string, not a NoneType$"),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_runs(options: dict[str, Any], told: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=told):
+        EvalRunner(adder, **options)
+
+
+async def test_what_is_not_a_set_or_not_a_display_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"^eval_set must be an EvalSet, such as load_set"):
+        await EvalRunner(adder).run("sums.yaml")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^on_progress must be a function, or None, not an int$"):
+        await EvalRunner(adder).run(cases(1), on_progress=3)  # type: ignore[arg-type]
 
 
 async def test_secrets_are_kept_out_of_what_agents_without_a_redactor_did(tmp_path: Path) -> None:

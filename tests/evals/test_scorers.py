@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import threading
 import time
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from swink_agent import Cost, Usage
+from swink_agent import Agent, Cost, Usage
 from swink_agent.core.types import PolicyStop
 from swink_agent.evals import (
     BudgetEvaluator,
     EfficiencyEvaluator,
     EvalCase,
+    EvalRunner,
+    EvalSet,
     Evaluator,
     EvaluatorRegistry,
     FilesEvaluator,
@@ -27,6 +30,11 @@ from swink_agent.evals import (
     TrajectoryEvaluator,
 )
 from swink_agent.evals.scoring.matching import found_within, is_quick
+from swink_agent.testing import scripted
+
+
+class OwnFloat(float):
+    """As the floats of numpy."""
 
 
 def case(**fields: Any) -> EvalCase:
@@ -46,6 +54,45 @@ def test_a_score_passes_when_it_reaches_its_threshold() -> None:
     for wrong in ((1.1,), (-0.1,), (float("nan"),), (0.5, 2.0)):
         with pytest.raises(ValueError, match="between 0 and 1"):
             Score(*wrong)
+
+
+def test_a_score_is_plain_whatever_kind_of_number_it_was_made_from() -> None:
+    for given, value in ((True, 1.0), (False, 0.0), (1, 1.0), (Fraction(1, 2), 0.5), (OwnFloat(0.5), 0.5)):
+        score = Score(given)  # type: ignore[arg-type]
+        assert (score.value, type(score.value)) == (value, float)
+    wrong: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"value": "1"}, "^a score's value must be a number, not a str$"),
+        ({"value": 1.0, "threshold": None}, "^a score's threshold must be a number, not a NoneType$"),
+        ({"value": 1.0, "reason": None}, "^a score's reason must be a string, not a NoneType$"),
+        ({"value": 1.0, "tokens": 1.5}, "^a score's tokens must be a whole number, not a float$"),
+    )
+    for arguments, told in wrong:
+        with pytest.raises(TypeError, match=told):
+            Score(**arguments)
+    with pytest.raises(ValueError, match="cost must be an amount"):
+        Score(1.0, cost=float("nan"))
+
+
+async def test_a_score_from_a_bool_or_with_a_wrong_reason_leaves_the_attempt_as_it_was() -> None:
+    def is_short(_case: EvalCase, invocation: Invocation) -> Score:
+        return Score(len(invocation.response) < 9)
+
+    def unexplained(_case: EvalCase, _invocation: Invocation) -> Score:
+        return Score(1.0, reason=None)  # type: ignore[arg-type]
+
+    def share(_case: EvalCase, _invocation: Invocation) -> Any:
+        return Fraction(1, 2)
+
+    runner = EvalRunner(lambda _case, _folder: Agent("test:m", stream_fn=scripted("3")), [is_short, unexplained, share])
+    (result,) = (await runner.run(EvalSet("sums", "Sums", [case()]))).results
+    assert result.error is None
+    assert result.attempts[0].invocation.response == "3"
+    assert {name: score.value for name, score in result.scores.items()} == {
+        "is_short": 1.0,
+        "unexplained": 0.0,
+        "share": 0.5,
+    }
+    assert result.scores["unexplained"].reason.endswith("a score's reason must be a string, not a NoneType")
 
 
 def test_what_a_case_says_nothing_about_is_not_scored() -> None:

@@ -49,6 +49,8 @@ def test_a_server_s_name_is_short_and_plain(name: object) -> None:
 
 
 def test_a_prefix_is_plain_too() -> None:
+    with pytest.raises(TypeError, match=r"^prefix must be a string, not an int$"):
+        tool_names("git", ["a"], prefix=3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="prefix"):
         tool_names("a", ["b"], prefix="a b")
 
@@ -59,6 +61,9 @@ def test_a_prefix_is_plain_too() -> None:
     [
         lambda: McpServer.http("ftp://x", name="a"),
         lambda: McpServer.http("", name="a"),
+        lambda: McpServer.http("http://x:99999/", name="a"),
+        lambda: McpServer.stdio("x", name="a", cwd=""),
+        lambda: McpServer.stdio("x", name="a", write=[""]),
         lambda: McpServer.stdio("", name="a"),
         lambda: McpServer.stdio("x", name="a", timeout=0),
         lambda: McpServer.stdio("x", name="a", sandbox="none"),

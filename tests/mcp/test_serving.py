@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import b64decode
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from swink_agent import Agent, Image, tool
-from swink_agent.core.policy import PreDispatchContext, Skip
+from swink_agent import Agent, Defer, Image, tool
+from swink_agent.core.policy import PolicyContext, PreDispatchContext, Skip
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.tool import AgentToolResult, ToolContext
-from swink_agent.core.types import Base64Source, Text
+from swink_agent.core.types import Base64Source, FileSource, Text
 from swink_agent.mcp import as_mcp_server
 from swink_agent.testing import scripted, text
 
@@ -82,6 +84,74 @@ async def test_a_client_lists_and_calls_the_tools() -> None:
         assert "unknown tool 'nothing'" in (await client.call_tool("nothing", {})).content[0].text
         drawn = (await client.call_tool("picture", {})).content[0]
         assert (drawn.type, drawn.mime_type, drawn.data) == ("image", "image/png", "iVBORw==")
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("given", "options", "told"),
+    [
+        (add, {}, "^tools_or_agent must be a list of tools, or an Agent, not a FunctionTool$"),
+        (Agent, {}, "^tools_or_agent must be a list of tools, or an Agent, not the class Agent"),
+        ([add], {"approve": True}, "^approve must be a function, or None, not a bool$"),
+        ([add], {"redactor": ["key"]}, "^redactor must be a Redactor, or None, not a list$"),
+        ([add], {"name": 3}, "^name must be a string, not an int$"),
+    ],
+)
+def test_wrong_arguments_are_refused(given: Any, options: dict[str, Any], told: str) -> None:
+    with pytest.raises(TypeError, match=told):
+        as_mcp_server(given, **options)
+
+
+async def test_a_call_that_cannot_be_answered_here_says_what_it_waits_for() -> None:
+    @tool(external=True)
+    def ship() -> str:
+        """Ships."""
+        raise AssertionError
+
+    told = (await _asked(as_mcp_server([ship]), "ship")).content[0].text
+    assert told == "the call waits for a result of the application, which cannot be given here"
+    told = (await _asked(as_mcp_server([delete], approve=lambda _: Defer()), "delete", path="x")).content[0].text
+    assert told == "the call waits for an approval, which cannot be given here"
+
+
+async def test_a_picture_in_a_file_is_sent(tmp_path: Path) -> None:
+    data = b"\x89PNG\r\n\x1a\nrest"
+    (tmp_path / "plot").write_bytes(data)
+
+    @tool
+    def plot(which: str) -> Image:
+        """Plots."""
+        return Image(FileSource(str(tmp_path / which)))
+
+    server = as_mcp_server([plot])
+    drawn = (await _asked(server, "plot", which="plot")).content[0]
+    assert (drawn.type, drawn.mime_type, b64decode(drawn.data)) == ("image", "image/png", data)
+    missing = (await _asked(server, "plot", which="none")).content[0].text
+    assert missing.startswith("[image, which cannot be sent: ")
+
+
+async def test_tools_that_depend_on_the_turn_are_listed_and_called() -> None:
+    from mcp import Client
+
+    async def of_the_turn(ctx: PolicyContext[str]) -> list[Any]:
+        return [add] if ctx.deps == "ada" else []
+
+    def optional(ctx: PolicyContext[str] | None = None) -> list[Any]:
+        return [add]
+
+    for tools in (of_the_turn, optional):
+        agent = Agent("scripted:x", stream_fn=scripted(text("never asked")), tools=tools, deps="ada")
+        async with Client(as_mcp_server(agent)) as client:
+            assert [item.name for item in (await client.list_tools()).tools] == ["add"]
+            assert (await client.call_tool("add", {"a": 1, "b": 2})).content[0].text == "3"
+
+
+async def test_tools_that_cannot_be_had_are_an_error_of_the_call() -> None:
+    def broken() -> list[Any]:
+        raise RuntimeError("no database today")
+
+    result = await _asked(as_mcp_server(Agent("scripted:x", stream_fn=scripted(), tools=broken)), "add", a=1, b=2)
+    assert (result.is_error, result.content[0].text) == (True, "tools failed: RuntimeError: no database today")
 
 
 async def test_what_needs_approval_runs_if_it_is_approved() -> None:

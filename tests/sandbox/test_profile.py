@@ -42,6 +42,14 @@ def test_paths_may_be_path_objects_but_not_one_string(tmp_path: Path) -> None:
         SandboxProfile(write=str(tmp_path))  # type: ignore[arg-type]
 
 
+def test_an_empty_path_does_not_open_the_current_folder(tmp_path: Path) -> None:
+    for given in ({"write": ("",)}, {"read": [""]}, {"hidden": [""], "write": [tmp_path]}):
+        with pytest.raises(ValueError, match="an empty text is not a path"):
+            SandboxProfile(**given)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^the paths of a SandboxProfile: an int is neither a string nor"):
+        SandboxProfile(read=3)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("given", ["no", "false", 0, None])
 def test_only_true_and_false_say_whether_the_network_is_open(given: object) -> None:
     with pytest.raises(TypeError, match="network must be True or False"):

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import io
 import json
+import secrets
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +20,7 @@ from swink_agent.core.errors import ErrorKind
 from swink_agent.core.stream import StreamStart, TextDelta, TextStart
 from swink_agent.core.types import Text, UserMessage
 from swink_agent.testing import call, fail, reply, scripted, text, think
-from swink_agent.web.agui import _offer, _Run, unseen
+from swink_agent.web.agui import _client_tools, _offer, _Run, unseen
 from swink_agent.web.streams import Readers
 
 from .conftest import Client, running
@@ -104,16 +105,29 @@ async def test_a_request_that_is_refused_begins_nothing(folder: Path) -> None:
     [
         (422, [TOOL, TOOL], "hi"),
         (422, [{**TOOL, "name": f"tool_{number}"} for number in range(129)], "hi"),
+        (422, [{**TOOL, "name": ""}], "hi"),
+        (422, [{**TOOL, "name": "where am I"}], "hi"),
+        (422, [{**TOOL, "parameters": {"type": "string"}}], "hi"),
+        (422, [{**TOOL, "parameters": {"type": "object", "properties": {"a": {"type": "nothing"}}}}], "hi"),
+        (422, [{**TOOL, "parameters": ["a"]}], "hi"),
         (413, [], "x" * (1024 * 1024 + 1)),
+        (422, [], "  "),
+        (422, [], ""),
     ],
-    ids=["the same tool twice", "too many tools", "too long a prompt"],
+    ids=[
+        *("the same tool twice", "too many tools", "no name", "a name with spaces", "not an object", "not a schema"),
+        *("a list as schema", "too long a prompt", "a blank prompt", "an empty prompt"),
+    ],
 )
 async def test_tools_and_prompts_have_limits(folder: Path, status: int, tools: list[Any], words: str) -> None:
-    body = json.dumps(asked("thread-1", user(words), tools=tools)).encode()
+    thread = secrets.token_hex(8)  # the rows share a folder
+    body = json.dumps(asked(thread, user(words), tools=tools)).encode()
     async with running(folder, text("One.")) as client:
         headers = {**client.headers, "content-type": "application/json"}
         async with client.http.post(f"{client.base}/agui", data=io.BytesIO(body), headers=headers) as response:
             assert response.status == status
+        if status == 422:
+            assert (await client.ask("GET", f"sessions/{thread}"))[0] == 404, "nothing has begun"
 
 
 async def test_a_long_history_does_not_block_the_server(folder: Path) -> None:
@@ -214,7 +228,7 @@ async def test_tools_of_the_client_leave_the_agents_own_of_each_turn() -> None:
     stream = scripted(text("1"), text("2"), text("3"))
     agent = Agent("anthropic:claude-sonnet-4-6", stream_fn=stream, tools=lambda: list(own))
     offered = SimpleNamespace(name="where_am_i", description="", parameters=None)
-    _offer(SimpleNamespace(agent=agent), [offered])  # pyright: ignore[reportArgumentType]
+    _offer(SimpleNamespace(agent=agent), _client_tools([offered]))  # pyright: ignore[reportArgumentType]
     await agent.prompt("hi")
     own.append(second)
     await agent.prompt("hi")

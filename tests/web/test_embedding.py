@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,9 +14,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from swink_agent import Agent, tool
+from swink_agent import Agent, AssistantMessage, PolicyContext, SlidingWindow, UserMessage, tool
 from swink_agent.approvals import Approvals
-from swink_agent.memory import JsonlSessionStore
+from swink_agent.memory import JsonlSessionStore, SqlSessionStore
 from swink_agent.testing import call, scripted, text
 from swink_agent.web import AgentContext, app
 
@@ -239,6 +240,67 @@ async def test_a_change_is_made_whole_or_not_at_all(tmp_path: Path) -> None:
         assert (status, {key: changed[key] for key in change}) == (200, change)
 
 
+async def test_plan_mode_adds_to_instructions_that_are_a_function_and_gives_them_back(tmp_path: Path) -> None:
+    stream = scripted("A plan.", "Done.")
+
+    async def instructions(ctx: PolicyContext[Any]) -> str:
+        return f"Turn {ctx.turn_index} for Ada."
+
+    inner = app(
+        lambda _: Agent("anthropic:claude-sonnet-4-6", stream_fn=stream, system_prompt=instructions),
+        authorize=by_header,
+        store=store_at(tmp_path),
+    )
+    async with mounted(inner) as base, aiohttp.ClientSession() as http:
+        _, session = await ask(http, "POST", f"{base}/api/v1/sessions", json={})
+        where = f"{base}/api/v1/sessions/{session['id']}"
+        for is_planned in (True, False):
+            assert (await ask(http, "PATCH", where, json={"plan": is_planned}))[0] == 200
+            _, accepted = await ask(http, "POST", f"{where}/prompt", json={"text": "go"})
+            after = {"after": str(accepted["position"])}
+            async with http.get(f"{where}/events", params=after, headers={"x-user": "ada"}) as response:
+                await Streamed(response).until("state", state="idle")
+    planned, carried_out = [request.context.system_prompt for request in stream.requests]
+    assert planned.startswith("Turn 0 for Ada.\n\nYou are in plan mode")
+    assert carried_out == "Turn 0 for Ada."
+
+
+async def test_readers_of_a_database_see_what_was_just_written(tmp_path: Path) -> None:
+    store = SqlSessionStore(tmp_path / "sessions.db")
+    stream = scripted("One.", "Two.")
+    inner = app(lambda _: Agent("anthropic:claude-sonnet-4-6", stream_fn=stream), authorize=by_header, store=store)
+    async with mounted(inner) as base, aiohttp.ClientSession() as http:
+        _, session = await ask(http, "POST", f"{base}/api/v1/sessions", json={})
+        where = f"{base}/api/v1/sessions/{session['id']}"
+        for count in (2, 4):
+            os.utime(tmp_path / "sessions.db", (1_000_000_000, 1_000_000_000))  # older than the log of writes beside it
+            assert (await ask(http, "GET", f"{where}/messages"))[1]["total"] == count - 2
+            _, accepted = await ask(http, "POST", f"{where}/prompt", json={"text": "go"})
+            after = {"after": str(accepted["position"])}
+            async with http.get(f"{where}/events", params=after, headers={"x-user": "ada"}) as response:
+                await Streamed(response).until("state", state="idle")
+            assert (await ask(http, "GET", f"{where}/messages"))[1]["total"] == count
+
+
+async def test_compacting_tells_what_it_did(tmp_path: Path) -> None:
+    history = [UserMessage("a question " * 500), AssistantMessage("an answer " * 500)] * 3
+    agents = {
+        "about ": Agent("a:b", stream_fn=scripted(), messages=history, transform_context=SlidingWindow(2000)),
+        "nothing in the conversation": Agent("a:b", stream_fn=scripted(), messages=history),
+    }
+    for told, agent in agents.items():
+        inner = app(lambda _, agent=agent: agent, authorize=by_header, store=store_at(tmp_path))
+        async with mounted(inner) as base, aiohttp.ClientSession() as http:
+            _, session = await ask(http, "POST", f"{base}/api/v1/sessions", json={})
+            where = f"{base}/api/v1/sessions/{session['id']}"
+            status, accepted = await ask(http, "POST", f"{where}/command", json={"line": "/compact"})
+            assert status == 202
+            after = {"after": str(accepted["position"])}
+            async with http.get(f"{where}/events", params=after, headers={"x-user": "ada"}) as response:
+                notice = (await Streamed(response).until("notice"))[-1][2]
+            assert (notice["text"].startswith(told), notice["kind"]) == (True, "info")
+
+
 async def test_an_authorization_that_fails_is_a_no(tmp_path: Path) -> None:
     def broken(request: web.Request, action: str, session: str | None) -> str:
         raise RuntimeError("the directory is down")
@@ -262,7 +324,7 @@ async def test_an_application_names_its_hosts(tmp_path: Path) -> None:
         authorize=by_header,
         store=store_at(tmp_path),
         hosts=["agents.example"],
-        origins=["https://board.example"],
+        origins=["https://board.example", "tauri://localhost"],
         page=False,
     )
     async with mounted(inner) as base, aiohttp.ClientSession() as http:
@@ -287,11 +349,56 @@ def test_there_is_no_default_for_who_may_ask() -> None:
         ({"max_readers": 0}, ValueError),
         ({"max_readers": "8"}, TypeError),
         ({"max_upload": None}, TypeError),
+        ({"store": "sessions"}, TypeError),
+        ({"durable": "sqlite:///runs.db"}, TypeError),
+        ({"evals": "results"}, TypeError),
+        ({"page": "no"}, TypeError),
+        ({"hosts": ["https://example.org"]}, ValueError),
+        ({"origins": ["example.org"]}, ValueError),
+        ({"origins": "*"}, ValueError),
     ],
 )
 def test_an_application_that_could_serve_nobody_is_not_made(tmp_path: Path, given: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match=f"^{next(iter(given))} must be"):
         app(**{"make_agent": lambda _: None, "authorize": by_header, "store": store_at(tmp_path), **given})
+
+
+async def test_a_prompt_whose_run_cannot_begin_is_not_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    store = store_at(tmp_path)
+    inner = app(lambda _: Agent("anthropic:claude-sonnet-4-6"), authorize=by_header, store=store)
+    async with mounted(inner) as base, aiohttp.ClientSession() as http:
+        _, made = await ask(http, "POST", f"{base}/api/v1/sessions", json={})
+        where = f"{base}/api/v1/sessions/{made['id']}"
+        status, refused = await ask(http, "POST", f"{where}/prompt", json={"text": "hi"})
+        assert (status, refused["code"]) == (422, "invalid")
+        assert refused["detail"].startswith("no key for anthropic: set ANTHROPIC_API_KEY")
+        assert store.load(made["id"]).messages == ()
+        assert (await ask(http, "GET", where))[1]["state"] == "idle"
+
+
+async def test_a_front_end_is_told_of_a_run_that_cannot_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ag_ui")
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    inner = app(lambda _: Agent("anthropic:claude-sonnet-4-6"), authorize=by_header, store=store_at(tmp_path))
+    async with mounted(inner) as base, aiohttp.ClientSession(headers={"x-user": "ada"}) as http:
+        hello = {"id": "u1", "role": "user", "content": "hi"}
+        async with http.post(f"{base}/agui", json={"threadId": "t", "runId": "r", "messages": [hello]}) as response:
+            assert response.status == 200, await response.text()
+            told = [json.loads(line[6:]) for line in (await response.text()).splitlines() if line.startswith("data: ")]
+    assert [event["type"] for event in told] == ["RUN_STARTED", "RUN_ERROR"]
+    assert told[-1]["message"].startswith("no key for anthropic")
+
+
+async def test_what_a_factory_gives_instead_of_an_agent_is_named_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    inner = app(lambda _: None, authorize=by_header, store=store_at(tmp_path))  # type: ignore[arg-type,return-value]
+    async with mounted(inner) as base, aiohttp.ClientSession() as http:
+        _, made = await ask(http, "POST", f"{base}/api/v1/sessions", json={})
+        status, _ = await ask(http, "POST", f"{base}/api/v1/sessions/{made['id']}/prompt", json={"text": "hi"})
+    assert status == 500
+    assert "make_agent gave a NoneType, not an Agent" in caplog.text
 
 
 async def test_a_reader_that_left_makes_room_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,11 @@ import pytest
 
 from swink_agent import Agent
 from swink_agent.app.agent.open_agent import OpenAgent
+from swink_agent.app.talk.front import PickItem
 from swink_agent.memory import SessionInUse
 from swink_agent.testing import call, scripted, text
+from swink_agent.web.problems import Problem
+from swink_agent.web.questions import Questions
 
 from .conftest import MODEL, Client, running, store_of
 
@@ -120,6 +123,21 @@ async def test_a_question_is_answered_by_one_of_many_readers(folder: Path) -> No
         assert named(first, "tool_execution_end")[0]["is_error"] is False
         status, problem = await client.ask("POST", where, {"question": asked["id"], "choice": "no"})
         assert (status, problem["code"]) == (409, "answered")
+
+
+async def test_an_answer_that_comes_while_its_run_is_stopped_does_not_count() -> None:
+    told: list[Any] = []
+    questions = Questions(lambda name, data: told.append((name, data)), lambda: None)
+    asking = asyncio.create_task(questions.choose("Which?", [PickItem("a", "A")], str))
+    await asyncio.sleep(0)
+    (question,) = questions.open
+    asking.cancel()
+    with pytest.raises(Problem, match="answered already, or its run was stopped") as raised:
+        questions.answer(question.id, "a", "", None, "ada")
+    assert raised.value.status == 409
+    await asyncio.wait([asking])
+    assert asking.cancelled()
+    assert [data for name, data in told if name == "answered"] == [{"question": question.id, "choice": "", "by": ""}]
 
 
 async def test_a_no_tells_the_model_why(folder: Path) -> None:

@@ -58,11 +58,17 @@ async def test_a_durable_run_is_followed_answered_and_cancelled(tmp_path: Path) 
         """Pays."""
         return f"paid {amount}"
 
-    stream = scripted(call("pay", amount=7), text("It is paid."))
+    @tool(external=True)
+    def ship() -> str:
+        raise AssertionError
+
+    stream = scripted(call("pay", amount=7), call("ship"), text("It is paid."))
 
     @durable.agent("payer")
     def payer() -> Agent:
-        return Agent(model="anthropic:claude-sonnet-4-6", stream_fn=stream, tools=[pay], approve=lambda *_: Defer())
+        return Agent(
+            model="anthropic:claude-sonnet-4-6", stream_fn=stream, tools=[pay, ship], approve=lambda *_: Defer()
+        )
 
     inner = app(lambda _: payer(), authorize=lambda *_: "ada", store=store_at(tmp_path), durable=durable)
     async with durable, mounted(inner) as base, browser() as opened:
@@ -84,6 +90,10 @@ async def test_a_durable_run_is_followed_answered_and_cancelled(tmp_path: Path) 
             time = page.get_by_role("article").first.locator("time")
             await expect(time).to_have_text(re.compile("M$"))  # also when the page was read again
             await waits.get_by_role("button", name="Approve").click()
+            waits = page.get_by_role("group", name="ship waits")
+            await waits.get_by_label("Result (JSON)").fill('"by sea"', timeout=15_000)
+            await waits.get_by_role("button", name="Send result").click()
+            await expect(page.get_by_role("log", name="Conversation")).to_contain_text("by sea", timeout=15_000)
             await expect(page.get_by_role("log", name="Conversation")).to_contain_text("It is paid.", timeout=15_000)
             await expect(page.get_by_role("main")).to_contain_text("done")
 

@@ -8,9 +8,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from swink_agent import Agent
+from swink_agent import Agent, AssistantMessage, Defer, ToolResultMessage, extract_text, tool
 from swink_agent.evals import EvalRunner, EvalStore, load_set
-from swink_agent.testing import scripted, text
+from swink_agent.testing import Request, call, scripted, text
 from swink_agent.web import app
 
 from .conftest import Streamed, running
@@ -56,6 +56,46 @@ async def test_evaluations_are_listed_read_reported_and_compared(folder: Path) -
         assert (await client.ask("GET", f"evals/{before}/report?format=pdf"))[0] == 422
         _, compared = await client.ask("GET", f"evals/compare?before={before}&after={after}")
         assert (compared["better"], compared["worse"]) == (["bye"], [])
+
+
+async def test_calls_that_wait_in_durable_runs_are_answered(tmp_path: Path) -> None:
+    pytest.importorskip("dbos")
+    from swink_agent.durable import Durable
+
+    @tool(external=True)
+    def ship(order: str) -> str:
+        """Ships."""
+        raise AssertionError
+
+    @tool(requires_approval=True)
+    def pay(order: str) -> str:
+        """Pays."""
+        return f"paid {order}"
+
+    script = [call("ship", order="17"), call("ship", order="18"), call("pay", order="17"), text("Done.")]
+
+    def reply(request: Request) -> Any:  # in each attempt, the script's calls have the same ids again
+        return script[sum(isinstance(message, AssistantMessage) for message in request.messages)]
+
+    durable = Durable(f"sqlite:///{tmp_path / 'runs.db'}")
+
+    @durable.agent("shop")
+    def shop() -> Agent:
+        stream = scripted(*[reply] * len(script))
+        return Agent("anthropic:claude-sonnet-4-6", stream_fn=stream, tools=[ship, pay], approve=lambda _: Defer())
+
+    inner = app(lambda _: shop(), authorize=by_header, store=store_at(tmp_path), durable=durable, page=False)
+    async with durable, mounted(inner) as base, aiohttp.ClientSession() as http, durable.worker(poll=0.05):
+        run = await durable.submit("shop", "go", id="run-1")
+        answers = f"{base}/api/v1/runs/run-1/answers"
+        for given in ({"choice": "result", "result": "by sea"}, {"choice": "result", "result": {"by": "air"}}, {}):
+            (waiting,) = (await run.result(timeout=20)).pending
+            answer = {"call": waiting.call_id, "position": waiting.position, "choice": "approve", **given}
+            assert await ask(http, "POST", answers, json=answer) == (200, {"counted": True})
+        result = await run.result(timeout=20)
+        assert (result.text, result.error) == ("Done.", None)
+        told = [extract_text(message.content) for message in result.messages if isinstance(message, ToolResultMessage)]
+        assert told == ["by sea", '{"by":"air"}', "paid 17"]
 
 
 async def test_durable_runs_are_submitted_followed_and_cancelled(tmp_path: Path) -> None:

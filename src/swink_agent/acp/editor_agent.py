@@ -10,6 +10,7 @@ import asyncio
 import os
 import re
 import secrets
+from base64 import b64decode
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,8 +30,9 @@ from swink_agent.app.settings.mcp_servers import ServerSettings
 from swink_agent.app.settings.settings import load_settings
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion, ApprovalsMode
 from swink_agent.core.cancel import CancellationToken
+from swink_agent.core.encoding.media import image_of
 from swink_agent.core.errors import Aborted, AuthError, ErrorKind
-from swink_agent.core.types import AgentResult, Base64Source, Image, StopReason, Text, UserBlock, UserMessage, is_blank
+from swink_agent.core.types import AgentResult, Image, StopReason, Text, UserBlock, UserMessage, is_blank
 from swink_agent.rendering.escaping import safe_line
 
 from .updates import SessionUpdates, change_of, replayed, title_of
@@ -303,7 +305,7 @@ def _blocks(prompt: Sequence[Any]) -> list[UserBlock]:
             case schema.TextContentBlock():
                 blocks.append(Text(block.text))
             case schema.ImageContentBlock():
-                blocks.append(Image(Base64Source(block.mime_type, block.data)))
+                blocks.append(_picture(block.data))
             case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents() as resource):
                 blocks.append(Text(f'<resource uri="{safe_line(resource.uri)}">\n{resource.text}\n</resource>'))
             case schema.ResourceContentBlock():
@@ -311,6 +313,15 @@ def _blocks(prompt: Sequence[Any]) -> list[UserBlock]:
             case _:
                 raise _invalid(f"a prompt cannot have a part of the type {getattr(block, 'type', '?')}")
     return blocks
+
+
+def _picture(data: str) -> Image:
+    """The picture, of the kind that it has, whatever the editor calls it. One that no model takes would stay in the
+    history, and every later prompt would fail."""
+    try:
+        return image_of(b64decode(data))
+    except ValueError as error:
+        raise _invalid(f"an image cannot be sent: {error}") from error
 
 
 def _server_settings(servers: Sequence[Any]) -> tuple[ServerSettings, ...]:

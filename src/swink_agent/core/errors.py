@@ -24,9 +24,11 @@ Defines the tree and maps an `ErrorKind` to an error.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from .values.checks import check_number
 from .values.value import Choice
 
 if TYPE_CHECKING:
@@ -221,6 +223,10 @@ class ToolError(Exception):
 
     def __init__(self, *arguments: object, retry_after: float | None = None) -> None:
         super().__init__(*arguments)
+        if retry_after is not None:  # the text of a header, for instance
+            check_number("ToolError.retry_after", retry_after, "a number of seconds, or None")
+            if not retry_after < math.inf:
+                raise ValueError(f"ToolError.retry_after must be a finite number of seconds, not {retry_after}")
         self.retry_after = retry_after
 
 

@@ -17,7 +17,7 @@ from .cancel import CancellationToken
 from .errors import MissingDeps, ToolError
 from .types import AgentMessage, Document, Extension, Image, ModelSpec, Text, Usage, UserBlock, as_blocks, encodable
 from .values import hints
-from .values.checks import a_kind, is_not
+from .values.checks import a_kind, check_switch, is_not
 from .values.value import Deps_co, Deps_contra, Value
 
 OnSteer = Literal["cancel", "finish"]
@@ -217,6 +217,7 @@ class ToolOptions(Value, frozen=True):
         for name, types, what in _OPTIONS:
             if not isinstance(value := getattr(self, name), types) or isinstance(value, bool):
                 raise is_not(name, value, what)
+        check_switch("external", self.external)
         if self.timeout is not None and not self.timeout > 0:
             raise ValueError(f"timeout is {self.timeout!r}; it must be a positive number of seconds, or None")
         if self.retries < 0:
@@ -234,9 +235,9 @@ class ToolOptions(Value, frozen=True):
         if timeout is None and most is None and not retries and not external:
             return None
         try:
-            return cls(timeout, retries, most, bool(external))
-        except TypeError:
-            raise ValueError(f"{tool.name}: timeout, retries and max_concurrent must be numbers") from None
+            return cls(timeout, retries, most, external)
+        except TypeError as error:
+            raise ValueError(f"{tool.name}: {error}") from None
 
 
 class AgentTool(Protocol[Deps_contra]):

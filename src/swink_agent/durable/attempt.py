@@ -19,7 +19,7 @@ import inspect
 import logging
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -196,14 +196,10 @@ class Attempt:
     # -- an agent ----------------------------------------------------------------------------------------------
 
     async def _agents(self, journal: RunJournal) -> Ending:
-        claim, entry = self.claim, self.entry
+        claim = self.claim
         agent = await self._made()
         if agent is None:
             return Ending(status="queued")
-        if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"the factory of agent {entry.name!r} gave {a_kind(agent)}, not an Agent")
-        if agent.journal is not None:
-            raise TypeError(f"the factory of agent {entry.name!r} gave an agent that is recorded elsewhere already")
         if claim.position == 0 and claim.after is not None:
             await self._inherit(journal, claim.after)
         has_past = journal.fold.has_messages or bool(journal.fold.state)
@@ -220,13 +216,12 @@ class Attempt:
         so that the context variables that it sets are valid for the agent."""
         assert self.entry.factory is not None
         try:
-            made = self.entry.factory()
-            if not inspect.isawaitable(made):
-                return made
-            async with asyncio.timeout(None) as self._making:
-                if self._token.is_cancelled:
-                    self._making.reschedule(asyncio.get_running_loop().time())
-                return await made
+            made: Any = self.entry.factory()
+            if inspect.isawaitable(made):
+                async with asyncio.timeout(None) as self._making:
+                    if self._token.is_cancelled:
+                        self._making.reschedule(asyncio.get_running_loop().time())
+                    made = await made
         except TimeoutError:
             if self._making is None or not self._making.expired():
                 raise
@@ -235,6 +230,13 @@ class Attempt:
             raise RuntimeError(f"the factory of agent {self.entry.name!r} exits: {error.code}") from error
         finally:
             self._making = None
+        if not isinstance(made, Agent):
+            raise TypeError(f"the factory of agent {self.entry.name!r} gave {a_kind(made)}, not an Agent")
+        if made.journal is not None:
+            raise TypeError(
+                f"the factory of agent {self.entry.name!r} gave an agent that is recorded elsewhere already"
+            )
+        return cast("Agent[Any]", made)
 
     async def _inherit(self, journal: RunJournal, earlier: str) -> None:
         """Begins with the history, the context and the state of a run that is over."""

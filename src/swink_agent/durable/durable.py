@@ -24,6 +24,7 @@ from swink_agent.core.machine.extras import require
 from swink_agent.core.secrets.messages import masked_message
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, CustomMessage, as_prompts
+from swink_agent.core.values.checks import check_methods, check_number, check_whole, is_not
 
 from .errors import RunNotFound
 from .info import STATUSES, FleetStats, RunInfo, RunStatus
@@ -64,8 +65,12 @@ class Durable:
 
         Raises `ValueError` for an address of another kind.
         """
-        if keep_days is not None and not keep_days >= 0:
-            raise ValueError(f"keep_days must be a number of days, or None, not {keep_days!r}")
+        if keep_days is not None:
+            check_number("keep_days", keep_days, "a number of days, or None")
+            if not keep_days >= 0:
+                raise ValueError(f"keep_days must be a number of days, or None, not {keep_days!r}")
+        if redactor is not None:
+            check_methods("redactor", redactor, "a Redactor, or None", "redact")
         self._address = store_address(url)
         self._types = checked_types(types)
         self._keep_days = keep_days
@@ -164,8 +169,7 @@ class Durable:
         """
         checked_name(name)
         self._check_free(name)
-        if at_once < 1:
-            raise ValueError(f"at_once must be at least 1, not {at_once}")
+        check_whole("at_once", at_once)
 
         def registered(make_agent: MakeAgent) -> MakeAgent:
             from .evaluation import evaluation_entry
@@ -190,8 +194,7 @@ class Durable:
         if name not in self._evaluations:
             known = ", ".join(sorted(self._evaluations)) or "none"
             raise ValueError(f"there is no evaluation {name!r} here; there are: {known}")
-        if chunk < 1:
-            raise ValueError(f"chunk must be at least 1, not {chunk}")
+        check_whole("chunk", chunk)
         return DurableExecutor(self, name, chunk)
 
     def register(self, entry: AgentEntry) -> None:
@@ -242,6 +245,8 @@ class Durable:
         prompts = as_prompts(prompt)
         if self._redactor is not None:
             prompts = tuple([masked_message(message, self._redactor) for message in prompts])
+        if not isinstance(metadata, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise is_not("metadata", metadata, "a dict")
         data = checked_json(dict(metadata), "the metadata of a run")
         new = NewRun(
             id=run_id,
@@ -273,8 +278,7 @@ class Durable:
         """Runs of this status, agent and key, the newest first."""
         if status is not None and status not in STATUSES:
             raise ValueError(f"{status!r} is not a status; these are: {', '.join(STATUSES)}")
-        if limit < 0:
-            raise ValueError(f"limit cannot be negative: {limit}")
+        check_whole("limit", limit, least=0)
         return await self.call(lambda store: store.runs(status, agent, key, limit))
 
     async def stats(self) -> FleetStats:
@@ -283,6 +287,7 @@ class Durable:
 
     async def prune(self, days: float) -> int:
         """Deletes the runs that have been over for `days` days; returns how many."""
+        check_number("days", days, "a number of days")
         if not days >= 0:
             raise ValueError(f"days must be a number of days, not {days!r}")
         return await self.call(lambda store: store.prune(days))

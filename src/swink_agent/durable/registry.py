@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from msgspec import Struct
 
 from swink_agent.core.agent.agent import Agent
+from swink_agent.core.values.checks import check_seconds
 
 from .info import storable
 
@@ -81,12 +82,12 @@ def checked_entry(entry: AgentEntry) -> AgentEntry:
         is_unset = value is None and name != "max_attempts"
         if not is_unset and (type(value) is not int or value < 1):
             raise ValueError(f"{name} must be a positive whole number, not {value!r}")
-    if not entry.progress > 0:
-        raise ValueError(f"progress must be a positive number of seconds, not {entry.progress!r}")
-    if not entry.back_off >= 0:
-        raise ValueError(f"back_off must be a number of seconds, not {entry.back_off!r}")
+    check_seconds("progress", entry.progress)
+    check_seconds("back_off", entry.back_off, or_zero=True)
     if entry.rate is not None:
-        count, seconds = entry.rate
-        if type(cast("object", count)) is not int or count < 1 or not seconds > 0:
+        pair = cast("Any", entry.rate)
+        is_pair = type(pair) in (tuple, list) and len(pair) == 2
+        if not is_pair or type(pair[0]) is not int or pair[0] < 1:
             raise ValueError(f"rate must be (runs, seconds), both positive, not {entry.rate!r}")
+        check_seconds("the seconds of rate", pair[1])
     return entry

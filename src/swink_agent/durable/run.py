@@ -16,6 +16,7 @@ from swink_agent.core.errors import AgentError, ErrorKind, PolicyStopped, error_
 from swink_agent.core.journal import MessageAdded, RunEnded
 from swink_agent.core.run.pending import Answer
 from swink_agent.core.types import AgentResult, AssistantMessage, StopReason
+from swink_agent.core.values.checks import check_number, check_text, check_whole, is_not
 
 from .errors import StoreUnavailable
 from .info import RunInfo, storable
@@ -65,6 +66,8 @@ class DurableRun:
         `error` is the reason if it failed or was cancelled. While the store cannot be reached, this keeps waiting.
         Raises `TimeoutError` after `timeout` seconds.
         """
+        if timeout is not None:
+            check_number("timeout", timeout, "a number of seconds, or None")
         async with asyncio.timeout(timeout):
             info, loaded = await self._settled()
         end, given = None, set[int | None]()
@@ -119,8 +122,7 @@ class DurableRun:
         and raises `StoreUnavailable` if the store cannot be reached. Raises `ValueError` for a negative position, and
         `RunNotFound`.
         """
-        if after < 0:
-            raise ValueError(f"the position of a record must not be negative: {after}")
+        check_whole("after", after, least=0)
         from swink_agent.memory.log.reading import read_records
 
         position, pause = after, _POLL
@@ -154,6 +156,9 @@ class DurableRun:
         Raises `NotPending` for a call that does not wait, for an earlier question of the same id and for a run that is
         over, and `TypeError` for an answer that does not fit the call.
         """
+        if not isinstance(call, (PendingCall, str)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise is_not("call", call, "a PendingCall, or the id of a call")
+        check_text("by", by)  # it is stored, and a store with other data cannot be read
         token = secrets.token_hex(8)
         masked: Any = self._durable.masked(answer) if not isinstance(answer, bool) else answer
         by = self._durable.masked(by)
@@ -165,6 +170,7 @@ class DurableRun:
         A queued or waiting run is cancelled at once. A running one ends within seconds: its calls are answered, and no
         further request or tool begins.
         """
+        check_text("reason", reason)
         words = storable(self._durable.masked(reason))
         return await self._durable.call(lambda store: store.cancel(self.id, words))
 

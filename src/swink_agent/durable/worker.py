@@ -25,6 +25,7 @@ from typing import TypeVar
 
 from swink_agent.core.cancel import call_in
 from swink_agent.core.types import CustomMessage
+from swink_agent.core.values.checks import check_seconds, check_whole
 
 from .attempt import Attempt
 from .engine import Listener
@@ -69,13 +70,10 @@ class Worker:
         types: Sequence[type[CustomMessage]] = (),
         keep_days: float | None = None,
     ) -> None:
-        if slots < 1:
-            raise ValueError(f"slots must be at least 1, not {slots}")
-        for name, value in (("poll", poll), ("lease", lease)):
-            if not value > 0:
-                raise ValueError(f"{name} must be a positive number of seconds, not {value!r}")
-        if not drain >= 0:
-            raise ValueError(f"drain must be a number of seconds, not {drain!r}")
+        check_whole("slots", slots)
+        check_seconds("poll", poll)
+        check_seconds("lease", lease)
+        check_seconds("drain", drain, or_zero=True)
         if not entries:
             raise DurableError("this worker has no agents: register at least one with @durable.agent")
         self.id = ""

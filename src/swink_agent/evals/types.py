@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -17,6 +18,7 @@ from msgspec.structs import force_setattr, replace
 
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.types import AgentMessage, Cost, PolicyStop, StopReason, ToolOutcome, Usage
+from swink_agent.core.values.checks import check_text, check_whole, is_not
 from swink_agent.core.values.decoders import converted
 from swink_agent.core.values.value import Value, frozen_json
 
@@ -28,7 +30,7 @@ _Z = 1.959963984540054  # 95 % of a normal distribution are within this many sta
 class Score(Value, frozen=True):
     """The result of one metric: a value from 0 to 1, which passes if it reaches the threshold.
 
-    Raises `ValueError` for a value or threshold out of range.
+    Raises `ValueError` for a value or threshold out of range, `TypeError` for one that is not a number.
     """
 
     value: float
@@ -41,13 +43,27 @@ class Score(Value, frozen=True):
 
     def __post_init__(self) -> None:
         for name in ("value", "threshold"):
-            number = getattr(self, name)
+            number = _plain(getattr(self, name), f"a score's {name}")
             if not 0.0 <= number <= 1.0:
                 raise ValueError(f"a score's {name} must be between 0 and 1, not {number}")
+            force_setattr(self, name, number)
+        cost = _plain(self.cost, "a score's cost")
+        if not math.isfinite(cost):
+            raise ValueError(f"a score's cost must be an amount of dollars, not {cost}")
+        force_setattr(self, "cost", cost)
+        check_text("a score's reason", self.reason)
+        check_whole("a score's tokens", self.tokens, least=0)
 
     @property
     def passed(self) -> bool:
         return self.value >= self.threshold
+
+
+def _plain(number: object, name: str) -> float:
+    """A number of any kind as a float, which every store and report can write: a bool, or one of numpy."""
+    if not isinstance(number, Real):
+        raise is_not(name, number, "a number")
+    return float(number)
 
 
 Scored: TypeAlias = Score | dict[str, Score] | None

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from swink_agent.core.values.checks import is_not
+from swink_agent.core.values.checks import check_text, is_not
 from swink_agent.core.values.value import is_secret_name
 
 _SERVER = re.compile(r"[a-z0-9_-]{1,20}", re.ASCII)
@@ -41,7 +41,8 @@ def tool_names(server: str, tools: Iterable[str], prefix: str | None = None) -> 
     """
     if prefix is None:
         prefix = f"mcp__{server}__"
-    elif not _PREFIX.fullmatch(prefix):
+    check_text("prefix", prefix)
+    if not _PREFIX.fullmatch(prefix):
         raise ValueError(f"the prefix of tools has up to 32 letters, digits, '_' and '-': not {prefix[:80]!r}")
     wished = {true: prefix + _OTHERS.sub("_", true) for true in tools}
     seen = Counter(wished.values())

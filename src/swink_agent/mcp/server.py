@@ -143,7 +143,7 @@ class McpServer:
             program=command,
             args=several_texts(args, "McpServer.stdio(…)"),
             env=dict(env or {}),
-            cwd=None if cwd is None else os.fspath(cwd),
+            cwd=None if cwd is None else several_paths((cwd,), "McpServer.stdio(cwd=…)")[0],
             sandbox=sandbox,
             network=network,
             write=several_paths(write, "McpServer.stdio(write=…)"),
@@ -167,6 +167,7 @@ class McpServer:
         """A server at an address, by streamable HTTP. `headers` are sent with every request: a key, for instance."""
         if not isinstance(url, str) or urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"the url of an MCP server begins with http:// or https://: not {str(url)[:80]!r}")
+        urlsplit(url).port  # noqa: B018 - raises ValueError for one that no server can have
         check_headers(headers or {})
         return cls(
             name,

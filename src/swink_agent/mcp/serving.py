@@ -11,26 +11,35 @@ import inspect
 import json
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.approval import ApproveFn
+from swink_agent.core.encoding.media import image_of
 from swink_agent.core.encoding.stream_writer import events_of
-from swink_agent.core.events import ToolExecutionEnd, ToolExecutionUpdate
+from swink_agent.core.events import AgentEnd, ToolCallDeferred, ToolExecutionEnd, ToolExecutionUpdate
 from swink_agent.core.machine.extras import require
+from swink_agent.core.policy import PolicyContext
+from swink_agent.core.run.turn import takes_context
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.tool import AgentTool, AgentToolResult
 from swink_agent.core.types import (
     AssistantMessage,
     Base64Source,
+    Cost,
+    FileSource,
     Image,
     ModelSpec,
     StopReason,
     Text,
     ToolCall,
+    Usage,
     encodable,
     extract_text,
 )
+from swink_agent.core.values.checks import check_methods, check_text, is_function, is_not
+from swink_agent.core.values.value import copy_json
 
 from .naming import own_version
 
@@ -55,6 +64,11 @@ def as_mcp_server(
     pre-dispatch policies see every call. `redactor` masks results, instead of the agent's. `watch` is called with the
     agent of each call before it runs, and may subscribe to its events. Raises `MissingExtra`.
     """
+    check_text("name", name)
+    if approve is not None and not is_function(approve):
+        raise is_not("approve", approve, "a function, or None")
+    if redactor is not None:
+        check_methods("redactor", redactor, "a Redactor, or None", "redact")
     lowlevel: Any = require("mcp.server", extra="mcp")
     types: Any = require("mcp_types", extra="mcp")
     calls = _Calls(tools_or_agent, approve, redactor, watch)
@@ -78,7 +92,7 @@ def as_mcp_server(
 
         result = await calls.run(params.name, params.arguments or {}, report)
         return types.CallToolResult(
-            content=[_content(types, block) for block in result.content],
+            content=await asyncio.to_thread(lambda: [_content(types, block) for block in result.content]),
             structured_content=_structured(result.details),
             is_error=result.is_error,
         )
@@ -111,17 +125,26 @@ class _Calls:
         redactor: Redactor | None,
         watch: Callable[[Agent], object] | None,
     ) -> None:
+        if not isinstance(given, Agent) and (isinstance(given, (str, type)) or not isinstance(given, Iterable)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise is_not("tools_or_agent", given, "a list of tools, or an Agent")
         self._watch = watch
         self._agent = given if isinstance(given, Agent) else Agent(_CLIENT, stream_fn=_saying(), tools=list(given))
         self._approve = approve or self._agent.config.approve
         self._redactor = redactor or self._agent.config.redactor
 
     async def tools(self) -> Sequence[AgentTool]:
-        given = self._agent.given_tools
+        """The tools to list. A function of the turn is asked as before the first one."""
+        given: Any = self._agent.given_tools
         if not callable(given):
             return list(given)
-        found: Any = cast("Any", given)() if not inspect.signature(given).parameters else self._agent.tools
+        found: Any = given(self._first_turn()) if takes_context(given, "tools") else given()
         return list(await found if inspect.isawaitable(found) else found)
+
+    def _first_turn(self) -> PolicyContext:
+        deps, state = self._agent.config.deps, copy_json(dict(self._agent.state))
+        return PolicyContext(
+            turn_index=0, messages=(), usage=Usage(), cost=Cost(), state=state, model=_CLIENT, deps=deps
+        )
 
     async def run(self, name: str, arguments: dict[str, Any], report: ReportFn) -> AgentToolResult:
         """The result that a model would read. Cancelling it cancels the call."""
@@ -131,7 +154,7 @@ class _Calls:
         agent = Agent(
             _CLIENT,
             stream_fn=_saying(AssistantMessage(content=(call,), stop_reason=StopReason.TOOL_USE)),
-            tools=await self.tools(),
+            tools=self._agent.given_tools,
             pre_dispatch_policies=config.pre_dispatch_policies,
             approve=self._approve,
             approval_mode=config.approval_mode,
@@ -143,6 +166,7 @@ class _Calls:
         if self._watch is not None:
             self._watch(agent)
         result: AgentToolResult | None = None
+        waits_for, failed = "an approval", None
         count = 0
         try:
             async for event in agent.prompt_stream(f"An MCP client calls {name[:80]}."):
@@ -151,12 +175,16 @@ class _Calls:
                     await report(count, encodable(extract_text(event.update.content)[-2000:]))
                 elif isinstance(event, ToolExecutionEnd) and event.call_id == call.id:
                     result = event.result
+                elif isinstance(event, ToolCallDeferred) and event.kind == "external":
+                    waits_for = "a result of the application"
+                elif isinstance(event, AgentEnd) and event.result is not None:
+                    failed = event.result.error
         except asyncio.CancelledError:
             agent.abort()
             raise
         except Exception as error:  # a policy that stopped the run, for instance
             result = result or AgentToolResult.error(str(error) or type(error).__name__)
-        return result or AgentToolResult.error("the call waits for an approval, which cannot be given here")
+        return result or AgentToolResult.error(failed or f"the call waits for {waits_for}, which cannot be given here")
 
 
 def _saying(*replies: AssistantMessage) -> Any:
@@ -184,6 +212,11 @@ def _structured(details: Any) -> dict[str, Any] | None:
 def _content(types: Any, block: Any) -> Any:
     if isinstance(block, Text):
         return types.TextContent(text=encodable(block.text))
+    if isinstance(block, Image) and isinstance(block.source, FileSource):
+        try:
+            block = image_of(Path(block.source.path))
+        except (OSError, ValueError) as error:
+            return types.TextContent(text=encodable(f"[image, which cannot be sent: {error}]"))
     if isinstance(block, Image) and isinstance(block.source, Base64Source):
         return types.ImageContent(data=block.source.data, mime_type=block.source.media_type)
     return types.TextContent(text=f"[{type(block).__name__.lower()}, which is not sent]")

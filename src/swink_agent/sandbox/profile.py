@@ -19,7 +19,7 @@ from msgspec import field
 from msgspec.structs import force_setattr
 
 from swink_agent.core.values.checks import check_switch
-from swink_agent.core.values.several import several_texts
+from swink_agent.core.values.several import several, several_paths, several_texts
 from swink_agent.core.values.value import Value
 
 from ._hidden import default_hidden, own_hidden
@@ -118,6 +118,7 @@ _OF_DISPLAY = re.compile(r"TERM|COLORTERM|NO_COLOR|FORCE_COLOR|CLICOLOR|COLUMNS|
 
 _COMES_AND_GOES = re.compile(r"(hist[^/]*|hst|viminfo|/fish|/swink(-agent)?)$", re.IGNORECASE)
 
+_PATHS = "the paths of a SandboxProfile"
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
@@ -199,7 +200,7 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
         force_setattr(self, "write", _real(self.write))
         force_setattr(self, "read", None if self.read is None else _real(self.read))
         force_setattr(self, "hidden", tuple(dict.fromkeys(_hidden(self.hidden, self.write))))
-        force_setattr(self, "protected", tuple(dict.fromkeys(map(protected_name, _several(self.protected)))))
+        force_setattr(self, "protected", tuple(dict.fromkeys(map(protected_name, _listed(self.protected)))))
         programs = map(os.path.expanduser, _several(self.programs))
         force_setattr(self, "programs", tuple(dict.fromkeys(map(os.path.abspath, programs))))
         force_setattr(self, "environment", dict(self.environment))
@@ -332,9 +333,13 @@ def own_paths() -> tuple[str, ...]:
 
 
 def _several(paths: Iterable[str | os.PathLike[str]] | str) -> tuple[str, ...]:
+    return several_paths(_listed(paths), _PATHS)
+
+
+def _listed(paths: Iterable[str | os.PathLike[str]] | str) -> tuple[str, ...]:
     if isinstance(paths, (str, os.PathLike)):
         raise TypeError(f"give a tuple of paths, not one path: ({os.fspath(paths)!r},)")
-    return tuple(os.fspath(path) for path in paths)
+    return tuple(map(os.fspath, several(paths, _PATHS)))
 
 
 def _hosts(entries: Iterable[str]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from swink_agent.core.events import AgentEnd, AgentEvent, AgentStart, MessageUpd
 from swink_agent.core.machine.extras import require
 from swink_agent.core.run.observer import ModelRequest
 from swink_agent.core.tool import ToolContext
+from swink_agent.core.values.checks import check_methods, check_switch, check_text, is_not
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -44,10 +45,22 @@ def instrument(
 
     Raises `ValueError` if the agent is instrumented already, and `MissingExtra` if OpenTelemetry is not installed.
     """
+    if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise is_not("agent", agent, "an Agent")
+    if name is not None:
+        check_text("name", name)
+    for what, provider, method in (
+        ("tracer_provider", tracer_provider, "get_tracer"),
+        ("meter_provider", meter_provider, "get_meter"),
+    ):
+        if provider is not None:
+            check_methods(what, provider, f"a provider with {method}(), or None", method)
     require("opentelemetry", extra="otel")
     from .spans import Instruments
 
-    if content is None:
+    if content is not None:
+        check_switch("content", content)
+    else:
         content = os.environ.get(_CONTENT_VARIABLE, "").strip().lower() in _CONTENT_VALUES
     return Instrumentation(agent, Instruments(tracer_provider, meter_provider, content), name)
 

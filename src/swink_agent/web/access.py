@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import re
 import secrets
 from collections.abc import Collection
 from typing import Any
@@ -196,6 +197,11 @@ def _our_port(request: web.Request) -> int:
 def is_host(text: str) -> bool:
     """Whether a text is the name or the address of a host, with or without a port."""
     return bool(_split(text)[0]) and "*" not in text
+
+
+def is_origin(text: str) -> bool:
+    """Whether a text is the address of a site, without a path. Programs with pages have their own schemes."""
+    return re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s]+/?", text) is not None
 
 
 def is_loopback(host: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import inspect
+import re
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
@@ -23,11 +24,12 @@ from swink_agent.core.run.turn import takes_context
 from swink_agent.core.tool import AgentTool, AgentToolResult
 from swink_agent.core.types import AgentMessage, Text, UserMessage, extract_text
 from swink_agent.core.values.decoders import converted
+from swink_agent.mcp.schemas import UnusableSchema, tame_schema
 from swink_agent.memory import SessionNotFound
 from swink_agent.memory.storage.protocols import is_id
 
 from .channels import SessionChannel
-from .problems import Problem, invalid
+from .problems import NotBegun, Problem, invalid
 from .questions import Question
 from .routes.asking import MOST_JSON, read_bytes
 from .site import Site
@@ -36,6 +38,7 @@ from .talks import Talk
 
 _MOST_BYTES = 32 * MOST_JSON
 _MOST_TOOLS = 128
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _LOOK = 0.25
 """Seconds between two checks whether the client has left."""
 
@@ -86,9 +89,7 @@ async def serve(site: Site, request: web.Request) -> web.StreamResponse:
     if request.content_type != "application/json":
         raise Problem(415, "media_type", "the body must be sent as application/json")
     given = _read(core, data)
-    names = [tool.name for tool in given.tools or ()]
-    if len(names) > _MOST_TOOLS or len(set(names)) < len(names):
-        raise invalid(f"tools has at most {_MOST_TOOLS} tools, each with its own name")
+    tools = _client_tools(given.tools or ())
     if not is_id(given.thread_id):
         raise invalid("a threadId has 1 to 128 letters, digits, - and _, and begins with a letter or a digit")
     by = await site.authorized(request, "write", given.thread_id)
@@ -100,7 +101,7 @@ async def serve(site: Site, request: web.Request) -> web.StreamResponse:
     run = _Run(core, given.thread_id, given.run_id)
     async with channel.opening:
         position = channel.log.position
-        talk = await _begin(site, channel, given, by)
+        talk = await _begin(site, channel, given, tools, by)
     with site.readers.counted():
         return await _stream(request, channel, talk, run, position, encoder)
 
@@ -116,16 +117,34 @@ def _read(core: Any, data: bytes) -> Any:
     raise invalid("; ".join([f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in problems[:5]]))
 
 
+def _client_tools(given: Sequence[Any]) -> list[_ClientTool]:
+    """The client's tools, with schemas for every provider. Raises 422 for a tool that a provider would refuse: it
+    would refuse the whole request, and every later one."""
+    names = [tool.name for tool in given]
+    if len(names) > _MOST_TOOLS or len(set(names)) < len(names):
+        raise invalid(f"tools has at most {_MOST_TOOLS} tools, each with its own name")
+    tools: list[_ClientTool] = []
+    for tool in given:
+        if not _TOOL_NAME.fullmatch(tool.name):
+            raise invalid(f"the name of a tool has 1 to 64 of A-Z, a-z, 0-9, '_' and '-', not {tool.name[:80]!r}")
+        try:
+            schema = tame_schema(tool.parameters or {"type": "object"})
+        except UnusableSchema as error:
+            raise invalid(f"the tool {tool.name!r} cannot be offered: its schema {error}") from None
+        tools.append(_ClientTool(tool.name, tool.description, schema))
+    return tools
+
+
 async def _channel(site: Site, given: Any) -> SessionChannel:
     try:
         return site.channels.of(await site.find(given.thread_id))
     except SessionNotFound:
-        if given.resume or not any(message.role == "user" for message in given.messages):
+        if given.resume or not any(message.role == "user" and _has_content(message) for message in given.messages):
             raise invalid("a new thread begins with a user's message") from None
         return site.channels.of(await site.create("", None, None, given.thread_id))
 
 
-async def _begin(site: Site, channel: SessionChannel, given: Any, by: str) -> Talk:
+async def _begin(site: Site, channel: SessionChannel, given: Any, tools: Sequence[_ClientTool], by: str) -> Talk:
     """Begins the run that the request asks for, or answers the questions that a run waits for."""
     if given.resume:
         if channel.talk is None:
@@ -137,7 +156,7 @@ async def _begin(site: Site, channel: SessionChannel, given: Any, by: str) -> Ta
     if channel.is_busy:
         raise Problem(409, "running", "a run of this session is active: answer its question, or stop it")
     talk = await channel.opened(by)
-    _offer(talk, given.tools or ())
+    _offer(talk, tools)
     messages = [message for message in given.messages if message.role in ("user", "tool")]
     waiting = {call.call_id for call in talk.agent.pending if call.kind == "external"}
     results = {
@@ -149,13 +168,16 @@ async def _begin(site: Site, channel: SessionChannel, given: Any, by: str) -> Ta
         await talk.resume(results)
         return talk
     new = await asyncio.to_thread(_prompts, talk, [message for message in messages if message.role == "user"])
-    if not new:
+    if not any(_has_content(message) for message in new):
         raise invalid("messages has neither a prompt nor a result that this session does not have yet")
     prompt = "\n\n".join([words for message in new if (words := _text(message))])
     if len(prompt) > MOST_JSON:
         raise Problem(413, "too_large", f"the prompt is longer than {MOST_JSON:,} characters")
     files = await asyncio.to_thread(_files, site, channel, new)
-    await talk.prompt(prompt, files)
+    try:
+        await talk.prompt(prompt, files)
+    except NotBegun:
+        pass  # the session's readers were told, and so is the client: as the error of its run
     return talk
 
 
@@ -178,17 +200,13 @@ def unseen(texts: Sequence[str], history: Sequence[AgentMessage]) -> int:
     return new
 
 
-def _offer(talk: Talk, tools: Sequence[Any]) -> None:
+def _offer(talk: Talk, tools: Sequence[_ClientTool]) -> None:
     """Gives the agent the client's tools instead of those of the previous request."""
     agent = talk.agent
     given = agent.given_tools
     own = given.own if isinstance(given, _WithClientTools) else given
-    added = [
-        _ClientTool(tool.name, tool.description, tool.parameters or {"type": "object", "properties": {}})
-        for tool in tools
-    ]
-    if added or own is not given:
-        agent.tools = _WithClientTools(own, added) if added else own
+    if tools or own is not given:
+        agent.tools = _WithClientTools(own, tools) if tools else own
 
 
 def _chosen(entry: Any) -> tuple[str, str]:
@@ -209,6 +227,12 @@ def _text(message: Any) -> str:
     if isinstance(content, str):
         return content
     return "\n".join([part.text for part in content if part.type == "text"])
+
+
+def _has_content(message: Any) -> bool:
+    """Whether a message of the user has a text that is not blank, or an attachment."""
+    is_plain = isinstance(message.content, str)
+    return bool(_text(message).strip()) or (not is_plain and any(part.type != "text" for part in message.content))
 
 
 def _files(site: Site, channel: SessionChannel, messages: Sequence[Any]) -> list[str]:

@@ -10,11 +10,12 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from swink_agent.app.runs.input_files import attachment, refuse_unsendable
+from swink_agent.app.talk.commands.session_commands import compaction_words
 from swink_agent.app.talk.plan import PlanMode
 from swink_agent.app.talk.queue import MessageQueue, Queued, QueuedKind
 from swink_agent.app.talk.runner import Runner, State
@@ -24,11 +25,12 @@ from swink_agent.core.approval import Defer
 from swink_agent.core.events import AgentEnd, AgentEvent, MessagesInjected, TurnStart
 from swink_agent.core.run.pending import Answer
 from swink_agent.core.secrets.redaction import Redactor
-from swink_agent.core.types import ModelSpec, StopReason, Text, ThinkingLevel, UserMessage
+from swink_agent.core.types import AgentResult, ModelSpec, StopReason, Text, ThinkingLevel, UserMessage
+from swink_agent.core.values.checks import a_kind
 from swink_agent.memory import Session, SessionInfo, SessionStore
 
 from .channels import SessionChannel, filled
-from .problems import Problem, invalid
+from .problems import NotBegun, Problem, invalid
 from .talks import Figures
 
 _STOPPING = 5.0
@@ -83,8 +85,12 @@ class AgentTalk:
                 return (await channel.questions.ask(question, redact))[0]
 
             async def make(model: ModelSpec | None) -> Agent[Any]:
-                made = make_agent(AgentContext(session=channel.id, user=by, ask=ask, model=model))
-                return await made if inspect.isawaitable(made) else made
+                made: Any = make_agent(AgentContext(session=channel.id, user=by, ask=ask, model=model))
+                if inspect.isawaitable(made):
+                    made = await made
+                if not isinstance(made, Agent):
+                    raise TypeError(f"make_agent gave {a_kind(made)}, not an Agent")
+                return cast("Agent[Any]", made)
 
             agent = await make(_model(channel.model) if channel.model is not None else session.info.model)
             offered = agent.model
@@ -133,10 +139,19 @@ class AgentTalk:
         await self.run(await self._message(text, files))
 
     async def run(self, message: UserMessage) -> None:
-        """Starts a run with a message; returns when the message is on disk."""
+        """Starts a run with a message; returns when the message is on disk. Raises `NotBegun`."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._on_turn = lambda: None if turn.done() else turn.set_result(None)
-        self.begin(lambda: self._agent.prompt([message]))
+
+        async def prompt() -> AgentResult:
+            try:
+                return await self._agent.prompt([message])
+            except Exception as error:  # a missing key, for instance
+                if not turn.done():
+                    turn.set_exception(NotBegun(error, self.redact(str(error))))
+                raise
+
+        self.begin(prompt)
         await turn
         journal = self._agent.journal
         if journal is not None:
@@ -219,7 +234,8 @@ class AgentTalk:
             raise Problem(409, "running", "/compact has to wait until the run has ended, or was stopped")
 
         async def work() -> State:
-            await self._agent.compact(rest.strip() or None)
+            report = await self._agent.compact(rest.strip() or None)
+            self._channel.tell("notice", {"text": compaction_words(report), "kind": "info"})
             return "idle"
 
         self._runner.begin(work())

@@ -22,7 +22,7 @@ class Histories:
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
-        self._kept: OrderedDict[str, tuple[tuple[int, int], LoadedSession]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[tuple[int, ...], LoadedSession]] = OrderedDict()
         self._lock = threading.Lock()
 
     def load(self, session_id: str) -> LoadedSession:
@@ -51,10 +51,17 @@ class Histories:
         return loaded
 
 
-def _stamp(loaded: LoadedSession) -> tuple[int, int] | None:
-    """Returns the modification time and size of a session's file; `None` if it is not a file."""
+def _stamp(loaded: LoadedSession) -> tuple[int, ...] | None:
+    """Returns the modification time and size of a session's file; `None` if it is not a file.
+
+    A database changes only later: SQLite writes to the log beside it first.
+    """
     try:
         found = os.stat(loaded.path)
     except (OSError, TypeError, ValueError):
         return None
-    return found.st_mtime_ns, found.st_size
+    try:
+        log = os.stat(f"{loaded.path}-wal")
+    except OSError:
+        return found.st_mtime_ns, found.st_size
+    return max(found.st_mtime_ns, log.st_mtime_ns), found.st_size, log.st_size

@@ -63,6 +63,14 @@ def not_found(what: str) -> Problem:
     return Problem(404, "not_found", what)
 
 
+class NotBegun(Problem):
+    """A prompt whose run could not begin: it is not on record."""
+
+    def __init__(self, error: Exception, words: str) -> None:
+        found = problem_of(error)
+        super().__init__(*((500, "failed") if found is None else (found.status, found.code)), words)
+
+
 def problem_of(error: Exception) -> Problem | None:
     """Returns the answer to an error of a session or of the application; `None` if the error is a bug."""
     if isinstance(error, SessionProblem) and isinstance(error.__cause__, SessionError):

@@ -133,8 +133,8 @@ class Questions:
     def answer(self, question_id: str, choice: str, reason: str, hunks: Sequence[int] | None, by: str) -> None:
         """Takes an answer. Raises `Problem` if the question is answered already, or does not offer this answer."""
         each = self._open.get(question_id)
-        if each is None:
-            if question_id in self._answered:
+        if each is None or each.answer.done():  # done but still open: its run has just been stopped
+            if each is not None or question_id in self._answered:
                 raise Problem(409, "answered", "this question is answered already, or its run was stopped")
             raise not_found(f"there is no question {question_id[:40]!r} in this session")
         answer: ApprovalAnswer | Defer | None = None

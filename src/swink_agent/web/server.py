@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from aiohttp import web
 
 from swink_agent.adapters.kit.server_log import quoted
-from swink_agent.core.values.checks import is_not
+from swink_agent.core.values.checks import check_methods, check_switch, is_not
 from swink_agent.core.values.several import several_texts
 from swink_agent.memory import JsonlSessionStore, SessionStore
 
-from .access import CHANGING, Access
+from .access import CHANGING, Access, is_host, is_origin
 from .channels import SessionChannel
 from .embedded import AgentTalk, MakeAgentFn
 from .problems import Problem, problem_of
@@ -36,6 +36,9 @@ log = logging.getLogger("swink_agent")
 MAX_UPLOAD = 20 * 1024 * 1024
 MAX_READERS = 512
 _AGUI = "/agui"
+_STORE = ("a SessionStore", "create", "open", "load")
+_DURABLE = ("a Durable", "submit", "runs")
+_EVALS = ("an EvalStore", "list", "load")
 SITE: web.AppKey[Site] = web.AppKey("site", Site)
 _Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -62,6 +65,18 @@ def app(
     for name, function in (("make_agent", make_agent), ("authorize", authorize)):
         if not callable(function):
             raise is_not(name, function, "a function")
+    parts = (("store", store, _STORE), ("durable", durable, _DURABLE), ("evals", evals, _EVALS))
+    for name, part, (what, *methods) in parts:
+        if part is not None:
+            check_methods(name, part, f"{what}, or None", *methods)
+    check_switch("page", page)
+    names, sites = several_texts(hosts, "app(hosts=…)"), several_texts(origins, "app(origins=…)")
+    for host in names:
+        if not is_host(host):
+            raise ValueError(f"hosts must be names such as 'example.org' or 'example.org:443', not {host[:60]!r}")
+    for origin in sites:
+        if not is_origin(origin):
+            raise ValueError(f"origins must be addresses such as 'https://example.org', not {origin[:60]!r}")
     for name, most in (("max_upload", max_upload), ("max_readers", max_readers)):
         if not isinstance(most, (int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise is_not(name, most, "a number")
@@ -73,7 +88,7 @@ def app(
         return await AgentTalk.open(channel, sessions, make_agent, by)
 
     site = Site(
-        access=Access(hosts=several_texts(hosts, "app(hosts=…)"), origins=several_texts(origins, "app(origins=…)")),
+        access=Access(hosts=names, origins=sites),
         authorize=authorize,
         store=sessions,
         open_talk=open_talk,

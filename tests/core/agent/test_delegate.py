@@ -112,6 +112,7 @@ async def test_the_tool_has_one_argument_and_the_options_that_it_is_given() -> N
         ({"timeout": 0}, ValueError),
         ({"max_concurrent": 0}, ValueError),
         ({"max_depth": -1}, ValueError),
+        ({"max_depth": "3"}, TypeError),
     ],
 )
 @pytest.mark.table

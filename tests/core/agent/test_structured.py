@@ -262,10 +262,12 @@ async def test_a_shape_that_cannot_be_asked_for_is_refused_before_anything_happe
     assert (await agent.prompt("hi")).text == "ok"
 
 
-async def test_a_negative_number_of_retries_is_refused() -> None:
+async def test_a_wrong_number_of_retries_is_refused() -> None:
     agent = Agent(MODEL, stream_fn=scripted("ok"))
-    with pytest.raises(ValueError, match="max_retries"):
+    with pytest.raises(ValueError, match="max_retries must be at least 0, not -1"):
         await agent.structured_output("?", POINT, max_retries=-1)
+    with pytest.raises(TypeError, match="max_retries must be a whole number, not a str"):
+        await agent.structured_output("?", POINT, max_retries="3")  # type: ignore[arg-type]
     assert not agent.is_running
 
 

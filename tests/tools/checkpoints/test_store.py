@@ -53,6 +53,22 @@ def back(store: CheckpointStore, root: Path, to: Checkpoint, *, force: bool = Fa
     return {item.path: item.what for item in store.rewind(root, store.plan(root, to, force))}
 
 
+def test_wrong_arguments_are_refused_and_nothing_is_recorded(tmp_path: Path) -> None:
+    for options in ({"most_file": "1"}, {"most_total": 1.5}, {"most_files": True}, {"most_days": "30"}):
+        with pytest.raises(TypeError, match=f"^{next(iter(options))} must be a"):
+            CheckpointStore(tmp_path / "kept", **options)  # type: ignore[arg-type]
+    for options in ({"most_file": 0}, {"most_days": 0}):
+        with pytest.raises(ValueError, match=f"^{next(iter(options))} must be"):
+            CheckpointStore(tmp_path / "kept", **options)  # type: ignore[arg-type]
+    store = CheckpointStore(tmp_path / "kept")
+    (tmp_path / "work").mkdir()
+    with pytest.raises(ValueError, match=r"^owner must be 'other' or 'run', not 'me'$"):
+        store.take(tmp_path / "work", owner="me")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^run_id must be a string, not an int$"):
+        store.take(tmp_path / "work", run_id=5)  # type: ignore[arg-type]
+    assert store.checkpoints(tmp_path / "work") == []
+
+
 def test_a_rewind_is_given_a_plan(store: CheckpointStore, root: Path) -> None:
     checkpoint = store.take(root)
     wrong: Any

@@ -324,6 +324,11 @@ async def test_a_url_that_cannot_be_used_is_refused_before_anybody_is_asked(url:
         WebFetchTool().approval_scope({"url": url})
 
 
+def test_a_resolver_is_a_function() -> None:
+    with pytest.raises(TypeError, match=r"^resolve must be a function, or None, not an int$"):
+        WebFetchTool(resolve=3)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     "given", ["example.org", "10.0.0.0/8", "169.254.169.254", "127.0.0.1:0", "127.0.0.1:x", "[::1"]
 )

@@ -172,6 +172,10 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip()) and "\0" not in value
 
 
+def _are_folders(value: object) -> bool:
+    return are_texts(value) and all(map(_is_text, cast("list[object]", value)))
+
+
 def _is_table_of_texts(value: object) -> bool:
     if not isinstance(value, dict):
         return False
@@ -195,7 +199,7 @@ SERVER_KEYS: Kinds = {
     "headers": (_is_table_of_texts, "a table of texts, with ${NAME} for a variable"),
     "tools": (are_texts, "a list of tools, by the server's own names"),
     "network": SWITCH,
-    "write": (are_texts, "a list of folders"),
+    "write": (_are_folders, "a list of folders"),
     "sandbox": (lambda value: value in _BACK_ENDS, f"one of {', '.join(_BACK_ENDS)}"),
     "timeout": _SECONDS,
     "start_timeout": _SECONDS,

@@ -9,8 +9,8 @@ from typing import Literal, TypeAlias
 
 from swink_agent.app.settings.definitions import TOOLS_OF_BASH
 from swink_agent.core.agent.agent import Agent
-from swink_agent.core.agent.options import Tools
-from swink_agent.core.run.turn import wrapped_tools
+from swink_agent.core.agent.options import SystemPrompt, Tools
+from swink_agent.core.run.turn import wrapped_prompt, wrapped_tools
 from swink_agent.core.tool import AgentTool
 
 Mode: TypeAlias = Literal["Plan", "Execute"]
@@ -35,7 +35,7 @@ class PlanMode:
         self.plan = ""
         """The last plan, until it is sent or dropped."""
         self._tools: Tools = ()
-        self._prompt = ""
+        self._prompt: SystemPrompt = ""
 
     @property
     def label(self) -> str:
@@ -44,10 +44,10 @@ class PlanMode:
     def adopt(self, agent: Agent) -> None:
         """Uses a new agent, which has all of its tools, and restricts it if plan mode is on."""
         self._tools = agent.given_tools
-        self._prompt = agent.system_prompt if isinstance(agent.system_prompt, str) else ""
+        self._prompt = agent.system_prompt
         if self.mode == "Plan":
             agent.tools = wrapped_tools(self._tools, _that_changes_nothing)
-            agent.system_prompt = f"{self._prompt}{_NOTE}"
+            agent.system_prompt = wrapped_prompt(self._prompt, lambda own: own + _NOTE)
 
     def enter(self, agent: Agent) -> None:
         """Removes the tools that need approval, from the next run on."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import secrets
 import sys
 import time
@@ -63,7 +62,7 @@ def web(**options: Any) -> int:
     everything that you can do in the terminal UI. Only this machine can connect, unless --host is given. Ctrl+C ends
     the server.
     """
-    from swink_agent.web.access import is_host, is_loopback
+    from swink_agent.web.access import is_host, is_loopback, is_origin
     from swink_agent.web.serving import tls_context
 
     host = options["host"]
@@ -81,7 +80,7 @@ def web(**options: Any) -> int:
         if not is_host(name):
             raise UsageProblem(f"{name[:60]} is not the name of a host: example.org, or example.org:443 (--allow-host)")
     for origin in options["allow_origin"]:
-        if re.fullmatch(r"https?://[^/?#\s]+/?", origin) is None:
+        if not is_origin(origin) or not origin.startswith(("http://", "https://")):
             raise UsageProblem(f"{origin[:60]} is not the address of a site: https://example.org (--allow-origin)")
     token = os.environ.get(TOKEN_VARIABLE, "").strip()
     if token and len(token) < _LEAST_TOKEN:

@@ -111,7 +111,9 @@ Exit codes with --wait: 0 done, 1 failed or cancelled, 4 not over in time, 5 wai
 @click.option("--priority", type=int, default=0, show_default=True, help="0 comes first, 1000 last.")
 @click.option("--after", metavar="ID", help="Continue the history of this run, which must be over.")
 @click.option("--wait", is_flag=True, help="Wait until the run is over or waits, and print its answer.")
-@click.option("--timeout", type=float, metavar="SECONDS", help="Time limit of the wait. The run continues.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Time limit of the wait. The run continues."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one object.")
 def submit(
     app: str,

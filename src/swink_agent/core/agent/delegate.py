@@ -29,7 +29,7 @@ from ..run.transcript import Transcript
 from ..run.turn import TurnTools
 from ..tool import AgentToolResult, OnSteer, ToolContext, ToolOptions
 from ..types import LLM_MESSAGES, AgentMessage, AgentResult, Cost, StopReason, Usage, UserMessage, is_blank
-from ..values.checks import check_tool_name, is_not
+from ..values.checks import check_number, check_tool_name, is_not
 from ..values.value import copy_json
 
 MakeRunFn: TypeAlias = Callable[[AgentLoopConfig, Sequence[AgentMessage], Mapping[str, Any]], Run]
@@ -60,6 +60,7 @@ class Delegate:
         if on_steer not in ("cancel", "finish"):
             raise ValueError(f"on_steer is {on_steer!r}; it must be 'cancel' or 'finish'")
         ToolOptions(timeout, 0, max_concurrent)  # raises ValueError, TypeError
+        check_number("max_depth", max_depth)
         if not max_depth >= 0:
             raise ValueError(f"max_depth is {max_depth!r}; give a number of delegates that is not negative")
         self._run_of = run_of

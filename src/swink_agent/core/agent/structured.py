@@ -32,7 +32,7 @@ from ..types import (
     UserMessage,
     extract_text,
 )
-from ..values.checks import is_function, is_not
+from ..values.checks import check_whole, is_function, is_not
 from ..values.nesting import is_too_deep
 from ..values.value import Value, frozen_json
 
@@ -101,8 +101,7 @@ class StructuredOutput:
     on_steer = "finish"
 
     def __init__(self, target: Any, max_retries: int, validate: ValidateFn | Sequence[ValidateFn] = ()) -> None:
-        if max_retries < 0:
-            raise ValueError(f"max_retries is {max_retries}; it counts the attempts after the first, so 0 or more")
+        check_whole("max_retries", max_retries, least=0)
         self._validators = _as_validators(validate)
         self._type = None if isinstance(target, dict) else ValueSchema(target)
         schema = cast("dict[str, Any]", target) if self._type is None else self._type.schema

@@ -30,6 +30,7 @@ from ..types import (
     UserMessage,
     encodable,
 )
+from ..values.checks import is_not
 from ..values.decoders import json_decoder
 from ..values.nesting import shown
 
@@ -102,6 +103,8 @@ def checked_types(types: Iterable[type[CustomMessage]]) -> tuple[type[CustomMess
 def _several(types: Iterable[type[CustomMessage]]) -> tuple[type[CustomMessage], ...]:
     if isinstance(types, type):
         raise TypeError(f"types must be a list of classes: write [{types.__name__}]")
+    if isinstance(types, str) or not isinstance(types, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise is_not("types", types, "a list of classes")
     return tuple(types)
 
 

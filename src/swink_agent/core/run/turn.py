@@ -107,3 +107,17 @@ def wrapped_tools(tools: hints.Tools, wrap: Callable[[AgentTool], AgentTool | No
     known: Iterable[AgentTool] = getattr(tools, "known", ())
     wrapped.__dict__["known"] = [made for tool in known if (made := wrap(tool)) is not None]
     return wrapped
+
+
+def wrapped_prompt(system_prompt: hints.SystemPrompt, wrap: Callable[[str], str]) -> hints.SystemPrompt:
+    """Wraps instructions: a text now, those of a function in every turn."""
+    if isinstance(system_prompt, str):
+        return wrap(system_prompt)
+    takes = takes_context(system_prompt, "system_prompt")
+
+    async def wrapped(ctx: hints.PolicyContext) -> Any:
+        given: Any = cast("Any", system_prompt)(*([ctx] if takes else []))
+        found = await given if inspect.isawaitable(given) else given
+        return wrap(found) if isinstance(found, str) else found
+
+    return wrapped

@@ -145,6 +145,40 @@ def check_switch(name: str, value: object) -> None:
         raise is_not(name, value, "True or False")
 
 
+def check_text(name: str, value: object) -> None:
+    """Raises `TypeError` for a value that is not a string."""
+    if not isinstance(value, str):
+        raise is_not(name, value, "a string")
+
+
+def check_number(name: str, value: object, what: str = "a number") -> None:
+    """Raises `TypeError` for a value that is not a number. A bool is not one."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise is_not(name, value, what)
+
+
+def check_seconds(name: str, value: object, *, or_zero: bool = False) -> None:
+    """Raises `TypeError` for a value that is not a number, `ValueError` for one that is not positive."""
+    check_number(name, value, "a number of seconds")
+    seconds = cast("float", value)
+    if not (seconds >= 0 if or_zero else seconds > 0):
+        raise ValueError(f"{name} must be a {'' if or_zero else 'positive '}number of seconds, not {seconds}")
+
+
+def check_methods(name: str, thing: object, what: str, *needed: str) -> None:
+    """Raises `TypeError` for an object without these attributes, or a class instead of its object."""
+    if isinstance(thing, type) or not all(hasattr(thing, method) for method in needed):
+        raise is_not(name, thing, what)
+
+
+def check_whole(name: str, value: object, least: int = 1) -> None:
+    """Raises `TypeError` for a value that is not a whole number, `ValueError` for one that is too small."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise is_not(name, value, "a whole number")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, not {value}")
+
+
 def is_not(name: str, value: object, what: str) -> TypeError:
     """Returns the error for a value of the wrong kind."""
     return TypeError(f"{name} must be {what}, not {a_kind(value)}")

@@ -11,11 +11,10 @@ from .checks import a_kind
 
 def several(given: Any, what: str) -> tuple[Any, ...]:
     """Returns the items; a single string or path is one item. Raises `TypeError`, naming `what`, for anything else."""
-    kind = type(given).__name__
     if isinstance(given, (str, os.PathLike)):
         return (cast("Any", given),)
     if isinstance(given, (bytes, bytearray, Mapping)) or not isinstance(given, Iterable):
-        raise TypeError(f"{what}: a {kind} is neither a string nor a list of them")
+        raise TypeError(f"{what}: {a_kind(cast('object', given))} is neither a string nor a list of them")
     return tuple(cast("Iterable[Any]", given))
 
 
@@ -29,9 +28,12 @@ def several_texts(given: str | Iterable[str], what: str) -> tuple[str, ...]:
 
 
 def several_paths(given: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], what: str) -> tuple[str, ...]:
-    """Returns the paths as strings. Raises `TypeError` for anything else."""
+    """Returns the paths as strings. Raises `TypeError` for anything else, and `ValueError` for an empty text, which
+    would be the current folder."""
     items = several(given, what)
     for item in items:
         if not isinstance(item, (str, os.PathLike)):
             raise TypeError(f"{what}: {a_kind(item)} is not a path")
+        if not os.fspath(item):
+            raise ValueError(f"{what}: an empty text is not a path; write '.' for the current folder")
     return tuple(map(os.fspath, items))

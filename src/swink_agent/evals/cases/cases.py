@@ -85,8 +85,11 @@ class ExpectedCall(Value, frozen=True, forbid_unknown_fields=True):
     ] = None
 
     def __post_init__(self) -> None:
+        _check_texts(self, "name")
         if not self.name:
             raise BadValue("a call needs the name of a tool", "name")
+        if self.arguments is not None and not isinstance(self.arguments, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise BadValue(f"arguments is {a_kind(self.arguments)}; give a dict, or leave it out", "arguments")
         force_setattr(self, "arguments", frozen_json(self.arguments))
 
 
@@ -133,6 +136,8 @@ class ResponseCriteria(Value, frozen=True, forbid_unknown_fields=True):
     ] = None
 
     def __post_init__(self) -> None:
+        _check_texts(self, "exact", "contains", "regex", "similar", or_none=True)
+        _check_numbers(self, "number", "tolerance", "threshold")
         given = [name for name in self.kinds if getattr(self, name) is not None]
         if len(given) != 1:
             said = f"has {', '.join(given)}" if given else "is empty"
@@ -166,6 +171,8 @@ class ExpectedFile(Value, frozen=True, forbid_unknown_fields=True):
     ] = None
 
     def __post_init__(self) -> None:
+        _check_texts(self, "path")
+        _check_texts(self, "content", "regex", or_none=True)
         force_setattr(self, "path", checked_path(self.path, "path"))
         if self.content is not None and self.regex is not None:
             raise BadValue("an expected file has content and regex; give one of them", "regex")
@@ -181,6 +188,8 @@ class CaseBudget(Value, frozen=True, forbid_unknown_fields=True):
     seconds: Annotated[Duration | None, Meta(description="From the first message to the last reply.")] = None
 
     def __post_init__(self) -> None:
+        _check_numbers(self, "cost", "seconds")
+        _check_numbers(self, "tokens", "turns", are_whole=True)
         for name in self.__struct_fields__:
             limit = getattr(self, name)
             least = 1 if name == "turns" else 0
@@ -204,6 +213,8 @@ class NamedRubric(Value, frozen=True, forbid_unknown_fields=True):
     ] = None
 
     def __post_init__(self) -> None:
+        _check_texts(self, "name", "rubric")
+        _check_numbers(self, "weight", "threshold")
         if not self.name.strip() or not self.name.isprintable():
             raise BadValue("a rubric among several needs a name of printable characters", "name")
         if not self.rubric.strip():
@@ -240,6 +251,9 @@ class JudgeRubric(Value, frozen=True, forbid_unknown_fields=True):
         ) -> None: ...
 
     def __post_init__(self) -> None:
+        _check_texts(self, "rubric")
+        _check_numbers(self, "threshold")
+        _check_numbers(self, "votes", are_whole=True)
         force_setattr(self, "rubrics", tuple([_made(rubric, NamedRubric) for rubric in self.rubrics]))
         if self.rubrics and self.rubric:
             raise BadValue("a judge has both rubric and rubrics; give one of them", "rubrics")
@@ -313,6 +327,7 @@ class EvalCase(Value, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         _check_id(self.id, "case")
+        _check_texts(self, "name", "system_prompt", "description")
         force_setattr(self, "user_messages", _strings(self.user_messages, "user_messages"))
         if not self.user_messages:
             raise BadValue("user_messages is empty; give at least one message", "user_messages")
@@ -327,10 +342,12 @@ class EvalCase(Value, frozen=True, forbid_unknown_fields=True):
         if self.evaluators is not None:
             force_setattr(self, "evaluators", _strings(self.evaluators, "evaluators"))
         setup: dict[str, str] = {}
-        for path, content in self.setup.items():
+        for path, content in _json_object(self.setup, "setup").items():
             place = checked_path(path, "setup", path)
             if place in setup:
                 raise BadValue(f"{place} occurs twice, once as {path!r}; keep one of them", "setup", path)
+            if not isinstance(content, str):
+                raise BadValue(f"the content of {place} is {a_kind(content)}; give a text", "setup", path)
             setup[place] = content
         for path in setup:
             parent = path
@@ -339,7 +356,7 @@ class EvalCase(Value, frozen=True, forbid_unknown_fields=True):
                 if parent in setup:
                     raise BadValue(f"{parent} cannot be a file and the folder of {path}", "setup", path)
         force_setattr(self, "setup", frozen_json(setup))
-        force_setattr(self, "metadata", frozen_json(dict(self.metadata)))
+        force_setattr(self, "metadata", frozen_json(_json_object(self.metadata, "metadata")))
         force_setattr(self, "tags", tuple(dict.fromkeys(_strings(self.tags, "tags"))))
         for position, tag in enumerate(self.tags):
             if not tag or tag != tag.strip() or len(tag) > _LONGEST_TAG or "," in tag or not tag.isprintable():
@@ -380,6 +397,7 @@ class EvalSet(Value, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         _check_id(self.id, "set")
+        _check_texts(self, "name", "description")
         cases: Sequence[Any] = self.cases
         force_setattr(self, "cases", tuple([_made(case, EvalCase) for case in cases]))
         seen: set[str] = set()
@@ -458,6 +476,8 @@ def _check_threshold(criteria: ResponseCriteria | NamedRubric | JudgeRubric, thr
 
 
 def _check_id(value: str, what: str) -> None:
+    if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise BadValue(f"the id of a {what} is {a_kind(value)}; give a text", "id")
     if not value.strip() or value != value.strip() or len(value) > _LONGEST_ID or not value.isprintable():
         told = f"give 1 to {_LONGEST_ID} printable characters on one line"
         raise BadValue(f"{value[:80]!r} cannot be the id of a {what}: {told}", "id")
@@ -484,6 +504,39 @@ def _check_schema(schema: dict[str, Any] | None) -> None:
         compile_schema(schema)
     except InvalidSchema as error:
         raise BadValue(f"the JSON Schema is invalid: {error.reason}", "schema") from error
+
+
+def _check_texts(value: Struct, *names: str, or_none: bool = False) -> None:
+    """Raises `BadValue` for other kinds: msgspec checks them in files only, and a run with one could not be loaded."""
+    for name in names:
+        item: object = getattr(value, name)
+        if not isinstance(item, str) and not (or_none and item is None):
+            raise BadValue(f"{name} is {a_kind(item)}; give a text", name)
+
+
+def _check_numbers(value: Struct, *names: str, are_whole: bool = False) -> None:
+    """As `_check_texts`. `None` is accepted."""
+    for name in names:
+        item: object = getattr(value, name)
+        if item is not None and (isinstance(item, bool) or not isinstance(item, int if are_whole else (int, float))):
+            raise BadValue(f"{name} is {a_kind(item)}; give a {'whole ' if are_whole else ''}number", name)
+
+
+def _json_object(given: object, name: str) -> dict[str, Any]:
+    """A mapping from texts as a dict. Raises `BadValue` for anything else, and for what is not JSON."""
+    if not isinstance(given, Mapping):
+        raise BadValue(f"{name} is {a_kind(given)}; give a dict", name)
+    data = dict(cast("Mapping[Any, Any]", given))
+    for key in data:
+        if not isinstance(key, str):
+            raise BadValue(f"{name} has {a_kind(key)} as a key; give texts", name)
+    try:
+        msgspec.json.encode(data)
+    except UnicodeEncodeError:
+        pass  # half of a character, which reports replace
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadValue(f"{name} is not JSON: {error}", name) from error
+    return data
 
 
 def _strings(given: object, name: str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ import tempfile
 import time
 import weakref
 from collections.abc import Awaitable, Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, cast
@@ -25,9 +26,10 @@ import msgspec
 from msgspec.structs import replace
 
 from swink_agent.core.agent.agent import Agent
+from swink_agent.core.run.turn import wrapped_prompt
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentResult
-from swink_agent.core.values.checks import a_kind
+from swink_agent.core.values.checks import a_kind, check_methods, check_seconds
 
 from ..cases.cases import EvalCase
 from ..errors import PROVIDER_FAILURES, NotMeasured
@@ -80,6 +82,10 @@ class CaseExecutor:
         timeout: float | None = None,
         redactor: Redactor | None = None,
     ) -> None:
+        if timeout is not None:
+            check_seconds("timeout", timeout)
+        if redactor is not None:
+            check_methods("redactor", redactor, "a Redactor, or None", "redact")
         self._make_agent = make_agent
         self._redactor = redactor
         self._evaluators = EvaluatorRegistry.standard() if evaluators is None else evaluators
@@ -157,9 +163,8 @@ class CaseExecutor:
                 async with deadline:
                     subject = await self._made(case, folder)
                     agent = _agent_of(subject)
-                    prompt = agent.system_prompt
-                    if case.system_prompt and isinstance(prompt, str) and case.system_prompt not in prompt:
-                        agent.system_prompt = case.system_prompt  # the factory has not included it
+                    if case.system_prompt:
+                        agent.system_prompt = wrapped_prompt(agent.system_prompt, partial(_with, case.system_prompt))
                     versions = _versions(agent)
                     invocation = await _conversation(subject, agent, case, collector)
                 error = invocation.error or _waiting(agent)
@@ -256,6 +261,11 @@ async def _close(subject: Agent | Subject) -> None:
             await closing
     except Exception:  # the attempt is already scored
         log.exception("the subject of %r could not be closed", agent)
+
+
+def _with(wanted: str, prompt: str) -> str:
+    """The agent's instructions if the factory included those of the case, else those of the case."""
+    return prompt if wanted in prompt else wanted
 
 
 def _versions(agent: Agent) -> Versions:

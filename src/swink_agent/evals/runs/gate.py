@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from swink_agent.core.values.checks import check_number, check_whole, is_not
 from swink_agent.core.values.value import Value
 
 from ..reports.words import share
@@ -44,14 +45,22 @@ class Gate(Value, frozen=True):
     def __post_init__(self) -> None:
         for name in ("min_pass_rate", "min_pass_rate_low"):
             part = getattr(self, name)
-            if part is not None and not 0 <= part <= 1:
+            if part is None:
+                continue
+            check_number(name, part, "a share of the cases, or None")
+            if not 0 <= part <= 1:
                 raise ValueError(f"{name} must be a share of the cases, from 0 to 1, not {part:g}")
-        if self.max_not_measured < 0:
-            raise ValueError(f"max_not_measured must be a number of cases from 0 up, not {self.max_not_measured}")
+        check_whole("max_not_measured", self.max_not_measured, least=0)
         for name in ("max_cost", "max_seconds"):
             limit = getattr(self, name)
-            if limit is not None and not 0 <= limit < math.inf:
+            if limit is None:
+                continue
+            check_number(name, limit, "a number, or None")
+            if not 0 <= limit < math.inf:
                 raise ValueError(f"{name} must be a number from 0 up, not {limit:g}")
+
+        if self.baseline is not None and not isinstance(self.baseline, EvalRun):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise is_not("baseline", self.baseline, "an EvalRun, such as EvalStore.load gives, or None")
 
     def check(self, run: EvalRun) -> GateResult:
         """Checks a run against all limits."""

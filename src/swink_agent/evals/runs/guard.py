@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from swink_agent.core.policy import PolicyContext, PreDispatchContext, Stop
 from swink_agent.core.types import AssistantMessage
+from swink_agent.core.values.checks import check_number
 
 from ..cases.cases import CaseBudget
 
@@ -26,7 +27,10 @@ class BudgetGuard:
 
     def __init__(self, cost: float | None = None, tokens: int | None = None, turns: int | None = None) -> None:
         for what, limit in (("cost", cost), ("tokens", tokens), ("turns", turns)):
-            if limit is not None and not limit >= 0:
+            if limit is None:
+                continue
+            check_number(f"BudgetGuard.{what}", limit, "a number, or None")
+            if not limit >= 0:
                 raise ValueError(f"BudgetGuard: {what} is {limit}; give a number that is not negative")
         self.cost = cost
         self.tokens = tokens

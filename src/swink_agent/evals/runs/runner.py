@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.secrets.redaction import Redactor
+from swink_agent.core.values.checks import check_methods, check_whole, is_function, is_not
 
 from ..cases.cases import EvalCase, EvalSet, Verdict
 from ..errors import told
@@ -76,13 +77,17 @@ class EvalRunner:
         retries: int = 2,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        if parallel < 1 or repeat < 1:
-            raise ValueError(f"parallel is {parallel} and repeat is {repeat}; both must be at least 1")
-        if retries < 0:
-            raise ValueError(f"retries is {retries}; it must be at least 0")
+        check_whole("parallel", parallel)
+        check_whole("repeat", repeat)
+        check_whole("retries", retries, least=0)
+        if not is_function(sleep):
+            raise is_not("sleep", sleep, "a function")
+        if store is not None:
+            check_methods("store", store, "an EvalStore, or None", "begin", "resume")
         self._executors: dict[str, Executor] = {}
         """By variant; the executor of a runner with a single agent has an empty name."""
         if executor is not None:
+            check_methods("executor", executor, "an Executor, or None", "execute")
             self._executors[""] = executor
         else:
             if make_agent is None:
@@ -122,6 +127,7 @@ class EvalRunner:
         task is cancelled, the finished attempts are in the store. Raises `EvalStoreError` if the store cannot be
         written, `ValueError` for `resume` without a store.
         """
+        _check_asked(eval_set, on_progress)
         if list(self._executors) != [""]:
             raise ValueError("a runner of several agents runs a grid: use run_grid")
         return await self._run(eval_set, on_progress, resume, cancel)
@@ -140,6 +146,7 @@ class EvalRunner:
 
         `resume` continues the newest incomplete grid of the set. Raises as `run` does.
         """
+        _check_asked(eval_set, on_progress)
         if "" in self._executors:
             raise ValueError("a grid needs agents with names: EvalRunner({'a': make_a, 'b': make_b})")
         done: dict[str, RunInfo] = {}
@@ -228,6 +235,13 @@ class EvalRunner:
                 watcher.cancel()
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None  # they all failed to write to the same file
+
+
+def _check_asked(eval_set: object, on_progress: object) -> None:
+    if not isinstance(eval_set, EvalSet):
+        raise is_not("eval_set", eval_set, "an EvalSet, such as load_set(path) gives")
+    if on_progress is not None and not is_function(on_progress):
+        raise is_not("on_progress", on_progress, "a function, or None")
 
 
 def _check_variants(factories: Mapping[str, MakeAgentFn]) -> None:

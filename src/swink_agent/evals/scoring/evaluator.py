@@ -9,9 +9,10 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from numbers import Real
 from typing import Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
-from swink_agent.core.values.checks import a_kind
+from swink_agent.core.values.checks import a_kind, check_text
 
 from ..cases.cases import EvalCase
 from ..errors import NotMeasured
@@ -86,6 +87,7 @@ class EvaluatorRegistry:
             if not callable(held):
                 raise TypeError(f"{held!r} is not an evaluator: give an object with name and evaluate, or a function")
             held = _FunctionEvaluator(held)
+        check_text(f"the name of the evaluator {type(evaluator).__name__}", held.name)
         if held.name in self._evaluators:
             raise ValueError(f"there is an evaluator {held.name!r} already; give this one another name")
         self._evaluators[held.name] = held
@@ -175,7 +177,7 @@ def _as_scores(name: str, answer: Any) -> dict[str, Score]:
     parts = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {} if answer is None else {"": answer}
     scores: dict[str, Score] = {}
     for part, one in parts.items():
-        score = Score(float(one)) if isinstance(one, (bool, int, float)) else one
+        score = Score(float(one)) if isinstance(one, Real) else one
         if not isinstance(score, Score):
             raise TypeError(f"it returned {a_kind(score)}, not a Score")
         scores[f"{name}.{part}" if part else name] = score

@@ -21,6 +21,7 @@ from swink_agent.core.agent.agent import Agent
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.stream import StreamFn
 from swink_agent.core.types import ModelSpec
+from swink_agent.core.values.checks import check_whole
 from swink_agent.core.values.value import Value
 
 from ..cases.cases import EvalCase, JudgeRubric
@@ -84,8 +85,7 @@ class JudgeEvaluator:
         *,
         new_marker: Callable[[], str] = new_marker,
     ) -> None:
-        if votes < 1:
-            raise ValueError(f"votes is {votes}; ask for at least one")
+        check_whole("votes", votes)
         self.model = model
         self.votes = votes
         self._stream_fn = stream_fn

@@ -20,7 +20,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from swink_agent.core.values.checks import a_kind, is_not
+from swink_agent.core.values.checks import a_kind, check_number, check_text, check_whole, is_not
 from swink_agent.core.values.several import several_texts
 
 from .._bounded import show_size
@@ -82,10 +82,10 @@ class CheckpointStore:
         clock: Callable[[], float] = time.time,
     ) -> None:
         for name, value in (("most_file", most_file), ("most_total", most_total), ("most_files", most_files)):
-            if value < 1:
-                raise ValueError(f"{name} is {value}: give 1 or more")
+            check_whole(name, value)
+        check_number("most_days", most_days)
         if not most_days > 0:
-            raise ValueError(f"most_days is {most_days}: give more than 0")
+            raise ValueError(f"most_days must be more than 0, not {most_days}")
         self.folder = Path(folder).absolute()
         self.most_file = most_file
         self._most_total = most_total
@@ -123,6 +123,9 @@ class CheckpointStore:
         the run with this id, even if the program dies before it takes that checkpoint. Raises `CheckpointError`; then
         nothing was recorded.
         """
+        if owner not in ("other", "run"):
+            raise ValueError(f"owner must be 'other' or 'run', not {owner!r}")
+        check_text("run_id", run_id)
         path, written = os.path.realpath(root), False
         with self._lock:
             try:

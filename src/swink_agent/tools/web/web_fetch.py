@@ -21,6 +21,7 @@ from swink_agent.core.secrets.redaction import Redactor, masked_beginning
 from swink_agent.core.texts.invisible import is_deceptive, ordinary_places
 from swink_agent.core.tool import AgentToolResult, ToolContext
 from swink_agent.core.types import Base64Source, Image, Text
+from swink_agent.core.values.checks import is_function, is_not
 from swink_agent.core.values.several import several_texts
 
 from .._bounded import cut_bytes, show_size
@@ -68,6 +69,8 @@ class WebFetchTool:
 
     def __init__(self, private: str | Iterable[str] = (), resolve: ResolveFn | None = None) -> None:
         self._private = [private_address(text) for text in several_texts(private, "WebFetchTool(private=…)")]
+        if resolve is not None and not is_function(resolve):
+            raise is_not("resolve", resolve, "a function, or None")
         self._resolve = resolve
         require(CONVERTER, extra="fetch")
 

@@ -106,7 +106,8 @@ def _run(info: RunInfo, session: LoadedSession) -> str:
             answers = '<button type="button" class="main" data-answer="result">Send result</button>'
             field = '<label>Result (JSON) <input name="result" autocomplete="off"></label>'
         out.append(
-            f'<section class="question" role="group" aria-labelledby="{place}" data-call="{escape(call.call_id)}">'
+            f'<section class="question" role="group" aria-labelledby="{place}" data-call="{escape(call.call_id)}"'
+            f' data-position="{call.position}">'
             f'<h2 id="{place}">{cell(call.name)} waits</h2>\n'
             f"<p>{escape(visible(call.reason))}</p>\n{code_html(visible(pretty_json(call.arguments)), 'json')}"
             f'<form class="answers">{field}{answers}{no}</form></section>\n'

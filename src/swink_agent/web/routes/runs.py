@@ -11,8 +11,9 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta
 
-from swink_agent.core.approval import Approve, Reject
+from swink_agent.core.approval import Approve, PendingCall, Reject
 from swink_agent.core.errors import AgentError, NotPending
+from swink_agent.core.tool import as_result
 from swink_agent.durable.errors import DurableError, RunConflict, RunNotFound, RunOver, StoreUnavailable
 from swink_agent.memory import SessionRecord
 from swink_agent.memory.log.records import encode_line
@@ -66,6 +67,8 @@ class RunAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`approve`, `reject`, or `result` with the value of a call that runs outside."""
     reason: str = ""
     result: Any = None
+    position: int | None = None
+    """That of the waiting call; needed if its id occurs several times in the run."""
 
 
 class Reason(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -181,13 +184,14 @@ async def answer(asked: Asked) -> web.StreamResponse:
         case "reject":
             value = Reject(given.reason)
         case "result":
-            value = given.result
+            value = as_result(given.result, given.call)
         case _:
             raise invalid(f"{given.choice[:40]!r} is not an answer: approve, reject or result")
+    call = given.call if given.position is None else PendingCall(given.call, "", {}, position=given.position)
     with durable_errors():
         run = await durable_of(asked.site).run(asked.name("run"))
         try:
-            return answered(Counted(await run.answer(given.call, value, by=asked.by)))
+            return answered(Counted(await run.answer(call, value, by=asked.by)))
         except TypeError as error:
             raise invalid(str(error)) from None
 

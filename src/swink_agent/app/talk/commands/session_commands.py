@@ -23,6 +23,7 @@ from swink_agent.rendering.escaping import safe_display, safe_line
 from ..front import PickItem, PreviewLine
 
 if TYPE_CHECKING:
+    from swink_agent.core.events import CompactionReport
     from swink_agent.memory import SessionInfo
     from swink_agent.memory.sessions.store import ExportFormat
 
@@ -269,14 +270,16 @@ async def compact(conversation: Conversation, rest: str) -> None:
 
     async def work() -> State:
         report = await opened.agent.compact(rest or None)
-        if report is None:
-            conversation.notice("nothing in the conversation can be shortened yet")
-            return "idle"
-        if not report.is_told:  # otherwise its event did it
+        if report is not None and not report.is_told:  # otherwise its event did it
             conversation.usage.shrink(report)
-        conversation.notice(
-            f"about {report.tokens_before:,} tokens became {report.tokens_after:,}; the history itself is kept"
-        )
+        conversation.notice(compaction_words(report))
         return "idle"
 
     conversation.begin(work())
+
+
+def compaction_words(report: CompactionReport | None) -> str:
+    """What `/compact` tells about what it did."""
+    if report is None:
+        return "nothing in the conversation can be shortened yet"
+    return f"about {report.tokens_before:,} tokens became {report.tokens_after:,}; the history itself is kept"

@@ -598,7 +598,7 @@ if (run) {
     } else if (answer) {
       const call = event.target.closest("[data-call]");
       const { reason, result } = call.querySelector("form").elements;
-      const body = { call: call.dataset.call, choice: answer };
+      const body = { call: call.dataset.call, position: Number(call.dataset.position), choice: answer };
       if (answer === "reject") body.reason = reason ? reason.value : "";
       if (answer === "result") {
         try { body.result = JSON.parse(result.value); } catch { return alarm("The result is not JSON."); }
