@@ -157,7 +157,9 @@ def test_a_missing_key_is_told_before_anything_is_asked(tmp_path: Path, monkeypa
     with pytest.raises(NoModel, match=r"set XAI_API_KEY, or store a key: swink keys set xai$"):
         stream_fn_of(ModelSpec("xai", "grok"), settings(), credentials(tmp_path))
     monkeypatch.delenv("SWINK_PROXY_URL", raising=False)
-    with pytest.raises(NoModel, match=r"set SWINK_PROXY_URL, or: swink config set base_url.proxy URL$"):
+    with pytest.raises(
+        NoModel, match=r"set SWINK_PROXY_URL and SWINK_PROXY_TOKEN, or store .*: swink config set base_url.proxy URL$"
+    ):
         stream_fn_of(ModelSpec("proxy", "a:b"), settings(), credentials(tmp_path))
 
 

@@ -193,18 +193,28 @@ def ctrl_c() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-@PLACES
-@pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_aborts_the_run_waits_for_its_end_and_is_raised(place: Place) -> None:
+def to_the_waiting_thread() -> None:
     main = threading.main_thread().ident
     assert main is not None
+    signal.pthread_kill(main, signal.SIGINT)
+
+
+def without_ending_the_wait() -> None:
+    """As a signal does that comes just before the wait begins: Python notes it, and nothing interrupts the wait."""
+    signal.raise_signal(signal.SIGINT)
+
+
+@PLACES
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.parametrize("send", [to_the_waiting_thread, without_ending_the_wait])
+def test_ctrl_c_aborts_the_run_waits_for_its_end_and_is_raised(place: Place, send: Callable[[], None]) -> None:
     assert threading.current_thread() is threading.main_thread()
     events: list[AgentEvent] = []
 
     def interrupt(event: AgentEvent) -> None:
         events.append(event)
         if isinstance(event, MessageUpdate):
-            signal.pthread_kill(main, signal.SIGINT)
+            send()
 
     agent = Agent(MODEL, stream_fn=scripted(reply("half", stall())))
     agent.subscribe(interrupt)

@@ -229,7 +229,7 @@ def _what_is_missing(error: AuthError, provider: Provider) -> str:
 
     problem = error.problem if isinstance(error, NotConfigured) else str(error)
     if isinstance(error, NotConfigured) and error.argument == "base_url":
-        return f"{problem}, or: swink config set base_url.{provider.name} URL"
+        return f"{problem}, or store the address: swink config set base_url.{provider.name} URL"
     return f"{problem}, or store a key: swink keys set {provider.account}" if provider.key_variables else problem
 
 

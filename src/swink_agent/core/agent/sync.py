@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 _LAST_MOMENTS = 0.05
+_PART = 0.2
 
 
 def run_sync(work: Callable[[], Coroutine[Any, Any, T]], abort: Callable[[], None]) -> T:
@@ -43,16 +44,22 @@ def run_sync(work: Callable[[], Coroutine[Any, Any, T]], abort: Callable[[], Non
     thread = threading.Thread(target=run, name="swink-sync", daemon=True)
     try:
         thread.start()
-        ended.wait()
+        _wait(ended)
         thread.join()
     except BaseException:
         interrupted.set()
         abort()
-        ended.wait()
+        _wait(ended)
         raise
     if errors:
         raise errors[0]
     return outcome[0]
+
+
+def _wait(ended: threading.Event) -> None:
+    """Waits for the event, in parts: a signal that comes just before a wait begins does not end that wait."""
+    while not ended.wait(_PART):
+        pass
 
 
 def _run(main: Coroutine[Any, Any, T]) -> T:
