@@ -258,6 +258,12 @@ GARBAGE: dict[str, list[Any]] = {
     "a signature that is no string": [ThinkingStart(0), ThinkingDelta(0, "a"), ThinkingEnd(0, 5), StreamDone()],  # type: ignore[arg-type]
     "an end without a reason": [StreamDone(None)],  # type: ignore[arg-type]
     "an end without usage": [StreamDone(StopReason.STOP, None, None)],  # type: ignore[arg-type]
+    "an end with usage in words": [StreamDone(usage=Usage(input="5"))],  # type: ignore[arg-type]
+    "an end with half a token": [StreamDone(usage=Usage(output=0.5))],  # type: ignore[arg-type]
+    "an end with a cost that is none": [StreamDone(cost=Cost(total=None))],  # type: ignore[arg-type]
+    "an end with an odd count": [StreamDone(usage=Usage(extra={"seen": None}))],  # type: ignore[dict-item]
+    "an end with counts that have no names": [StreamDone(usage=Usage(extra=[5]))],  # type: ignore[arg-type]
+    "a failure with usage in words": [StreamFailed("a", usage=Usage(total="5"))],  # type: ignore[arg-type]
     "a failure of a kind that nobody knows": [StreamFailed("a", "weather")],  # type: ignore[arg-type]
     "a failure with usage that is none": [StreamFailed("a", usage=5)],  # type: ignore[arg-type]
 }
@@ -279,6 +285,17 @@ def test_an_end_with_a_wrong_value_says_what_it_takes() -> None:
     message = assemble(StreamStart(), StreamDone("stop"))  # type: ignore[arg-type]
     takes = "a StreamDone takes a StopReason, a Usage and a Cost, and this one has a str, a Usage, a Cost"
     assert message.error_message == f"broken event sequence: {takes}"
+
+
+async def test_usage_in_words_ends_the_run_with_an_error_that_shows_it() -> None:
+    async def wordy(model: Any, context: Any, options: Any, cancel: Any) -> AsyncIterator[Any]:
+        yield StreamStart()
+        yield StreamDone(usage=Usage(input="five"))  # type: ignore[arg-type]
+
+    result = await Agent(MODEL, stream_fn=wordy).prompt("hello")
+    assert result.error is not None
+    assert "'five'" in result.error
+    assert "consist of numbers" in result.error
 
 
 async def test_a_stream_function_that_sends_garbage_cannot_make_the_run_raise() -> None:

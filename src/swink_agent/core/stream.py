@@ -29,7 +29,7 @@ from .types import (
     encodable,
 )
 from .values.checks import a_kind, check_options
-from .values.value import Value
+from .values.value import Value, show
 
 
 class StreamOptions(Value, frozen=True, kw_only=True):
@@ -218,6 +218,8 @@ async def resolved_prompt(context: AgentContext) -> str:
 
 # Enum members are slow to look up and to hash in Python 3.11.
 _LENGTH, _ERROR, _ABORTED = StopReason.LENGTH, StopReason.ERROR, StopReason.ABORTED
+_NO_USAGE, _NO_COST = Usage(), Cost()
+_WHOLE, _NUMBERS = frozenset({int}), frozenset({int, float})
 _KINDS = frozenset(ErrorKind)
 
 
@@ -292,8 +294,8 @@ class MessageAssembler:
 
     def fail(self, failure: StreamFailed) -> None:
         """Ends the reply as failed, for a reason that the stream did not report."""
-        usage = failure.usage if type(failure.usage) is Usage else None
-        cost = failure.cost if type(failure.cost) is Cost else None
+        usage = failure.usage if type(failure.usage) is Usage and _adds_up(failure.usage) else None
+        cost = failure.cost if type(failure.cost) is Cost and _adds_up(failure.cost) else None
         is_odd = usage is not failure.usage or cost is not failure.cost or type(failure.message) is not str
         if is_odd or failure.kind not in _KINDS:
             failure = StreamFailed(str(failure.message), ErrorKind.STREAM, StopReason.ERROR, usage=usage, cost=cost)
@@ -380,6 +382,9 @@ class MessageAssembler:
         if type(reason) is not StopReason or type(done.usage) is not Usage or type(done.cost) is not Cost:
             given = ", ".join([a_kind(part) for part in (reason, done.usage, done.cost)])
             return f"a StreamDone takes a StopReason, a Usage and a Cost, and this one has {given}"
+        is_empty = done.usage == _NO_USAGE and done.cost == _NO_COST
+        if not is_empty and not (_adds_up(done.usage) and _adds_up(done.cost)):
+            return f"a StreamDone whose usage or cost does not consist of numbers: {show((done.usage, done.cost))}"
         self._usage, self._cost = done.usage, done.cost
         if reason is _ERROR or reason is _ABORTED:
             kind = ErrorKind.ABORTED if done.stop_reason == StopReason.ABORTED else ErrorKind.STREAM
@@ -450,6 +455,16 @@ class MessageAssembler:
 # Class attributes are slow to look up on an instance in Python 3.11.
 _ALL, _FIRST, _NONE = MessageAssembler.ALL, MessageAssembler.FIRST, MessageAssembler.NONE
 _MISPLACED: _Action = MessageAssembler.MISPLACED
+
+
+def _adds_up(amounts: Usage | Cost) -> bool:
+    """Whether all of it is numbers, which are whole in a usage."""
+    extra = amounts.extra
+    if type(extra) is not dict or not all(type(name) is str for name in extra):
+        return False
+    numbers = [amounts.input, amounts.output, amounts.cache_read, amounts.cache_write, amounts.total, *extra.values()]
+    kinds = _WHOLE if type(amounts) is Usage else _NUMBERS
+    return kinds.issuperset(map(type, numbers))
 
 
 def _block(block: _OpenBlock) -> AssistantBlock:
