@@ -78,7 +78,7 @@ def locked(path: str | os.PathLike[str], patience: float) -> Generator[bool]:
     everyone. Raises `OSError`.
     """
     target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():  # nothing is kept in it, and a folder of devices is no place for locks
+    if target.exists() and not target.is_file():  # a device, for instance: its folder does not get a lock
         target = Path(path)
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(target.with_name(f".{target.name}.lock"), flags, 0o600)

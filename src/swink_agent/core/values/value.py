@@ -6,7 +6,7 @@ The values themselves are in `types`, `stream` and `events`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum, StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
@@ -172,9 +172,7 @@ def copy_json(value: T) -> T:
     if kind in _SCALARS:
         return value
     if kind in _OPEN:
-        from .copies import unfrozen  # on use: most data is only JSON
-
-        return unfrozen(value)
+        return _unfrozen_any(value)
     try:
         return _copy(value)
     except RecursionError:
@@ -206,9 +204,7 @@ def frozen_json(value: Any) -> Any:
     try:
         return _frozen(value)
     except _NotJson:
-        from .copies import frozen  # on use: most data is only JSON
-
-        return frozen(value)
+        return _frozen_any(value)
 
 
 def _frozen(value: Any) -> Any:
@@ -226,6 +222,53 @@ def _frozen(value: Any) -> Any:
 
 class _NotJson(Exception):
     """The data holds something that JSON does not have."""
+
+
+# Data that is not only JSON: sets, tuples and objects. An object is copied as `copy.deepcopy` does it. One that cannot
+# be copied, such as a lock or an open file, is shared.
+
+
+def _frozen_any(value: Any) -> Any:
+    """Returns a copy whose dicts, lists and sets refuse changes, and whose objects are copies."""
+    if type(value) in _SCALARS:
+        return value
+    if isinstance(value, dict):
+        return OpenDict({key: _frozen_any(item) for key, item in cast("dict[Any, Any]", value).items()})
+    if isinstance(value, list):
+        return OpenList([_frozen_any(item) for item in cast("list[Any]", value)])
+    if isinstance(value, set):
+        return FrozenSet(map(_frozen_any, cast("set[Any]", value)))
+    return _copied_other(value, _frozen_any)
+
+
+def _unfrozen_any(value: Any) -> Any:
+    """Returns a copy in plain dicts, lists and sets, whose objects are copies."""
+    if type(value) in _SCALARS:
+        return value
+    if isinstance(value, dict):
+        return {key: _unfrozen_any(item) for key, item in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, list):
+        return [_unfrozen_any(item) for item in cast("list[Any]", value)]
+    if isinstance(value, set):
+        return set(map(_unfrozen_any, cast("set[Any]", value)))
+    return _copied_other(value, _unfrozen_any)
+
+
+def _copied_other(value: Any, copied: Callable[[Any], Any]) -> Any:
+    if type(value) is tuple:
+        return tuple([copied(item) for item in cast("tuple[Any, ...]", value)])
+    if type(value) is frozenset:
+        return frozenset([copied(item) for item in cast("frozenset[Any]", value)])
+    # On use: most data is only JSON.
+    from copy import deepcopy
+    from datetime import date, time, timedelta
+    from pathlib import PurePath
+
+    try:
+        is_unchanging = isinstance(value, (str, int, float, bytes, Enum, PurePath, date, time, timedelta, Value))
+        return value if is_unchanging else deepcopy(value)
+    except Exception:
+        return value
 
 
 def _refuse(self: object, *_: Any, **__: Any) -> Any:
@@ -406,6 +449,9 @@ def is_same_json(some: Any, others: Any) -> bool:
         return is_as_long and all(map(is_same_json, cast("list[Any]", some), items))
     if type(others) in _SCALARS:
         return type(some) is type(others) and some == others
-    from .copies import is_same  # on use: most data is only JSON
-
-    return is_same(some, others)
+    if isinstance(others, (set, frozenset)):
+        return isinstance(some, (set, frozenset)) and some == others
+    try:
+        return type(some) is type(others) and bool(some == others)
+    except Exception:  # some arrays cannot be compared
+        return False
