@@ -15,18 +15,14 @@ from typing import Any, TypeVar, cast
 from msgspec import Struct
 from msgspec.json import encode
 
-from .value import FlatDict, FrozenDict, FrozenList
-
 DEEPEST = 128
 """Levels of nested lists and objects. Other JSON readers accept 64 to 128, and no tool's data needs more."""
 _MOST_TEXT = 64 * 1024
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _LISTS = (list, tuple, set, frozenset)
-# Types of our own and of the language, which do not fail.
-_SURE_LISTS = frozenset({*_LISTS, FrozenList})
-_SURE_DICTS = frozenset({dict, FlatDict, FrozenDict})
-_NO_LISTS = _SCALARS | _SURE_DICTS
+_SURE_LISTS = frozenset(_LISTS)  # types of the language itself, which do not fail
+_NO_LISTS = _SCALARS | {dict}
 
 T = TypeVar("T")
 
@@ -187,7 +183,7 @@ def _items(value: object) -> Iterable[object] | None:
 
 def _fields(value: object) -> Mapping[Any, Any] | None:
     """The fields of a value that is written as a JSON object; `None` for any other."""
-    if type(value) in _SURE_DICTS:
+    if type(value) is dict:
         return cast("dict[Any, Any]", value)
     if type(value) in _SCALARS:
         return None
