@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -913,8 +915,16 @@ async def test_a_file_that_is_not_a_database_stays_as_it_is_and_a_new_one_is_pri
     async with Durable(f"sqlite:///{path}") as durable:
         with pytest.raises(DurableError, match="not a database"):
             await durable.runs()
+        with pytest.raises(DurableError, match="left as it is"):
+            await durable.submit("calc", "2+3?")
     assert os.listdir(tmp_path) == ["notes.txt"]
     assert path.read_text().startswith("my notes")
+    path.write_text("1")  # SQLite takes this for an empty database
+    async with Durable(f"sqlite:///{path}") as durable:
+        with pytest.raises(DurableError, match="not a database"):
+            await durable.submit("calc", "2+3?")
+    assert path.read_text() == "1"
+    path.unlink()
     async with Durable(f"sqlite:///{tmp_path}/folder/new.db") as durable:
         await durable.submit("calc", "2+3?")
         modes = {one.name: one.stat().st_mode & 0o777 for one in (tmp_path / "folder").iterdir() if one.is_file()}
@@ -938,6 +948,36 @@ async def test_a_damaged_database_and_a_path_that_leads_nowhere_are_errors_of_th
     async with Durable(f"sqlite:///{damaged}/below.db") as durable:
         with pytest.raises(StoreUnavailable, match="Not a directory"):
             await durable.submit("calc", "2+3?")
+
+
+async def test_two_durables_of_one_process_lose_no_run_while_others_look(sqlite_url: str) -> None:
+    """If this process closed the file, SQLite's locks on it would end, and others would delete what it wrote."""
+    look = (
+        "import sqlite3, sys\n"
+        "for row in sqlite3.connect(sys.argv[1]).execute('SELECT id FROM swink_runs'):\n    print(*row)\n"
+    )
+    command = [sys.executable, "-I", "-c", look, sqlite_url.removeprefix("sqlite:///")]
+
+    async def seen_by_another_process() -> set[str]:
+        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True, timeout=60)
+        return set(done.stdout.split())
+
+    async with Durable(sqlite_url) as first, Durable(sqlite_url) as second:
+        await first.submit("calc", "2+3?", id="one")
+        assert [run.id for run in await second.runs()] == ["one"]
+        assert await seen_by_another_process() == {"one"}
+        await first.submit("calc", "2+3?", id="two")
+        assert await seen_by_another_process() == {"one", "two"}
+
+
+@pytest.mark.parametrize("name", ["q%3Fx.db", "q%253Fx #1.db", "ä&=+.db"], ids=["mark", "percent", "others"])
+async def test_a_store_may_have_any_name_and_its_url_leads_back_to_it(tmp_path: Path, name: str) -> None:
+    async with serving(f"sqlite:///{tmp_path}/{name}", calc=adding) as durable:
+        run = await durable.submit("calc", "2+3?")
+        assert (await run.result(timeout=20)).text == "5"
+        async with Durable(durable.url) as again:
+            assert [found.id for found in await again.runs()] == [run.id]
+    assert set(os.listdir(tmp_path)) == {unquote(name), f"{unquote(name)}.locks"}
 
 
 @pytest.mark.sweep

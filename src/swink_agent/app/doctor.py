@@ -291,11 +291,11 @@ def _durable(settings: Settings) -> Iterator[Finding]:
     """The store of durable runs, if one is set or the default file exists. Creates nothing."""
     from swink_agent.durable import DurableError
 
-    from .runs.durable import durable_at, unserved
+    from .runs.durable import durable_at, lacks_file, unserved
 
     given = settings.value("durable.url")
     durable = durable_at(given)
-    if given is None and not Path(durable.url.removeprefix("sqlite:///")).exists():
+    if given is None and lacks_file(durable):
         return
 
     async def look() -> FleetStats:

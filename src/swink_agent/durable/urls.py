@@ -29,7 +29,7 @@ class StoreAddress(Struct, frozen=True):
     """Where a store is: a file, or the address of a database."""
 
     shown: str
-    """The address without its password, for messages."""
+    """The address without its password. That of a file leads back to it."""
     path: Path | None = None
     """The file of an SQLite store."""
     url: str = ""
@@ -62,7 +62,8 @@ def store_address(url: str | None) -> StoreAddress:
 
 def _of_file(path: Path) -> StoreAddress:
     absolute = path.absolute()
-    return StoreAddress(f"sqlite:///{absolute}", path=absolute)
+    quoted = str(absolute).replace("%", "%25").replace("?", "%3F")
+    return StoreAddress(f"sqlite:///{quoted}", path=absolute)
 
 
 def _without_password(url: str) -> str:

@@ -100,11 +100,11 @@ def _durable_of(settings: Settings) -> Callable[[], Any]:
     def find() -> Any:
         nonlocal found
         if found is None and find_spec("dbos") is not None:
-            from swink_agent.app.runs.durable import durable_at
+            from swink_agent.app.runs.durable import durable_at, lacks_file
 
             given = settings.value("durable.url")
             durable = durable_at(given)
-            if given is not None or Path(durable.url.removeprefix("sqlite:///")).exists():
+            if given is not None or not lacks_file(durable):
                 found = durable
         return found
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from swink_agent.core.machine.files import locked, replace_file, replacing
+from swink_agent.core.machine.files import locked, make_private, replace_file, replacing
 
 
 def test_a_file_is_made_and_replaced_for_its_owner_alone(tmp_path: Path) -> None:
@@ -50,6 +50,25 @@ def test_the_content_and_the_name_are_synced_where_that_is_asked_for(
         fsync=lambda descriptor: synced.append((tmp_path / "kept").exists()),
     )
     assert synced == [*([False] if sync else []), *([True] if sync_name else [])]
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_new_private_file_is_empty_and_never_replaces_another(
+    tmp_path: Path, has_links: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError("this file system has no links")
+
+    if not has_links:
+        monkeypatch.setattr(os, "link", refused)
+    path = tmp_path / "kept"
+    assert make_private(path)
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"", 0o600)
+    path.write_bytes(b"old")
+    assert not make_private(path)
+    monkeypatch.setattr(os.path, "lexists", lambda _: False)  # another one makes it at the same time
+    assert not make_private(path)
+    assert (path.read_bytes(), os.listdir(tmp_path)) == (b"old", ["kept"])
 
 
 def test_a_lock_is_beside_the_file_itself_and_never_beside_a_device(tmp_path: Path) -> None:

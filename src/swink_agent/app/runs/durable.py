@@ -43,12 +43,18 @@ def durable_at(url: str | None) -> Durable:
 
 def existing_at(url: str | None) -> Durable:
     """The same, but a database file must already exist, so that a misspelt address does not create a new store."""
-    from swink_agent.durable.urls import store_address
-
     durable = durable_at(url)
-    if url is not None and (path := store_address(url).path) is not None and not path.exists():
+    if url is not None and lacks_file(durable):
         raise UsageProblem(f"there is no store at {durable.url}: swink worker and swink submit create one")
     return durable
+
+
+def lacks_file(durable: Durable) -> bool:
+    """Whether the store is a database file that does not exist yet."""
+    from swink_agent.durable.urls import store_address
+
+    path = store_address(durable.url).path
+    return path is not None and not path.exists()
 
 
 def store_option(durable: Durable, app: str | None) -> str:

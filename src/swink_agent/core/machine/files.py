@@ -69,6 +69,32 @@ def replace_file(
         file.write(data)
 
 
+def make_private(path: str | os.PathLike[str]) -> bool:
+    """Makes an empty file that only this user can read, unless the name is taken; returns whether it did.
+
+    It is for databases: the file is closed before it has its name. SQLite loses its locks on a file whenever this
+    process closes it, also through another descriptor. The folder must exist. Raises `OSError`.
+    """
+    target = Path(path)
+    if os.path.lexists(target):
+        return False
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        os.close(descriptor)
+        try:
+            os.link(name, target)
+        except FileExistsError:
+            return False
+        except OSError:  # a file system without links
+            try:
+                os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            except FileExistsError:
+                return False
+        return True
+    finally:
+        os.unlink(name)
+
+
 @contextmanager
 def locked(path: str | os.PathLike[str], patience: float) -> Generator[bool]:
     """Takes the lock that programs and threads share for a file; yields whether it got it.

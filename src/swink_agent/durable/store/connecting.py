@@ -19,17 +19,18 @@ from typing import TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy import event
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
 
+from swink_agent.core.machine.files import make_private
+
 from ..engine import SqliteConnection
-from ..errors import DurableError, StoreUnavailable
+from ..errors import DurableError
 from ..urls import StoreAddress
 
 _POOL = 4
 """The most connections of one process, the engine's and the lock's not counted."""
-_MAGIC = b"SQLite format 3\0"
 _BUSY = 10_000
 """Milliseconds that a statement waits for the lock of SQLite."""
 _MIGRATION_LOCK = 7_495_821_306_412
@@ -87,10 +88,6 @@ class _AnyDatabase:
     def create(self) -> None:
         """Creates an empty store that only this user can read, if there is none."""
 
-    def check_file(self) -> None:
-        """Raises `DurableError` if the file is not a database, `StoreUnavailable` if it cannot be read. Changes
-        nothing."""
-
     def forget(self, worker: str) -> None:
         """Removes the remains of a dead worker's lock."""
 
@@ -113,7 +110,7 @@ class SqliteDatabase(_AnyDatabase):
         self._locks = Path(os.path.realpath(path) + ".locks")  # a process that uses a link must find the same locks
         self._held: tuple[str, int] | None = None
         self.shown = shown
-        self.engine_url = f"sqlite:///{path}"
+        self.engine_url = sa.URL.create("sqlite", database=str(path)).render_as_string()
         self.engine = sa.create_engine(
             "sqlite://", creator=self._connect, poolclass=QueuePool, pool_size=_POOL, max_overflow=0
         )
@@ -140,36 +137,37 @@ class SqliteDatabase(_AnyDatabase):
     def create(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         # SQLite gives the files beside it the same mode.
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            if not os.fstat(descriptor).st_size:  # it may have existed, and be empty
-                os.fchmod(descriptor, 0o600)
-        finally:
-            os.close(descriptor)
-
-    def check_file(self) -> None:
-        try:
-            with self._path.open("rb") as file:
-                start = file.read(len(_MAGIC))
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise StoreUnavailable(f"{self._path} cannot be a store: {os.strerror(error.errno or 0)}") from error
-        if start and start != _MAGIC:
-            raise DurableError(f"{self._path} is not a database. It was left as it is: give another path")
+        if not make_private(os.path.realpath(self._path)) and not self._size():  # it may have existed, and be empty
+            self._path.chmod(0o600)
 
     @contextmanager
     def looking(self) -> Generator[sa.Connection | None]:
-        """A connection for looking at the tables; `None` if there is no store yet."""
-        if not self._path.exists() or not self._path.stat().st_size:
+        """A connection for looking at the tables; `None` if there is no store yet. Raises `DurableError` if the file is
+        not a database."""
+        if not self._size():
             yield None
             return
         engine = sa.create_engine("sqlite://", creator=lambda: sqlite3.connect(self._path, timeout=_BUSY / 1000))
         try:
             with engine.connect() as connection:
+                # SQLite takes a file of one byte for an empty database, and has emptied a file that was not finished.
+                if not connection.exec_driver_sql("PRAGMA page_count").scalar() and self._size():
+                    raise self._no_database()
                 yield connection
+        except DatabaseError as error:
+            raise self._no_database() if "not a database" in str(error.orig) else error from None
         finally:
             engine.dispose()
+
+    def _size(self) -> int:
+        """The bytes of the file, read without opening it: SQLite loses its locks on a file that this process closes."""
+        try:
+            return self._path.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def _no_database(self) -> DurableError:
+        return DurableError(f"{self._path} is not a database. It was left as it is: give another path")
 
     def has_table(self, connection: sa.Connection, name: str) -> bool:
         found = connection.execute(sa.text("SELECT 1 FROM sqlite_master WHERE name = :name"), {"name": name})

@@ -100,7 +100,6 @@ def prepare(database: Database) -> int:
 
 def _look(database: Database) -> tuple[int, str]:
     """The versions of the tables and of the engine; 0 and an empty text if there are none. Changes nothing."""
-    database.check_file()
     with database.looking() as connection:
         if connection is None or not database.has_table(connection, "swink_schema"):
             return 0, ""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 
+from swink_agent.core.machine.files import make_private
 from swink_agent.core.types import AgentMessage
 from swink_agent.core.values.decoders import json_decoder
 
@@ -147,8 +148,7 @@ class SessionIndex:
             return work(database)
 
     def _open(self, sqlite: Any) -> sqlite3.Connection:
-        with suppress(FileExistsError):
-            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        make_private(self.path)
         if os.stat(self.path).st_mode & 0o077:
             os.chmod(self.path, 0o600)
         database = self._connection(sqlite, str(self.path))

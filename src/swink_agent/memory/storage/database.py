@@ -26,6 +26,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from swink_agent.core.machine.files import make_private
+
 from ..errors import SessionError, SessionExists, SessionInUse, SessionNotFound, reason_of
 from .connections import PATIENCE, Database, forks
 from .files import FileOperations, close_quietly
@@ -95,9 +97,8 @@ class DatabaseStorage:
         missing = [place for place in (path.parent, *path.parent.parents) if not os.path.exists(place)]
         make_folder(path.parent)
         make_folder(self._locks)
-        with self.database.told("made"), suppress(FileExistsError):
-            self._files.close(self._files.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-            if self.database.sync:
+        with self.database.told("made"):
+            if make_private(path) and self.database.sync:
                 for folder in (path.parent, *[place.parent for place in missing]):
                     self._files.sync_folder(folder)
 

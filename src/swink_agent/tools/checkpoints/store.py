@@ -20,6 +20,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, cast
 
+from swink_agent.core.machine.files import make_private
 from swink_agent.core.values.checks import a_kind, check_number, check_text, check_whole, is_not
 from swink_agent.core.values.several import several_texts
 
@@ -428,9 +429,8 @@ class CheckpointStore:
 
 
 def _connect(path: Path, *, make: bool = False) -> sqlite3.Connection:
-    if make and not path.exists():
-        with suppress(FileExistsError):
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    if make:
+        make_private(path)
     base = sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=_WAIT, isolation_level=None)
     try:
         base.execute("pragma auto_vacuum = full")  # before the first table: deleted data leaves the disk
