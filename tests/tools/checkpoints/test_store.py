@@ -575,10 +575,56 @@ def test_a_run_does_not_push_out_its_own_beginning(tmp_path: Path, root: Path) -
     for _ in range(2):
         (root / "junk").write_bytes(os.urandom(100_000))
         store.take(root, "r", "run")
+    store.take(root, "r", opens=True)
     (root / "junk").write_bytes(os.urandom(100_000))
-    with pytest.raises(CheckpointError, match="more than"):
+    with pytest.raises(CheckpointError, match=r"what this run has changed in them need more than 300\.0 KB"):
         store.take(root, "r", "run")
     assert {item.path: item.what for item in store.plan(root, start)}["a"] == "restore"
+    # It fills the store, and is taken back all the same.
+    store.settle(root)
+    assert back(store, root, start) == {"a": "restore", "junk": "remove"}
+    assert tree(root) == {"a": ("file", 0o644, b"0")}
+
+
+def test_a_run_that_filled_the_store_makes_room_for_the_next_one(tmp_path: Path, root: Path) -> None:
+    store = CheckpointStore(tmp_path / "store", most_total=300_000)
+    store.take(root, "r", opens=True)
+    for _ in range(2):
+        (root / "junk").write_bytes(os.urandom(100_000))
+        store.take(root, "r", "run", opens=True)
+    (root / "junk").write_bytes(os.urandom(100_000))
+    with pytest.raises(CheckpointError, match="need more than"):
+        store.take(root, "r", "run")
+    next_one = store.take(root, "next", opens=True)
+    assert store.checkpoints(root)[0] == next_one
+    assert sum(path.stat().st_size for path in store.folder.iterdir()) <= 300_000
+
+
+def test_a_rewind_keeps_what_it_brings_back_in_a_store_that_is_nearly_full(tmp_path: Path, root: Path) -> None:
+    store = CheckpointStore(tmp_path / "store", most_total=400_000)
+    (root / "a").write_bytes(old := os.urandom(100_000))
+    start = store.take(root, "first")
+    for _ in range(2):
+        (root / "a").write_bytes(os.urandom(100_000))
+        store.take(root, "first", "run")
+    (root / "person").write_bytes(theirs := os.urandom(140_000))
+    plan = store.plan(root, start)
+    assert [(item.path, item.what) for item in plan] == [("a", "restore"), ("person", "changed")]
+    done = store.rewind(root, plan)
+    assert [(item.path, item.what, item.note) for item in done] == [(item.path, item.what, item.note) for item in plan]
+    assert ((root / "a").read_bytes(), (root / "person").read_bytes()) == (old, theirs)
+    assert sum(path.stat().st_size for path in store.folder.iterdir()) <= 400_000
+
+
+def test_checkpoints_of_other_folders_are_named_if_they_fill_the_store(tmp_path: Path, root: Path) -> None:
+    store = CheckpointStore(tmp_path / "store", most_total=200_000)
+    other = tmp_path / "other"
+    other.mkdir()
+    for folder in (other, root):
+        (folder / "a").write_bytes(os.urandom(120_000))
+    store.take(other)
+    with pytest.raises(CheckpointError, match="those of other folders fill the store"):
+        store.take(root)
 
 
 def test_a_checkpoint_that_does_not_fit_deletes_no_other(tmp_path: Path, root: Path) -> None:

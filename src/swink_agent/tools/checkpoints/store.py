@@ -127,6 +127,19 @@ class CheckpointStore:
         if owner not in ("other", "run"):
             raise ValueError(f"owner must be 'other' or 'run', not {owner!r}")
         check_text("run_id", run_id)
+        return self._take(root, run_id, owner, opens=opens, undoes=undoes)
+
+    def _take(
+        self,
+        root: str | os.PathLike[str],
+        run_id: str = "",
+        owner: Owner = "other",
+        *,
+        opens: bool | str = False,
+        undoes: str = "",
+        makes_room: bool = True,
+    ) -> Checkpoint:
+        """Without `makes_room` nothing is deleted: the store may have more than its total until the next checkpoint."""
         path, written = os.path.realpath(root), False
         with self._lock:
             try:
@@ -136,6 +149,8 @@ class CheckpointStore:
                     if began and owner == "other":
                         self._record(base, path, began, "run", "")
                     kept = self._record(base, path, run_id, owner, undoes)
+                    if makes_room and not self._bound(base, run_id):
+                        raise self._full(base, path)
                     _set_open_run(base, opens if isinstance(opens, str) else run_id if opens else "")
                     base.commit()
                     written = True
@@ -155,11 +170,23 @@ class CheckpointStore:
                 if not written:
                     self._states.pop(path, None)  # its number goes to another checkpoint
 
-    def _too_large(self, root: str) -> CheckpointError:
+    def _too_large(self, root: str, why: str = "its files have more than") -> CheckpointError:
         return CheckpointError(
-            f"no checkpoint of {root} could be kept: its files have more than {show_size(self._most_total)}; let git "
-            "ignore some, or turn undo off"
+            f"no checkpoint of {root} could be kept: {why} {show_size(self._most_total)}; let git ignore some, or turn "
+            "undo off"
         )
+
+    def _full(self, base: sqlite3.Connection, root: str) -> CheckpointError:
+        """The error for a checkpoint that does not fit after all was deleted that may be."""
+        if _size(base) <= self._most_total:
+            return CheckpointError(
+                f"no checkpoint of {root} could be kept: with it, those of other folders fill the store, "
+                f"{show_size(self._most_total)}; delete files in {self.folder} that are not needed, or turn undo off"
+            )
+        (left,) = base.execute("select count(*) from checkpoints").fetchone()
+        if left > 1:
+            return self._too_large(root, "its files and what this run has changed in them need more than")
+        return self._too_large(root)
 
     def _record(self, base: sqlite3.Connection, root: str, run_id: str, owner: Owner, undoes: str) -> Checkpoint:
         base.execute("insert or ignore into about values ('root', ?)", (os.fsencode(root),))
@@ -203,8 +230,6 @@ class CheckpointStore:
             "insert or replace into state values (?, ?, ?, ?, ?, ?, ?, ?)",
             [(path, *_entry_row(new.entry), *(new.signature or [None] * 4)) for path, _, new in changed if new],
         )
-        if not self._bound(base, run_id):
-            raise self._too_large(root)
         self._states[root] = (cast("int", number), tree.entries)
         return kept
 
@@ -338,7 +363,7 @@ class CheckpointStore:
             raise TypeError(f"give what plan(root, checkpoint) returns, and not {a_kind(plan)}")
         path = os.path.realpath(root)
         run = run_id or f"rewind-{secrets.token_hex(4)}"
-        self.take(path, run, "other", opens=True)
+        self._take(path, run, "other", opens=True, makes_room=False)
         with _watched(path) as told, self._reading(path) as base:
             if base is None:
                 raise CheckpointError(f"no checkpoint is kept of {path}")
@@ -350,11 +375,12 @@ class CheckpointStore:
         return [*done, *(PathRewind(".", "changed", None, None, text) for text in told)]
 
     def settle(self, root: str | os.PathLike[str]) -> None:
-        """If the program died during a call, records that call's changes as its run's. Raises `CheckpointError`."""
+        """If the program died during a call, records that call's changes as its run's. It deletes no checkpoint: call
+        it before `plan`. Raises `CheckpointError`."""
         with self._reading(os.path.realpath(root)) as base:
             began = "" if base is None else _open_run(base)
         if began:
-            self.take(root)
+            self._take(root, makes_room=False)
 
     # -- forgetting ------------------------------------------------------------------------------------------
 
