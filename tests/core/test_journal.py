@@ -15,16 +15,20 @@ from swink_agent import (
     AgentMessage,
     AgentTool,
     AlreadyRunning,
+    Approve,
     ApproveWith,
     AssistantMessage,
     Inject,
     ModelSpec,
     PolicyContext,
+    ProposedCall,
     Redactor,
     RunRecord,
     StopReason,
     StreamOptions,
     Text,
+    ToolApprovalRequested,
+    ToolCallDeferred,
     ToolContext,
     ToolOutcome,
     ToolResultMessage,
@@ -151,6 +155,79 @@ async def test_nobody_relies_on_what_is_not_safe_yet() -> None:
     assert seen["model 0"][-1] == "prompt: go"
     assert seen["tool"][-2:] == ["reply: ", "start look"]
     assert seen["model 1"][-1] == "result: looked"
+
+
+async def test_a_person_is_asked_when_the_reply_is_safe() -> None:
+    """The answer may be given elsewhere: a crash must not lose the reply whose calls were asked about."""
+    ledger = Ledger()
+    seen: dict[str, list[str]] = {}
+
+    @tool(requires_approval=True)
+    async def pay() -> str:
+        """Pays."""
+        return "paid"
+
+    @tool(external=True)
+    async def ship() -> str:
+        """Ships."""
+        return "shipped"
+
+    def approve(request: ProposedCall) -> Approve:
+        seen.setdefault("approve", ledger.safely())
+        return Approve()
+
+    def watch(event: AgentEvent) -> None:
+        if isinstance(event, (ToolApprovalRequested, ToolCallDeferred)):
+            seen.setdefault(type(event).__name__, ledger.safely())
+
+    agent = _recorded(scripted([call("pay"), call("pay")], call("ship")), ledger, tools=[pay, ship], approve=approve)
+    agent.subscribe(watch)
+    assert (await agent.prompt("go")).pending
+    assert seen["approve"][-2:] == seen["ToolApprovalRequested"][-2:] == ["prompt: go", "reply: "]
+    assert seen["ToolCallDeferred"][-1] == "reply: "
+    assert ledger.waits == 7  # as without questions, and one more for each question
+
+
+async def test_a_journal_that_refuses_the_reply_lets_nobody_be_asked() -> None:
+    ledger = Ledger(refuse_at=2)
+    asked: list[str] = []
+
+    @tool(requires_approval=True)
+    async def pay() -> str:
+        """Pays."""
+        raise AssertionError
+
+    def approve(request: ProposedCall) -> Approve:
+        asked.append(request.name)
+        return Approve()
+
+    agent = _recorded(scripted([call("pay"), call("pay")]), ledger, tools=[pay], approve=approve)
+    result = await agent.prompt("go")
+    assert isinstance(result.exception, Disk)
+    assert [message.outcome for message in result.messages if isinstance(message, ToolResultMessage)] == [
+        ToolOutcome.NEVER_RAN,
+        ToolOutcome.NEVER_RAN,
+    ]
+    assert asked == []
+
+
+async def test_an_answer_without_a_question_waits_for_no_disk() -> None:
+    class Rules:
+        def __call__(self, request: ProposedCall) -> Approve:
+            raise AssertionError("it is prepared")
+
+        def prepare_approval(self, request: ProposedCall) -> Approve:
+            return Approve()
+
+    @tool(requires_approval=True)
+    async def pay() -> str:
+        """Pays."""
+        return "paid"
+
+    pay.approval_scope = lambda arguments: {}  # type: ignore[attr-defined]
+    ledger = Ledger()
+    await _recorded(scripted(call("pay"), text("ok")), ledger, tools=[pay], approve=Rules()).prompt("go")
+    assert ledger.waits == 4  # as without approval
 
 
 async def test_the_model_is_not_asked_while_the_journal_waits_and_an_abort_ends_the_wait(promptly: Any) -> None:

@@ -343,26 +343,28 @@ class Approvals:
             answer = self.prepare_approval(request)
         else:
             answer = await asyncio.to_thread(self.prepare_approval, request)
-        return await answer()
+        return await answer() if callable(answer) else answer
 
-    def prepare_approval(self, request: ProposedCall) -> Callable[[], Awaitable[Approval | Defer]]:
-        """Applies the rules. Returns a function that answers, and asks the person if the rules do not decide.
+    def prepare_approval(self, request: ProposedCall) -> Approval | Callable[[], Awaitable[Approval | Defer]]:
+        """Applies the rules. Returns the answer, or, if the rules do not decide, a function that asks the person.
 
         An agent calls it in a thread, because the rules and the preview look at the disk.
         """
         decision = self._decide(request)
-        is_asked = isinstance(self._answer_without_asking(decision, request), str)
-        return partial(self._answer_by, decision, request, self._view(request) if is_asked else None)
-
-    async def _answer_by(
-        self, decision: Decision, request: ProposedCall, view: _View | None = None
-    ) -> Approval | Defer:
         answer = self._answer_without_asking(decision, request)
-        if answer is _ALLOWED:
-            return Approve(reads_only=self._only_reads(request))
+        if not isinstance(answer, str):
+            return self._with_effects(answer, request)
+        return partial(self._answer_by, decision, request, self._view(request))
+
+    async def _answer_by(self, decision: Decision, request: ProposedCall, view: _View) -> Approval | Defer:
+        answer = self._answer_without_asking(decision, request)  # again: mode and trust may have changed
         if self._ask is None or not isinstance(answer, str):
-            return cast("Approval", answer)
+            return self._with_effects(cast("Approval", answer), request)
         return await self._put(self._ask, request, answer, view)
+
+    def _with_effects(self, answer: Approval, request: ProposedCall) -> Approval:
+        """The answer, which also tells whether a command that needs no question only reads."""
+        return Approve(reads_only=self._only_reads(request)) if answer is _ALLOWED else answer
 
     def _answer_without_asking(self, decision: Decision, request: ProposedCall) -> Approval | str:
         """Returns the answer of mode, rules and trust, or why the person must be asked."""

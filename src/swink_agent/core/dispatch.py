@@ -101,6 +101,8 @@ class Batch:
             call = CallState(run, tool, index, block.id, block.name, block.arguments, block.arguments)
             if options:
                 call.options = options.get(block.name)
+                if call.options is not None and call.options.external:
+                    self.needs_screening = True  # somebody else will answer it
             self.calls.append(call)
             if tool is None:
                 self.needs_screening = True
@@ -123,6 +125,8 @@ class Batch:
             from .run.approving import approve  # on use: many agents need no approval
 
             await approve(self)
+        if self.run.stopped_by is None and any(map(_will_wait, self.calls)):
+            await self.may_ask()
 
     async def results(self) -> tuple[tuple[ToolResultMessage, ...], bool]:
         """Runs the calls, group by group; returns their results and whether steering interrupted them."""
@@ -327,7 +331,7 @@ class Batch:
         if self.run.stopped_by is not None:
             return []
         for call in self.calls if self.run.toolbox.options else ():
-            if call.options is not None and call.options.external and call.message is None and call.waiting is None:
+            if _will_wait(call):
                 self.defer(call, "external")
         return [call for call in self.calls if call.message is None and call.waiting is None]
 
@@ -400,6 +404,12 @@ class Batch:
                     self.refuse(call, f"tool call not run: {run.refusal}", ToolOutcome.NEVER_RAN, str(run.refusal))
             return False
         return True
+
+    async def may_ask(self) -> bool:
+        """Waits until everything so far is durable, since the answer to a call may be given elsewhere. If that fails,
+        refuses the calls and returns `False`."""
+        run, recorder = self.run, self.run.transcript.recorder
+        return recorder is None or recorder.is_safe(run.state) or await self._may_start()
 
     async def _groups(self, ready: list[CallState]) -> list[list[CallState]]:
         """Returns the strategy's groups that have calls. If they are invalid, refuses every call and returns none."""
@@ -594,3 +604,9 @@ def _waits_for(error: BaseException) -> hints.Pending | None:
     from .run.pending import Pending  # on use: few calls wait
 
     return waits_for if type(waits_for) is Pending else None
+
+
+def _will_wait(call: CallState) -> bool:
+    """Whether the call is for others to run, and was neither refused nor deferred yet."""
+    is_open = call.message is None and call.waiting is None
+    return is_open and call.options is not None and call.options.external

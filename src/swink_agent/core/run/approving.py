@@ -39,6 +39,8 @@ async def approve(batch: Batch) -> None:
         scope = await _scope(batch, call, question.prepare)
         if scope is None:
             continue
+        if question.asks and not await batch.may_ask():
+            return
         run.emit(ToolApprovalRequested(call.id, call.name, frozen_json(call.arguments), frozen_json(scope)))
         answer = Reject("aborted")
         call.approval = "asked"
@@ -144,6 +146,13 @@ class _Question:
         self._run = batch.run
         self._call = call
         self._prepared: Callable[[], object] | None = None
+        self._given: object = None
+        """The answer that the callback gave at once."""
+
+    @property
+    def asks(self) -> bool:
+        """Whether a person may be asked."""
+        return self._given is None and self._run.config.approve is not None
 
     def prepare(self, scope: dict[str, Any]) -> None:
         """Calls the `prepare_approval` of a callback that has it. Runs in the thread that found the scope."""
@@ -151,9 +160,14 @@ class _Question:
         if not _can_prepare(cast("type[object]", type(approve))):
             return
         try:
-            self._prepared = approve.prepare_approval(self._request(scope))
+            found = approve.prepare_approval(self._request(scope))
         except Exception as error:
             self._prepared = _raises(error)
+            return
+        if found is None or callable(found):
+            self._prepared = found
+        else:
+            self._given = found
 
     async def ask(self, scope: dict[str, Any]) -> Approve | ApproveWith | Reject | Defer:
         """Returns the answer; anything but a clear yes is a rejection."""
@@ -162,6 +176,8 @@ class _Question:
             raise Interrupted
         if run.config.approve is None:
             return Reject(_NO_CALLBACK)
+        if self._given is not None:
+            return _answer_in(self._given)
         try:
             if self._prepared is not None:
                 answer: object = await run.supervisor.ask(self._prepared)
