@@ -702,6 +702,13 @@ async def test_the_mode_counts_that_is_set_when_the_answer_is_given() -> None:
     assert person.questions == []
 
 
+@pytest.mark.parametrize("backend", [["landlock"], {"landlock": 1}, None, 1])
+async def test_a_scope_whose_back_end_is_not_a_name_confines_nothing(backend: Any) -> None:
+    approve, person = approvals("no", mode="auto")
+    assert isinstance(await approve(bash("make x", {"folder": "/x", "backend": backend})), Reject)
+    assert len(person.questions) == 1
+
+
 async def test_unattended_an_agent_is_told_what_to_do_instead() -> None:
     shell = Shell()
     (result,) = await results_of(shell, Approvals(rules=RULES), "make test")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import logging
+import pickle
+import threading
 from typing import Any
 
 import pytest
@@ -494,6 +497,60 @@ async def test_the_loop_takes_policies_slot_by_slot() -> None:
     )
     result = await agent_loop("go", AgentContext(), config).result()
     assert result.stopped_by == PolicyStop("before", "done")
+
+
+@pytest.mark.parametrize("slot", ["pre_turn", "pre_dispatch", "post_turn", "post_loop"])
+async def test_a_slot_that_is_none_is_a_slot_that_the_policy_does_not_have(slot: str) -> None:
+    seen: list[str] = []
+
+    class Partial:
+        def pre_turn(self, ctx: PolicyContext) -> None:
+            seen.append("pre_turn")
+
+        def pre_dispatch(self, ctx: PreDispatchContext) -> None:
+            seen.append("pre_dispatch")
+
+        def post_turn(self, ctx: PolicyContext) -> None:
+            seen.append("post_turn")
+
+        def post_loop(self, ctx: PolicyContext) -> None:
+            seen.append("post_loop")
+
+    setattr(Partial, slot, None)
+    agent = Agent(MODEL, stream_fn=scripted(call("add", a=1, b=2), text("ok")), tools=[add], policies=[Partial()])
+    agent.add_policy(Partial())
+    assert (await agent.prompt("go")).text == "ok"
+    others = {"pre_turn", "pre_dispatch", "post_turn", "post_loop"} - {slot}
+    assert set(seen) == others
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda context: pickle.loads(pickle.dumps(context))])
+async def test_the_context_of_a_run_can_be_kept_as_a_copy(copied: Any) -> None:
+    copies: list[tuple[PolicyContext, PolicyContext]] = []
+
+    class Keeps:
+        every_call = True
+
+        def keep(self, ctx: PolicyContext) -> None:
+            copies.append((copied(ctx), ctx))
+
+        pre_turn = post_turn = post_loop = keep
+
+    secret = "sk-ant-" + "a1B2" * 10
+    model = scripted(call("add", a=1, b=2), text("ok"))
+    options = StreamOptions(api_key=secret)
+    agent: Agent[Any] = Agent(
+        MODEL, stream_fn=model, tools=[add], policies=[Keeps()], state={"n": [1]}, stream_options=options
+    )
+    await agent.prompt("go", deps=threading.Lock())
+    assert [len(kept.calls) for kept, _ in copies] == [0, 1, 0, 0, 0]
+    for kept, own in copies:
+        for name in set(PolicyContext.__struct_fields__) - {"deps", "redactor_fn", "calls_fn"}:
+            assert getattr(kept, name) == getattr(own, name)
+        assert kept.calls == own.calls
+        assert kept.redactor is None  # it knows the secrets
+        assert secret.encode() not in pickle.dumps(own)
+        assert kept.deps is None
 
 
 def test_an_object_without_a_slot_is_no_policy() -> None:

@@ -221,6 +221,15 @@ async def test_after_the_last_retry_the_error_is_the_result() -> None:
     assert results(agent)[0].content[0].text == "busy"  # type: ignore[union-attr]
 
 
+async def test_a_tool_with_retries_that_is_called_without_a_run_returns_its_error() -> None:
+    @tool(retries=1)
+    def fetch() -> str:
+        raise ToolError("busy", retry_after=0)
+
+    result = await fetch.execute({}, ToolContext())
+    assert result == AgentToolResult.error("busy")
+
+
 async def test_a_tool_without_retries_may_say_retry_after() -> None:
     @tool
     def fetch() -> str:

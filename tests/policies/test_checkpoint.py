@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import stat
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -153,10 +154,51 @@ def test_own_messages_come_back_when_their_types_are_given(tmp_path: Path) -> No
 
 def test_details_that_json_cannot_hold_are_shown_instead(tmp_path: Path) -> None:
     path = tmp_path / "saved.json"
-    Checkpoint(path).save([ToolResultMessage("1", "ok", details={"at": object})], {"odd": object})
-    messages, state = Checkpoint.load(path)
+    Checkpoint(path).save([ToolResultMessage("1", "ok", details={"at": object})])
+    messages, _ = Checkpoint.load(path)
     assert extract_text(messages[0].content) == "ok"  # type: ignore[union-attr]
-    assert state == {"odd": "<class 'object'>"}
+
+
+def _nested() -> list[Any]:
+    value: list[Any] = []
+    for _ in range(100_000):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [object, {1, 2}, Path("x"), datetime(2020, 1, 1, tzinfo=UTC), {1: "a"}, {"in": {1: None}}, 1e400, b"x", _nested()],
+    ids=lambda odd: type(odd).__name__,
+)
+@pytest.mark.table
+def test_state_that_would_come_back_as_something_else_is_refused(odd: Any, tmp_path: Path) -> None:
+    path = tmp_path / "saved.json"
+    Checkpoint(path).save([UserMessage("old")], {"fine": (1, [2])})
+    with pytest.raises(ValueError, match=r"the state cannot be saved.*JSON"):
+        Checkpoint(path).save([UserMessage("new")], {"odd": odd})
+    with pytest.raises(ValueError, match=r"the state cannot be saved.*JSON"):
+        Checkpoint(path).save([UserMessage("new")], {1: None})  # type: ignore[dict-item]
+    assert Checkpoint.load(path).state == {"fine": [1, [2]]}
+
+
+async def test_state_that_is_not_json_costs_neither_the_run_nor_the_last_checkpoint(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "saved.json"
+
+    @tool
+    def mark(ctx: ToolContext) -> str:
+        """Marks."""
+        ctx.state["at"] = Path("x")
+        return "marked"
+
+    agent = agent_with(path, text("first"), call("mark"), text("ok"))
+    agent.tools = [mark]
+    await agent.prompt("one")
+    assert (await agent.prompt("two")).text == "ok"
+    assert len(Checkpoint.load(path).messages) == 2
+    assert "the state cannot be saved" in caplog.text
 
 
 # -- the file --------------------------------------------------------------------------------------------------

@@ -477,7 +477,8 @@ class Approvals:
         if argument is None or not isinstance(request.arguments.get(argument), str):
             return False
         is_plain = request.arguments.keys() <= {argument, *_BESIDE_A_COMMAND}
-        return is_plain and request.scope.get("backend") in _CONFINING
+        backend = request.scope.get("backend")
+        return is_plain and isinstance(backend, str) and backend in _CONFINING
 
     def _only_reads(self, request: ProposedCall) -> bool:
         """Whether the standard rules alone allow the command, without a rule or the trust of the user."""

@@ -203,7 +203,7 @@ class FunctionTool(Generic[Function_co, Deps_contra]):
                 return await self._drain(self.function(*positional, **named), ctx)
             return await self._call_in_thread(positional, named, ctx)
         except Exception as error:
-            if self.retries and isinstance(error, ToolError) and error.retry_after is not None:
+            if self.retries and isinstance(error, ToolError) and error.retry_after is not None and ctx.run is not None:
                 raise  # the run tries again
             return error_result(error)
 

@@ -380,7 +380,7 @@ def decoded_state(encoded: bytes, state: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the state as it will be read back. Raises `TypeError` if that differs; a tuple may become a list."""
     read = msgspec.json.decode(encoded)
     for key, value in state.items():
-        if read.get(key) != value and read.get(key) != _with_lists(value):
+        if key not in read or (read[key] != value and read.get(key) != _with_lists(value)):
             raise TypeError(f"{key!r} would come back as something else")
     return read
 

@@ -7,6 +7,7 @@ order; `loop` and `dispatch` decide when.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias
 
 from msgspec.structs import force_setattr
@@ -91,6 +92,12 @@ class PolicyContext(WithDeps, Generic[Deps_co], frozen=True, kw_only=True):
     def redactor(self) -> hints.Redactor | None:
         """The redactor that masks secrets in this run; `None` in a context that no run made."""
         return None if self.redactor_fn is None else self.redactor_fn()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy has the calls as they are now. It has no redactor, which knows the run's secrets."""
+        make, (kind, fields) = super().__reduce__()
+        calls_fn = partial(tuple, self.calls) if self.calls else None
+        return make, (kind, {**fields, "redactor_fn": None, "calls_fn": calls_fn})
 
 
 class PreDispatchContext(Generic[Deps_co]):

@@ -438,6 +438,25 @@ async def test_other_contexts_never_see_the_override() -> None:
         assert (await another.prompt("go")).text == "another"
 
 
+async def test_an_override_may_be_entered_any_number_of_times() -> None:
+    agent = Agent("any:own", stream_fn=scripted(*["own"] * 9))
+    override = agent.override(stream_fn=scripted(*["put in"] * 9))
+    for _ in range(2):
+        with override:
+            assert (await agent.prompt("go")).text == "put in"
+            with override:
+                assert (await agent.prompt("go")).text == "put in"
+            assert (await agent.prompt("go")).text == "put in"
+        assert (await agent.prompt("go")).text == "own"
+
+    @override
+    def decorated() -> str:
+        return agent.prompt_sync("go").text
+
+    assert await asyncio.to_thread(decorated) == "put in"
+    assert (await agent.prompt("go")).text == "own"
+
+
 async def test_an_override_may_be_left_in_another_context_than_it_was_entered_in() -> None:
     agent = Agent("any:own", stream_fn=scripted("own"))
     override = agent.override(stream_fn=scripted("never"))

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Iterable, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from typing import Any, SupportsIndex, Unpack
 
 from msgspec.structs import replace
@@ -48,7 +48,7 @@ from .arguments import (
     stream_fns,
 )
 from .claim import Claims
-from .given import overriding
+from .given import Override
 from .queues import MessageQueues, QueueMode
 from .subscriptions import Subscription
 from .value_runs import ValueRuns
@@ -264,16 +264,14 @@ class Agent(ValueRuns[Deps]):
         """
         return await self._compact(instructions)
 
-    @contextmanager
-    def override(self, **given: Unpack[hints.OverrideOptions[Deps]]) -> Generator[None]:
+    def override(self, **given: Unpack[hints.OverrideOptions[Deps]]) -> Override:
         """Replaces values of the agent, and values that its runs are given, for tests.
 
         Applies only to runs that start inside the block, streams that are made in it, and runs in tasks and threads
         that copied its context. An inner override takes precedence over an outer one. With `stream_fn` there are no
         fallbacks, and no key is needed.
         """
-        with overriding(self, given):
-            yield
+        return Override(self, given)
 
     # -- while it runs -----------------------------------------------------------------------------------------
 

@@ -78,7 +78,7 @@ def policies_by_slot(policies: Sequence[object], **chosen: Sequence[Any]) -> dic
     by_slot = {name: as_policies(given, name) for name, given in chosen.items() if given != ()}
     for policy in as_policies(policies, "policies") if policies != () else ():
         for name in chosen:
-            if hasattr(policy, name.removesuffix("_policies")):
+            if callable(getattr(policy, name.removesuffix("_policies"), None)):
                 by_slot[name] = (*by_slot.get(name, ()), policy)
     return by_slot
 

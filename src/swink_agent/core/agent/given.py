@@ -5,8 +5,8 @@ Owns the names of these values, their conversion and their precedence. `run/stat
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import ContextDecorator
 from contextvars import ContextVar
 from typing import Any, TypeAlias
 
@@ -42,16 +42,24 @@ def given_to(agent: object, options: Mapping[str, Any]) -> Given | None:
     return given or None
 
 
-@contextmanager
-def overriding(agent: object, options: Mapping[str, Any]) -> Generator[None]:
-    """Makes these values take precedence over all others in runs of the agent that start in this context."""
-    mine = agent, _converted(options, (*_NAMES, "stream_fn"))
-    _OVERRIDES.set((*_OVERRIDES.get(), mine))
-    try:
-        yield
-    finally:
+class Override(ContextDecorator):
+    """Within its block, these values take precedence over all others in runs of the agent that start in this context.
+    It may be entered again, also inside its own block."""
+
+    def __init__(self, agent: object, options: Mapping[str, Any]) -> None:
+        self._mine = agent, _converted(options, (*_NAMES, "stream_fn"))
+
+    def __enter__(self) -> None:
+        _OVERRIDES.set((*_OVERRIDES.get(), self._mine))
+
+    def __exit__(self, *_: object) -> None:
         # Not reset by a token: a test fixture may exit in another context than it entered.
-        _OVERRIDES.set(tuple([override for override in _OVERRIDES.get() if override is not mine]))
+        overrides = list(_OVERRIDES.get())
+        for position in range(len(overrides) - 1, -1, -1):
+            if overrides[position] is self._mine:
+                del overrides[position]
+                break
+        _OVERRIDES.set(tuple(overrides))
 
 
 def _converted(options: Mapping[str, Any], names: tuple[str, ...]) -> Given:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from swink_agent.core.encoding.codec import as_json, decode_message, encode_message
+from swink_agent.core.journal import decoded_state
 from swink_agent.core.machine.files import replace_file
 from swink_agent.core.policy import PolicyContext
 from swink_agent.core.secrets.messages import masked_message
@@ -68,20 +69,26 @@ class Checkpoint:
             self._save(_messages_of(ctx), dict(ctx.state), self._redactor or ctx.redactor)
 
     def save(self, messages: Sequence[AgentMessage], state: dict[str, Any] | None = None) -> None:
-        """Writes a checkpoint now. Raises `OSError`; the last checkpoint then stays.
+        """Writes a checkpoint now. Raises `OSError`, and `ValueError` for a state that is not JSON; the last checkpoint
+        then stays.
 
         Without a `redactor`, it masks the secrets of the environment.
         """
         self._save(messages, state, self._redactor)
 
     def _save(self, messages: Sequence[AgentMessage], state: dict[str, Any] | None, redactor: Redactor | None) -> None:
+        try:
+            kept = decoded_state(msgspec.json.encode(dict(state or {})), state or {})
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise ValueError(
+                f"the state cannot be saved in {self.path}, since not all of it is JSON: {error}"
+            ) from error
         redactor = Redactor() if redactor is None else redactor
         messages = [masked_message(message, redactor) for message in messages]
-        state = redactor.redact_value(state)
         document = {
             "version": _VERSION,
             "messages": [msgspec.Raw(encode_message(message)) for message in messages],
-            "state": state or {},
+            "state": redactor.redact_value(kept),
         }
         os.makedirs(os.path.dirname(self.path), exist_ok=True)
         replace_file(self.path, as_json(document), sync_name=True)
