@@ -6,6 +6,8 @@ import copy
 import logging
 import pickle
 import threading
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +16,12 @@ from msgspec import structs
 from swink_agent import (
     Agent,
     AgentContext,
+    AgentError,
     AgentEvent,
     AgentLoopConfig,
+    AgentToolResult,
     AssistantMessage,
+    CustomMessage,
     DefaultRetryStrategy,
     Inject,
     MessagesInjected,
@@ -30,6 +35,7 @@ from swink_agent import (
     StopReason,
     StreamOptions,
     Text,
+    ToolCall,
     ToolContext,
     ToolResultMessage,
     TurnEnd,
@@ -40,6 +46,7 @@ from swink_agent import (
     extract_text,
     tool,
 )
+from swink_agent.core.types import Extension
 from swink_agent.testing import call, check_events, collect, fail, names, scripted, text
 
 MODEL = ModelSpec("test", "model")
@@ -417,6 +424,88 @@ async def test_the_size_of_a_request_is_at_least_a_token_for_each_new_byte_and_w
     first, second = (ctx.request_tokens for ctx in policy.seen)
     assert first >= 500 + 600
     assert 1000 < second < 1200
+
+
+class Note(CustomMessage, tag="note"):
+    about: Any
+
+
+def _nested() -> list[Any]:
+    value: list[Any] = []
+    for _ in range(100_000):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("odd", "is_argument"),
+    [
+        (lambda: Path("x"), True),
+        (object, True),
+        (lambda: {"\ud800": "\udc00"}, True),
+        (lambda: 2**70, True),
+        (lambda: {1, 2}, True),
+        (_nested, False),
+    ],
+    ids=["path", "object", "half characters", "number", "set", "nested"],
+)
+@pytest.mark.table
+async def test_a_history_that_is_not_json_has_a_size_too(odd: Callable[[], Any], is_argument: bool) -> None:
+    @tool
+    def chart() -> AgentToolResult:
+        """Draws."""
+        return AgentToolResult((Extension("chart", {"data": odd()}),))
+
+    call_of_old = ToolCall("1", "chart", {"data": odd() if is_argument else "x"})
+    given = [Note(odd()), AssistantMessage([call_of_old]), ToolResultMessage("1", "ok")]
+    model = scripted(call("chart"), fail("network"), text("done"))
+    policy = Reserving()
+    agent = Agent(
+        MODEL, stream_fn=model, messages=given, tools=[chart], policies=[policy], sleep=no_sleep, system_prompt="\ud800"
+    )
+    result = await agent.prompt("go")
+    assert (result.error, result.text) == (None, "done")
+    assert len(policy.seen) == 3
+
+
+@pytest.mark.parametrize("retried", [False, True])
+async def test_an_error_before_policies_are_asked_names_them(retried: bool) -> None:
+    class Broken:
+        """A tool that breaks at a moment."""
+
+        name, label, parameters_schema = "broken", "Broken", {"type": "object"}
+        is_broken = False
+
+        @property
+        def description(self) -> str:
+            if self.is_broken:
+                raise KeyError("description")
+            return "Breaks."
+
+        async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
+            raise AssertionError
+
+        def breaks(self, *_: Any) -> Any:
+            self.is_broken = True
+            return True
+
+    broken = Broken()
+
+    class Retry(DefaultRetryStrategy):
+        def should_retry(self, error: AgentError, attempt: int, /) -> bool:
+            return broken.breaks()
+
+    agent = Agent(
+        MODEL,
+        stream_fn=scripted(fail("network")),
+        tools=[broken],
+        policies=[Reserving()],
+        sleep=no_sleep,
+        retry_strategy=Retry(),
+        transform_context=None if retried else lambda messages, overflow: broken.breaks() and None,
+    )
+    result = await agent.prompt("go")
+    assert result.error == "pre_turn_policies failed: KeyError: 'description'"
 
 
 async def test_post_turn_policies_see_a_failed_turn() -> None:

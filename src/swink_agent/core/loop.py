@@ -322,6 +322,7 @@ async def _prepare(run: Run, overflow: bool) -> AgentError | None:
         culprit = "transform_context"
         if run.transforms:
             await transform_context(run, overflow=overflow)
+        culprit = "pre_turn_policies"
         if run.config.pre_turn_policies:
             await _before_turn(run)
         culprit = "convert_to_llm"

@@ -436,7 +436,11 @@ async def _may_call_again(run: Run, model: ModelSpec, failed: AssistantMessage) 
     run.model = model
     policies = [policy for policy in run.config.pre_turn_policies if getattr(policy, "every_call", False)]
     if policies:
-        context = run.policy_context(failed, request_tokens=run.most_request_tokens())
+        try:
+            context = run.policy_context(failed, request_tokens=run.most_request_tokens())
+        except Exception as error:
+            problem = as_agent_error(error, "pre_turn_policies")
+            raise problem from problem.__cause__
         run.stopped_by, _ = await consult(policies, "pre_turn", context, run.supervisor)
     return run.stopped_by is None
 

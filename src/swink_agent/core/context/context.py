@@ -259,7 +259,7 @@ def _estimate(message: AgentMessage) -> int:
             case Thinking():
                 characters += len(block.thinking) + len(block.signature or "")
             case ToolCall():
-                characters += len(block.name) + len(block.partial_json or msgspec.json.encode(block.arguments))
+                characters += len(block.name) + (len(block.partial_json or "") or json_size(block.arguments))
             case Image():
                 tokens += _IMAGE_TOKENS
             case Document():
@@ -279,14 +279,25 @@ def document_tokens(document: Document) -> int:
 def most_tokens(message: AgentMessage) -> int:
     """The most tokens that a message can have: a token of text is at least a byte."""
     if isinstance(message, CustomMessage):
-        return len(msgspec.json.encode(message))  # it may be converted to a message of about this size
+        return json_size(message)  # it may be converted to a message of about this size
     attached = sum(
         _MOST_IMAGE_TOKENS if isinstance(block, Image) else _most_document_tokens(block.source)
         for block in message.content
         if isinstance(block, (Image, Document))
     )
     others = [block for block in message.content if not isinstance(block, (Image, Document))]
-    return len(msgspec.json.encode(others)) + attached + 4 * _MESSAGE_TOKENS
+    return sum(map(json_size, others)) + attached + 4 * _MESSAGE_TOKENS
+
+
+def json_size(value: object) -> int:
+    """The bytes of a value as JSON. What JSON does not have counts as its text."""
+    try:
+        return len(msgspec.json.encode(value))
+    except Exception:
+        from ..encoding.codec import as_json  # on use: nearly all values are JSON
+        from ..values.nesting import kept_shallow
+
+        return len(as_json(kept_shallow(value)))
 
 
 def _most_document_tokens(source: Source) -> int:

@@ -12,12 +12,10 @@ from collections.abc import Awaitable, Callable, Collection, MutableMapping, Seq
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
-import msgspec
-
 from ..agent.queues import MessageQueues, QueueName
 from ..cancel import CancellationToken
 from ..config import AgentLoopConfig
-from ..context.context import default_convert_to_llm, most_tokens
+from ..context.context import default_convert_to_llm, json_size, most_tokens
 from ..errors import AgentError
 from ..events import AgentEvent, InjectionSource, MessagesInjected
 from ..policy import PolicyContext
@@ -276,10 +274,9 @@ class Run:
                     return tokens + message.usage.total
             tokens += most_tokens(message)
         tools = sum(
-            len(tool.name) + len(tool.description) + len(msgspec.json.encode(tool.parameters_schema))
-            for tool in self.toolbox.tools
+            len(tool.name) + len(tool.description) + json_size(tool.parameters_schema) for tool in self.toolbox.tools
         )
-        return tokens + len(self.instructions.encode()) + tools + _UNSEEN_TOKENS
+        return tokens + len(self.instructions.encode("utf-8", "surrogatepass")) + tools + _UNSEEN_TOKENS
 
     @property
     def redactor(self) -> hints.Redactor:

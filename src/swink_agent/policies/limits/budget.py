@@ -15,9 +15,8 @@ from contextvars import ContextVar
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-import msgspec
-
 from swink_agent.core.cancel import Signal, current_task
+from swink_agent.core.context.context import json_size
 from swink_agent.core.policy import PolicyContext, PreDispatchContext, Stop
 from swink_agent.core.types import AssistantMessage, ModelSpec, StopReason, Usage
 
@@ -238,7 +237,7 @@ class Budget:
         model = ModelSpec(message.provider, message.model_id) if held is None else held.model
         if not _total(usage) and held is not None and _was_probably_billed(message):
             # The provider did not report usage: count the whole request, and a token for each byte of the reply.
-            size = len(msgspec.json.encode(message.content))
+            size = json_size(message.content)
             usage = Usage(held.input_tokens, min(size, held.tokens - held.input_tokens))
         self._tokens += _total(usage)
         if message.cost.amount > 0:
