@@ -19,6 +19,10 @@ from typing import Any
 
 import pytest
 
+from swink_agent import UserMessage
+from swink_agent.core.journal import MessageAdded
+from swink_agent.memory import JsonlSessionStore
+from swink_agent.memory.log.records import SessionStarted, encode_line
 from swink_agent.testing import FakeProvider, FakeReply
 from tests.mcp.raw_server import program
 
@@ -282,6 +286,27 @@ async def test_sessions_are_listed_and_loaded_with_all_that_was_said(folder: Pat
             with pytest.raises(acp().RequestError, match="no session"):
                 await agent.load_session(cwd=str(folder), session_id="20200101-000000", mcp_servers=[])
     assert len(provider.bodies[-1]["messages"]) == 5
+
+
+@pytest.mark.parametrize("moment", [253_402_300_800_000, 10**18 - 1, 1_795_110_312_776])
+async def test_a_session_of_the_far_future_is_listed_too(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
+    from swink_agent.acp.editor_agent import EditorAgent
+
+    for name, value in surroundings(folder, None).items():
+        monkeypatch.setenv(name, value)
+    sessions = folder.parent / "sessions"
+    monkeypatch.setenv("SWINK_SESSIONS_FOLDER", str(sessions))
+    with JsonlSessionStore(sessions).create(folder) as session:
+        start = SessionStarted(id=session.id, created=moment, cwd=str(folder))
+        said = MessageAdded(UserMessage("Hi", timestamp=moment), "prompt")
+    session.path.write_bytes(encode_line(0, moment, start) + encode_line(1, moment, said))
+    agent = EditorAgent({})
+    (listed,) = (await agent.list_sessions(cwd=str(folder))).sessions
+    assert listed.session_id == session.id
+    expected = "2026-11-19T17:45:12.776000+00:00" if moment < 2 * 10**12 else None
+    assert listed.updated_at == expected
 
 
 async def test_wrong_parameters_errors_and_missing_keys_are_told_as_such(folder: Path, connect: Any) -> None:

@@ -432,6 +432,17 @@ def test_a_newer_version_opens_as_far_as_it_is_understood_and_says_so(damaged: D
     assert damaged.store.load(fork.id).messages == loaded.messages
 
 
+def test_a_field_of_any_kind_leaves_the_session_in_the_list(damaged: Damaged) -> None:
+    sound = {"type": "message", "message": USER, "source": "prompt", "call": None, "facts": None}
+    for odd in ([], {}, ["x"], 5, None, 2**63, "x", "\x00"):
+        fields = [sound | {name: odd} for name in sound if name != "type"]
+        fields += [{"type": "title", "title": odd}, {"type": odd}, {"type": "label", "message": odd, "label": odd}]
+        lines = [line_of({"seq": n, "at": n, **each}) for n, each in enumerate(fields, 1)]
+        start = {"seq": 0, "at": 0, "type": "session", "id": damaged.whole.id, "version": 1, "created": odd, "cwd": odd}
+        assert damaged.with_bytes(line_of(start) + b"".join(lines)) is not None
+        assert [info.id for info in damaged.store.list()] == [damaged.whole.id]
+
+
 def test_a_line_of_another_version_costs_nothing_of_those_around_it(damaged_file: Damaged) -> None:
     """Many lines are decoded at once: one that is not understood, wherever it stands, is the only one."""
     start = encode_line(0, 1, SessionStarted(id=damaged_file.whole.id))

@@ -12,7 +12,7 @@ import re
 import secrets
 from base64 import b64decode
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from swink_agent.core.encoding.media import image_of
 from swink_agent.core.errors import Aborted, AuthError, ErrorKind
 from swink_agent.core.types import AgentResult, Image, StopReason, Text, UserBlock, UserMessage, is_blank
 from swink_agent.rendering.escaping import safe_line
+from swink_agent.rendering.turns import formatted
 
 from .updates import SessionUpdates, change_of, replayed, title_of
 
@@ -371,7 +372,8 @@ def _listed(cwd: str | None) -> list[schema.SessionInfo]:
             session_id=info.id,
             cwd=info.cwd or "/",
             title=info.title or None,
-            updated_at=datetime.fromtimestamp(info.updated / 1000, UTC).isoformat() if info.updated else None,
+            # Without a time if a hostile file has one that is none, or for a session without a record.
+            updated_at=(formatted(info.updated, "%Y-%m-%dT%H:%M:%S.%f+00:00", UTC) or None) if info.updated else None,
         )
         for info in infos
         if info.messages

@@ -166,7 +166,7 @@ class EntryDecoder:
 
 _OUR_ROLES = ("user", "assistant", "tool_result")
 """The roles of the library's own messages."""
-_SOURCES = frozenset({"given", "prompt", "steering", "follow_up", "policy", "reply", "result"})
+_SOURCES = ("given", "prompt", "steering", "follow_up", "policy", "reply", "result")  # compared, so of any type
 
 
 def _unknown(fields: dict[str, Any]) -> UnknownRecord:
