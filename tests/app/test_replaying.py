@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import structs
 
 from swink_agent import ModelSpec
 from swink_agent.app.agent.standard import AgentOptions, standard_agent
@@ -15,9 +14,7 @@ from swink_agent.app.keys.credentials import Credentials
 from swink_agent.app.runs.replaying import replay_session
 from swink_agent.app.settings.settings import load_settings
 from swink_agent.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
-from swink_agent.core.journal import MessageAdded, RunStarted, ToolStarted
 from swink_agent.memory import JsonlSessionStore, LoadedSession, ReplayReport
-from swink_agent.memory.log.records import encode_line
 from swink_agent.testing import call, scripted, text
 
 YES, NO = ApprovalChoice.ONCE, ApprovalChoice.NO
@@ -77,28 +74,6 @@ async def test_a_change_of_which_a_person_accepted_a_part(root: Path) -> None:
     report = await replayed(loaded, root)
     assert report.divergence is None, str(report)
     assert (root / "a.txt").read_text() == "ONE\ntwo\nthree\n"
-
-
-async def test_a_session_of_a_version_that_recorded_no_facts_of_calls(root: Path) -> None:
-    edits = [{"old": "one", "new": "ONE"}, {"old": "three", "new": "THREE"}]
-    accepted = ApprovalAnswer(YES, "the user accepted 1 of 2", {"path": "a.txt", "edits": edits[:1]})
-    replies = [
-        call("edit_file", path="a.txt", edits=edits),
-        call("write_file", path="b.txt", content="x"),
-        text("Done."),
-    ]
-    loaded = await recorded(root, Person(accepted, ApprovalAnswer(NO, "not that one")), *replies)
-    lines: list[bytes] = []
-    for record in loaded.records():
-        entry: Any = record.entry
-        if isinstance(entry, RunStarted):
-            entry = RunStarted(entry.run_id)
-        elif isinstance(entry, MessageAdded | ToolStarted):
-            entry = structs.replace(entry, facts=None)
-        lines.append(encode_line(record.number, record.at, entry))
-    loaded.path.write_bytes(b"".join(lines))
-    report = await replayed(JsonlSessionStore(loaded.path.parent).load(loaded.id), root)
-    assert report.divergence is None, str(report)
 
 
 @pytest.mark.parametrize("answers", [(YES, NO), (NO, YES), (YES, NO, YES, NO)], ids=" ".join)

@@ -131,8 +131,7 @@ class RunStarted(Value, frozen=True, tag="run_started", gc=False):
     """A run began; entries up to its end belong to it. `schema` is that of the value that the run must give."""
 
     run_id: str
-    kind: RunKind | None = None
-    """`None` in entries of an earlier version."""
+    kind: RunKind = "prompt"
     schema: dict[str, Any] | None = None
 
 

@@ -73,24 +73,19 @@ class _RecordedAnswers:
 
     def __call__(self, question: ApprovalQuestion) -> ApprovalAnswer:
         from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice
-        from swink_agent.memory.log.old_sessions import old_note, old_rejection
 
         call_id = question.request.call_id
         found = self._find(call_id)
         if found is None:
             return ApprovalAnswer(ApprovalChoice.NO, f"there is no record of {msgspec.json.encode(call_id).decode()}")
         run, turn, index = found
-        call, stored = run.record.turns[turn].calls[index], run.turns[turn]
-        result, started = stored.results.get(index), stored.started.get(index)
+        call, started = run.record.turns[turn].calls[index], run.turns[turn].started.get(index)
         if call.outcome is ToolOutcome.REJECTED:
-            return ApprovalAnswer(ApprovalChoice.NO, old_rejection(result) if run.is_old else call.reason)
+            return ApprovalAnswer(ApprovalChoice.NO, call.reason)
         arguments = None if started is None else started.arguments
-        note = call.note
-        if run.is_old and result is not None and arguments is not None:
-            note = old_note(result.content)
-        if note:
+        if call.note:
             arguments = call.arguments
-        return ApprovalAnswer(ApprovalChoice.ONCE, note, arguments)
+        return ApprovalAnswer(ApprovalChoice.ONCE, call.note, arguments)
 
     def _find(self, call_id: str) -> tuple[StoredRun, int, int] | None:
         """The run, the turn of the reply that is the last message now, and the index of the call in it."""

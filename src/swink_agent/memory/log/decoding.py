@@ -19,7 +19,6 @@ from swink_agent.core.types import AgentMessage, CustomMessage
 from swink_agent.core.values.decoders import converted, json_decoder
 
 from ..sessions.info import Problem
-from .old_sessions import with_origins
 from .records import (
     LabelAdded,
     NoteAdded,
@@ -61,10 +60,9 @@ class EntryDecoder:
     def decode(self, line: bytes, number: int) -> RecordEntry:
         """Returns the line's entry, or an `UnknownRecord` if this version cannot decode it."""
         try:
-            entry = self._decode_quickly(line)
+            return self._decode_quickly(line)
         except _UNDECODED:
-            entry = self._decode_slowly(line, number)
-        return with_origins((entry,))[0]
+            return self._decode_slowly(line, number)
 
     def decode_all(self, bodies: Sequence[bytes], numbers: Sequence[int]) -> list[RecordEntry]:
         """Returns the entries of many lines. Each line must be cut off before its checksum."""
@@ -72,7 +70,7 @@ class EntryDecoder:
         for start in range(0, len(bodies), _AT_ONCE):
             some = bodies[start : start + _AT_ONCE]
             try:
-                decoded = with_origins(self._decode_lines(b"}\n".join(some) + b"}"))
+                decoded = self._decode_lines(b"}\n".join(some) + b"}")
             except _UNDECODED:
                 decoded = ()
             # Equal counts mean one value per line: `}` newline `{` is not valid JSON inside one value.

@@ -19,10 +19,8 @@ from msgspec import field
 
 from swink_agent.core.encoding.codec import plain_json
 from swink_agent.core.journal import CallFacts, JournalEntry, MessageAdded, MessageSource, ToolStarted
-from swink_agent.core.types import AgentMessage, Cost, CustomMessage, ModelSpec, Usage, UserMessage
+from swink_agent.core.types import AgentMessage, Cost, CustomMessage, ModelSpec, Usage
 from swink_agent.core.values.value import Value
-
-from .old_sessions import with_stated_origin, with_stated_origins
 
 VERSION = 1
 """The version of the format. It grows only if an older reader would misread a new file."""
@@ -167,10 +165,7 @@ def fill_line(line: bytearray, number: int, at: int, entry: RecordEntry) -> None
         # The most frequent entries are encoded in one step. The others take half as long again.
         if type(entry) is MessageAdded:
             if (facts := entry.facts) is None:
-                message = entry.message
-                if type(message) is UserMessage:
-                    message = with_stated_origin(message)
-                _encode_into(_MessageLine(number, at, "message", message, entry.source, entry.call), line)
+                _encode_into(_MessageLine(number, at, "message", entry.message, entry.source, entry.call), line)
             else:
                 _encode_into(_ResultLine(number, at, "message", entry.message, entry.source, entry.call, facts), line)
         elif type(entry) is ToolStarted:
@@ -181,9 +176,9 @@ def fill_line(line: bytearray, number: int, at: int, entry: RecordEntry) -> None
                 start = _ApprovedStartLine(number, at, "tool_started", call, call_id, name, arguments, facts)
                 _encode_into(start, line)
         else:
-            _fill_with_any(line, number, at, with_stated_origins(entry))
+            _fill_with_any(line, number, at, entry)
     except (TypeError, ValueError, OverflowError, UnicodeError):
-        _fill_with_any(line, number, at, plain_json(with_stated_origins(entry)))
+        _fill_with_any(line, number, at, plain_json(entry))
     line.pop()  # the checksum comes before the closing brace
     line += b',"crc":"%08x"}\n' % crc32(line)
 

@@ -1,7 +1,7 @@
 """Finds the runs in a session's records, and describes each as a `RunRecord`.
 
 A stored run turns its entries back into the events that it sent, and the core's `RunRecord` folds them: a run read from
-disk equals the live run. Sessions of earlier versions give records too, with defaults for missing data.
+disk equals the live run.
 
 Owns the grouping of entries into runs and turns, and the data that a `RunRecord` does not keep because only a replay
 needs it: replies and results before policies replaced them, the source of each message, the agent's state. `fold`
@@ -59,8 +59,6 @@ from swink_agent.core.types import (
     ToolResultMessage,
     Usage,
 )
-
-from .old_sessions import kind_of_old_error
 
 if TYPE_CHECKING:
     from ..sessions.session import LoadedSession
@@ -160,11 +158,6 @@ class StoredRun:
         """What the run added to the history. Complete once all of its entries are read."""
 
     @property
-    def is_old(self) -> bool:
-        """Whether an earlier version recorded the run, without its kind and the facts of its calls."""
-        return self.started is None or self.started.kind is None
-
-    @property
     def ends_early(self) -> bool:
         """Whether it may have ended where the agent would have continued: a crash, an abort, a full disk."""
         return self.end is None or self.end.stop_reason in (StopReason.ABORTED, StopReason.ERROR)
@@ -237,8 +230,10 @@ class StoredRun:
 
     def _events(self) -> Generator[AgentEvent]:
         prompts = tuple([one.message for one in self.added if one.source == "prompt"])
-        start = self.started or RunStarted("")
-        yield AgentStart(start.run_id, start.kind or ("prompt" if prompts else "continue"), start.schema, prompts)
+        start = self.started or RunStarted(
+            "", "prompt" if prompts else "continue"
+        )  # the record of the start may be lost
+        yield AgentStart(start.run_id, start.kind, start.schema, prompts)
         for _, one, message, facts in self.closed:
             result = AgentToolResult(message.content, message.details, message.is_error)
             reason = "" if facts is None else facts.reason
@@ -275,9 +270,6 @@ class StoredRun:
 
     def _end_event(self, end: RunEnded) -> AgentEnd:
         messages = tuple([one.message for one in self.added])
-        kind = end.error_kind
-        if self.is_old and kind is None and end.error is not None:
-            kind = kind_of_old_error(end.stop_reason, messages)
         usage, cost = Usage(), Cost()
         for turn in self.turns:  # in the order of the calls, as the run added them up
             for index in range(len(turn.calls)):
@@ -290,7 +282,7 @@ class StoredRun:
             cost=end.cost,
             error=end.error,
             stopped_by=end.stopped_by,
-            error_kind=kind,
+            error_kind=end.error_kind,
             value=end.value,
             has_value=end.has_value,
             delegated_usage=usage,

@@ -6,8 +6,8 @@
     the agent        does all the rest itself: policies, approvals, validation, the loop
 
 Owns `replay`, the stand-ins and when they act. Neither this module nor its package is named `replay`: importing it
-would hide the function in `swink_agent.memory`. `log.runs` reads the records, and `log.old_sessions` those of earlier
-versions; `divergence` compares messages.
+would hide the function in `swink_agent.memory`. `log.runs` reads the records;
+`divergence` compares messages.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from swink_agent.core.tool import AgentTool, AgentToolResult, ToolContext
 from swink_agent.core.values.checks import a_kind
 from swink_agent.core.values.value import copy_json
 
-from ..log.old_sessions import OLD_ABORT, old_answer_tool, old_answer_tools, old_interruption, old_note, old_rejection
 from ..log.runs import AddedMessage, RecordedSession, StoredRun, StoredTurn, read_runs
 from .divergence import Compared, Comparison, Divergence, ReplayReport
 
@@ -91,8 +90,6 @@ class ReplayStage:
         self._run_index = 0
         self._expected: list[AddedMessage] = []
         self._answer_tool: str | None = None  # the tool that takes the value, if the run was asked for one
-        self._answer_tools: frozenset[str] = frozenset()
-        """The same tool; in old sessions, every tool that may have taken the value. Their errors are not compared."""
         self._gives_text = False  # whether the model gave the value as text, with the schema enforced by its provider
         self._begin_turn(-1)
         self._is_asking = False
@@ -147,7 +144,8 @@ class ReplayStage:
             _set_state(self.agent, run.state)
         self._run, self._run_index = run, index
         self._expected = [one for one in run.added if one.replaces is None]
-        self._find_answer_tool(run, [tool.name for tool in agent.tools])
+        own = [tool.name for tool in agent.tools]
+        self._answer_tool = None if run.record.schema is None else answer_tool_name(own)
         self._fed.clear()
         self._replaced.clear()
         self._begin_turn(-1)
@@ -174,13 +172,6 @@ class ReplayStage:
         if self.divergence is None:
             self._compare_rest(run, how_it_ended)
         self._run = None
-
-    def _find_answer_tool(self, run: StoredRun, own: Sequence[str]) -> None:
-        if run.is_old:
-            self._answer_tool, self._answer_tools = old_answer_tool(run, own), old_answer_tools(run, own)
-        else:
-            self._answer_tool = None if run.record.schema is None else answer_tool_name(own)
-            self._answer_tools = frozenset() if self._answer_tool is None else frozenset({self._answer_tool})
 
     async def _go(self, run: StoredRun) -> types.AgentResult | None:
         prompts: Any = [message for _, message in run.prompts]
@@ -324,7 +315,7 @@ class ReplayStage:
             is_known = expected.is_known and id(actual) not in self._replaced
             if _is_correction(run, expected) and isinstance(actual, types.UserMessage):
                 is_known = False  # the correction depends on the caller's type, which is not on record
-            if is_known and not self._comparison.is_same(expected.message, actual, self._answer_tools):
+            if is_known and not self._comparison.is_same(expected.message, actual, self._answer_tool):
                 self._diverge(self.reached, expected.message, actual, _difference(expected, actual))
                 return False
             if not expected.is_known and (gone := self._gone_tool(run, expected)) is not None:
@@ -340,7 +331,7 @@ class ReplayStage:
         if expected.call is None or expected.call not in turn.started:
             return None
         call = turn.calls[expected.call]
-        is_there = call.name in self._answer_tools or any(tool.name == call.name for tool in self.agent.tools)
+        is_there = call.name == self._answer_tool or any(tool.name == call.name for tool in self.agent.tools)
         return None if is_there else call
 
     def _compare_places(self, run: StoredRun) -> bool:
@@ -349,7 +340,7 @@ class ReplayStage:
             if one.replaces is None or not one.is_known:
                 continue
             actual = self.agent.messages[one.replaces]
-            if not self._comparison.is_same(one.message, actual, self._answer_tools):
+            if not self._comparison.is_same(one.message, actual, self._answer_tool):
                 self._diverge(one.replaces, one.message, actual, _difference(one, actual))
                 return False
         return True
@@ -431,10 +422,7 @@ class ReplayStage:
             return await self._wait_for_the_end(index, ctx)
         else:
             ctx.has_invalid_arguments = recorded.outcome is types.ToolOutcome.INVALID
-            note = call.note
-            if run.is_old and (started := turn.started.get(index)) is not None and started.arguments is not None:
-                note = old_note(recorded.content)
-            content = recorded.content[:-1] if note else recorded.content  # the agent's own approval adds it again
+            content = recorded.content[:-1] if call.note else recorded.content  # the agent's own approval adds it again
             return AgentToolResult(content, recorded.details, recorded.is_error)
         return AgentToolResult.error("the replay ends here")
 
@@ -499,9 +487,6 @@ class ReplayStage:
         run, index = self._run, self._open.get(call_id)
         if run is None or index is None or self._calls[index].outcome is not types.ToolOutcome.REJECTED:
             return None
-        if run.is_old:
-            words = old_rejection(self._turn and self._turn.results.get(index))
-            return words if words == OLD_ABORT else None
         reason = self._calls[index].reason
         return reason if reason == "aborted" and run.ends_early else None
 
@@ -539,7 +524,7 @@ class ReplayStage:
         call = self._calls[index]
         if call.outcome is not types.ToolOutcome.CANCELLED:
             return None
-        reason = old_interruption(run, self._turn_index) if run.is_old else call.reason
+        reason = call.reason
         following = run.turns[self._turn_index + 1 : self._turn_index + 2]
         if reason == "steering" and following and not following[0].messages("steering"):
             return None  # the message was lost by damage to the file, and nothing else would end the call
@@ -623,7 +608,7 @@ _NAMES = {
 
 def _is_correction(run: StoredRun, expected: AddedMessage) -> bool:
     """Whether the message corrects an answer in text: it is the last policy message after that answer."""
-    if run.is_old or run.record.kind != "structured" or expected.source != "policy" or expected.turn < 1:
+    if run.record.kind != "structured" or expected.source != "policy" or expected.turn < 1:
         return False
     reply = run.turns[expected.turn - 1].reply
     of_policies = [number for number, source, _ in run.turns[expected.turn].injected if source == "policy"]
