@@ -307,16 +307,6 @@ def test_going_on_after_the_first_line_was_lost_writes_another(damaged: Damaged)
     assert (info.title, info.problems, info.created) == ("mended", (), damaged.whole.info.created)
 
 
-def test_the_title_outlives_the_first_line(damaged: Damaged) -> None:
-    loaded = damaged.with_bytes(b"#" + damaged.data[1:])
-    assert loaded is not None
-    assert loaded.info.title == damaged.whole.info.title == "A talk"
-    assert [info.title for info in damaged.store.list()] == ["A talk"]
-    damaged.store.open(damaged.whole.id).close()
-    mended = damaged.store.load(damaged.whole.id).info
-    assert (mended.title, mended.problems) == ("A talk", ())
-
-
 def test_a_mended_session_has_one_writer_too(damaged: Damaged) -> None:
     damaged.log = damaged.data + b"torn"
     with damaged.store.open(damaged.whole.id):

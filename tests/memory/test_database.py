@@ -400,8 +400,9 @@ def test_a_list_of_one_folder_looks_at_no_session_of_another(tmp_path: Path, mon
 
     def noted(reader: Any, storage: Any, session_id: str, *arguments: Any) -> None:
         looked.append(session_id)
+        raise SessionNotFound("it was deleted")
 
-    monkeypatch.setattr("swink_agent.memory.sessions.store.info_from_log", noted)
+    monkeypatch.setattr("swink_agent.memory.sessions.listing.read_contents", noted)
     store.latest(tmp_path / "b")
     assert looked == ["b"]
     store.latest(tmp_path / "none")

@@ -162,23 +162,6 @@ def test_what_cannot_be_metadata_is_refused(store: SessionStore) -> None:
         store.list(metadata={"user": object()})
 
 
-def test_metadata_of_long_sessions_is_found_without_reading_them(
-    store: SessionStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for own in ("a", "b"):
-        with store.create(id=own, metadata={"user": own}) as session:
-            agent = Agent("test:model", stream_fn=scripted(*["word " * 2_000] * 4))
-            session.attach(agent)
-            for _ in range(4):
-                agent.prompt_sync("more")
-
-    def never(*arguments: Any) -> Any:
-        raise AssertionError("it was read whole")
-
-    monkeypatch.setattr("swink_agent.memory.sessions.listing.read_contents", never)
-    assert [(info.id, info.messages) for info in store.list(metadata={"user": "a"})] == [("a", 8)]
-
-
 def test_metadata_that_was_masked_is_not_found_by_the_secret(kind: Kind, store: SessionStore, tmp_path: Path) -> None:
     secret = "correct-horse-battery-staple-99"
     with store.create(metadata={"key": secret, "user": "ann"}) as session:

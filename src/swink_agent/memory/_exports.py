@@ -20,7 +20,6 @@ from .log.records import LabelAdded as LabelAdded
 from .log.records import NoteAdded as NoteAdded
 from .log.records import SessionRecord as SessionRecord
 from .log.records import SessionStarted as SessionStarted
-from .log.records import Summary as Summary
 from .log.records import TitleChanged as TitleChanged
 from .log.records import UnknownMessage as UnknownMessage
 from .log.records import UnknownRecord as UnknownRecord

@@ -46,8 +46,10 @@ from swink_agent.core.values.value import copy_json
 
 from ..sessions.info import Problem, title_from
 from .answering import AnsweredHistory, OpenCalls
-from .records import NO_USE, LabelAdded, NoteAdded, RecordEntry, SessionStarted, Summary, TitleChanged
+from .records import LabelAdded, NoteAdded, RecordEntry, SessionStarted, Summary, TitleChanged
 
+_NO_USE = frozenset({TitleChanged, Summary})
+"""Records that do not count as a use of the session."""
 NEVER_RAN = "never ran: this tool call had not started when the program ended."
 RUNNING = (
     "outcome unknown: this tool call had started, and its result was not there yet when the session was read, while "
@@ -69,13 +71,9 @@ class RecoveredResult(NamedTuple):
 
 
 class Fold:
-    """What the entries so far add up to.
+    """What the entries so far add up to."""
 
-    A fold that begins with a `Summary` has only the data for a list of sessions. If `needs_all` is set, even that may
-    be wrong, and all records must be folded.
-    """
-
-    def __init__(self, summary: Summary | None = None) -> None:
+    def __init__(self) -> None:
         self._history = AnsweredHistory(self.recover)
         self._context: AnsweredHistory | None = None
         self._known: dict[int, AgentMessage] = {}
@@ -86,7 +84,6 @@ class Fold:
         """Results without a place, because their call is missing."""
         self._bereft: set[int] = set()
         """Orphans whose call was recorded and is lost. Other orphans come from histories that an application gave."""
-        self._before = 0
         self._made = 0
         self._usage, self._cost = Usage(), Cost()
         self._run_usage, self._run_cost = Usage(), Cost()
@@ -95,7 +92,6 @@ class Fold:
         self._uncounted: list[AssistantMessage] = []
         """Replies that are not in `_run_usage` yet. Most never are: the end of a run has the usage of all of it."""
         self._first = ""
-        self._first_number: int | None = None
         self.start: SessionStarted | None = None
         self.has_messages = False
         """Whether a message was ever added."""
@@ -107,24 +103,15 @@ class Fold:
         self.notes: list[NoteAdded] = []
         self.note_positions: list[int] = []
         """How many messages there were when each note was added."""
-        self.needs_all = False
         self.is_in_use = False
         """Whether a process is writing the session, so that the last calls may still get their results."""
         self.lost: list[str] = []
-        self._pending_before = 0 if summary is None else summary.pending
-        if summary is not None:
-            self._before = summary.messages
-            self._usage, self._cost, self.model = summary.usage, summary.cost, summary.model
-            self._run_usage, self._run_cost = summary.run_usage, summary.run_cost
-            self.title, self._first, self.updated = summary.title, summary.first, summary.updated
-            self._first_number = summary.first_number
-        self._is_partial = summary is not None
 
     # -- adding ------------------------------------------------------------------------------------------------
 
     def add(self, number: int, entry: RecordEntry, at: int = 0) -> None:
         """Adds the next entry."""
-        if at > self.updated and type(entry) not in NO_USE:
+        if at > self.updated and type(entry) not in _NO_USE:
             self.updated = at
         # The most frequent kinds come first: this is done for every record of every run.
         if type(entry) is MessageAdded:
@@ -169,10 +156,8 @@ class Fold:
             case NoteAdded():
                 self.notes.append(entry)
                 self.note_positions.append(self.count)
-            case Summary() if self.start is None:
-                self.title = entry.title or self.title  # the first line, which had it, may be lost
             case _:
-                pass  # any other summary adds nothing, and unknown records are ignored
+                pass  # unknown records are ignored
 
     def _add_message(self, number: int, entry: MessageAdded) -> None:
         message, facts = entry.message, entry.facts
@@ -190,7 +175,6 @@ class Fold:
             self._orphans.add(number)
             if entry.source == "result" and type(message) is ToolResultMessage:
                 self._bereft.add(number)
-            self.needs_all = self._is_partial
             return
         if self._context is not None:
             self._context.add(number, message, entry.call)
@@ -198,11 +182,10 @@ class Fold:
             if entry.source == "reply":
                 self._uncounted.append(message)
         elif not self._first and type(message) is UserMessage and (first := _start_of(message)):
-            self._first, self._first_number = first, number
+            self._first = first
 
     def _replace(self, entry: MessageReplaced) -> None:
         if entry.number not in self._known:
-            self.needs_all = self._is_partial
             self.lost.append(f"a message that was replaced is lost (record {entry.number})")
             return
         self._known[entry.number] = entry.message
@@ -228,13 +211,12 @@ class Fold:
             message = self._known.get(part)
             if message is None or not lane.add(part, message):
                 lost += 1
-        if lost and not self._is_partial:
+        if lost:
             self.lost.append(f"{lost} of the messages that a compaction kept are lost (record {number})")
         # If nothing of it is left, the whole history is sent, and compacted again if needed.
         self._context = lane if len(lane) else None
 
     def _cut(self, number: int, entry: HistoryCut) -> None:
-        self.needs_all = self._is_partial
         before = self._history.all()[1]
         self._history, self._context = AnsweredHistory(self.recover), None
         lost = 0
@@ -261,13 +243,10 @@ class Fold:
         self._find_first()
 
     def _find_first(self) -> None:
-        if self._is_partial:
-            self.needs_all = True
-            return
-        self._first, self._first_number = "", None
-        for number, message in zip(self._history.numbers, self._history.messages, strict=True):
+        self._first = ""
+        for message in self._history.messages:
             if type(message) is UserMessage and (first := _start_of(message)):
-                self._first, self._first_number = first, number
+                self._first = first
                 return
 
     def _settle_run(self) -> None:
@@ -310,7 +289,7 @@ class Fold:
     @property
     def count(self) -> int:
         """How many messages the history has, recovered results included."""
-        return self._before + len(self._history)
+        return len(self._history)
 
     @property
     def usage(self) -> Usage:
@@ -341,9 +320,6 @@ class Fold:
     @property
     def pending(self) -> int:
         """How many calls wait for an answer."""
-        messages = self._history.messages
-        if self._is_partial and not any(isinstance(message, (UserMessage, AssistantMessage)) for message in messages):
-            return self._pending_before
         return len(pending_calls(self._history.end()))
 
     def has_started(self, reply: int | None, call: int) -> bool:
@@ -364,22 +340,6 @@ class Fold:
     def context(self) -> tuple[AgentMessage, ...] | None:
         """The messages that the model is sent; `None` for the whole history."""
         return None if self._context is None else tuple(self._context.all()[0])
-
-    def summary(self) -> Summary:
-        self._count_replies()
-        return Summary(
-            messages=self.count,
-            usage=self._usage,
-            cost=self._cost,
-            run_usage=self._run_usage,
-            run_cost=self._run_cost,
-            model=self.model,
-            title=self.title,
-            first=self._first,
-            first_number=self._first_number,
-            updated=self.updated,
-            pending=self.pending,
-        )
 
     def past(self) -> Past:
         """What an agent continues from. Every message must be on record: `sessions.session.past_of` ensures that."""

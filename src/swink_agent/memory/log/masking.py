@@ -7,7 +7,6 @@ the agent's redactor knows the secrets.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
 
 from msgspec import structs
 
@@ -24,11 +23,10 @@ from swink_agent.core.journal import (
 )
 from swink_agent.core.secrets.messages import hold_text, masked_data, masked_message, with_fields
 from swink_agent.core.secrets.redaction import SHORTEST_TEXT, Redactor
-from swink_agent.core.types import AgentMessage, AssistantMessage, CustomMessage, ToolCall, UserMessage, extract_text
+from swink_agent.core.types import AgentMessage, AssistantMessage, CustomMessage, ToolCall
 from swink_agent.core.values.nesting import DEEPEST, is_too_deep, kept_shallow
 
-from ..sessions.info import title_from
-from .records import RecordEntry, SessionStarted, Summary, UnknownMessage, fill_line
+from .records import RecordEntry, SessionStarted, UnknownMessage, fill_line
 
 _NOTHING_SAID = frozenset({HistoryCut, ModelChanged})
 
@@ -76,8 +74,6 @@ def masked(entry: RecordEntry, redactor: Redactor) -> RecordEntry:
         return with_fields(entry, state=redactor.redact_value(entry.state))
     if isinstance(entry, SessionStarted):
         return with_fields(entry, title=redactor.redact(entry.title), metadata=redactor.redact_value(entry.metadata))
-    if isinstance(entry, Summary):
-        return with_fields(entry, title=redactor.redact(entry.title), first=redactor.redact(entry.first))
     if isinstance(entry, ContextReplaced):
         parts = [part if isinstance(part, int) else _message(part, redactor) for part in entry.parts]
         return with_fields(entry, parts=tuple(parts))
@@ -109,7 +105,7 @@ def _in_parts(message: AgentMessage, redactor: Redactor) -> UnknownMessage:
 class LineWriter:
     """Writes to one log. Used by one thread at a time."""
 
-    __slots__ = ("_append", "_line", "_masked_titles", "_prefix")
+    __slots__ = ("_append", "_line", "_prefix")
 
     def __init__(self, append: Callable[[bytearray], int], *, prefix: bytes = b"") -> None:
         self._append = append
@@ -117,13 +113,11 @@ class LineWriter:
         """The line that is being written. The buffer is reused for the next line."""
         self._prefix = prefix
         """The newline of the log's last record, if it is missing."""
-        self._masked_titles: dict[int | None, str] = {}
-        """The titles of user messages that held secrets, by the number of the record."""
 
-    def write(self, number: int, at: int, entry: RecordEntry, redactor: Redactor | None) -> int:
-        """Writes one record with one write and returns its size in bytes. Raises if it is not written completely."""
+    def write(self, number: int, at: int, entry: RecordEntry, redactor: Redactor | None) -> None:
+        """Writes one record with one write. Raises if it is not written completely."""
         if redactor is not None and may_need_masking(entry):
-            entry = self._masked(number, entry, redactor)
+            entry = masked(entry, redactor)
         line = self._line
         fill_line(line, number, at, entry)
         if self._prefix:
@@ -132,16 +126,3 @@ class LineWriter:
         taken = append(line)
         if taken != len(line):
             raise OSError(f"only {taken} of {len(line)} bytes were written")
-        return taken
-
-    def _masked(self, number: int, entry: RecordEntry, redactor: Redactor) -> RecordEntry:
-        """The entry without secrets. A title is the start of a masked text, not the masked start of a text: a redactor
-        does not recognise half a secret."""
-        new = masked(entry, redactor)
-        if type(new) is Summary:
-            title = self._masked_titles.get(new.first_number)
-            return new if title is None else structs.replace(new, first=title)
-        if new is not entry and isinstance(new, (MessageAdded, MessageReplaced)) and type(new.message) is UserMessage:
-            of = number if type(new) is MessageAdded else cast("MessageReplaced", new).number
-            self._masked_titles[of] = title_from(extract_text(new.message.content))
-        return new

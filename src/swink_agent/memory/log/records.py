@@ -15,11 +15,10 @@ from typing import Any, TypeAlias
 from zlib import crc32
 
 import msgspec
-from msgspec import field
 
 from swink_agent.core.encoding.codec import plain_json
 from swink_agent.core.journal import CallFacts, JournalEntry, MessageAdded, MessageSource, ToolStarted
-from swink_agent.core.types import AgentMessage, Cost, CustomMessage, ModelSpec, Usage
+from swink_agent.core.types import AgentMessage, CustomMessage
 from swink_agent.core.values.value import Value
 
 VERSION = 1
@@ -58,25 +57,8 @@ class NoteAdded(Value, frozen=True, tag="note"):
     data: Any = None
 
 
-class Summary(Value, frozen=True, kw_only=True, tag="summary"):
-    """Totals of the records so far, so that a list of sessions need not read them."""
-
-    messages: int
-    usage: Usage = field(default_factory=Usage)
-    cost: Cost = field(default_factory=Cost)
-    run_usage: Usage = field(default_factory=Usage)
-    """Usage of replies and compactions since the last run ended. The next end of a run has the usage of that run."""
-    run_cost: Cost = field(default_factory=Cost)
-    model: ModelSpec | None = None
-    title: str = ""
-    """The title that the application gave."""
-    first: str = ""
-    """The start of the first user message."""
-    first_number: int | None = None
-    """The number of the record that added that message."""
-    updated: int = 0
-    pending: int = 0
-    """How many calls wait for an answer."""
+class Summary(Value, frozen=True, tag="summary"):
+    """Totals of the records before it, in logs of an earlier version. Readers ignore it."""
 
 
 class UnknownRecord(Value, frozen=True):
@@ -92,8 +74,6 @@ class UnknownMessage(CustomMessage, tag="unknown"):
     data: dict[str, Any] = {}
 
 
-NO_USE = frozenset({Summary, TitleChanged})
-"""Records that do not count as a use of the session."""
 RecordEntry: TypeAlias = JournalEntry | SessionStarted | TitleChanged | LabelAdded | NoteAdded | Summary | UnknownRecord
 
 

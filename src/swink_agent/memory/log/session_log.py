@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from swink_agent.core.cancel import call_in
-from swink_agent.core.journal import MessageAdded, RunEnded
 from swink_agent.core.secrets.redaction import Redactor
 
 from ..errors import SessionError, reason_of, remedy_of
@@ -36,9 +35,6 @@ from .records import RecordEntry, SessionStarted
 
 _IDLE = 1.0
 """Seconds after which a thread with nothing to write ends."""
-_MOST_UNSUMMARIZED = 192 * 1024
-"""After this many bytes, a summary is written at the next quiet moment, so that a list reads little: the end of a log
-that it reads, 256 KB, has the summary. Each run ends with a summary, so only long runs write others."""
 
 
 class _Waiter(NamedTuple):
@@ -92,9 +88,6 @@ class SessionLog:
         self._takes_more = True
         """Whether entries are accepted: not after a failure, nor once closing has begun."""
         self._is_closed = False
-        self._unsummarized = 0
-        self._summarized = number
-        """The number of the last summary, or of the last record when the log was opened."""
         self._redactor: Redactor | None = None
         """The redactor of the last entry. It also masks the entries that the log adds itself."""
         self._is_abandoned = False
@@ -161,21 +154,17 @@ class SessionLog:
         try:
             if redactor is not None and redactor is not self._redactor:
                 self._mask_with(redactor)
-            if self._unsummarized > _MOST_UNSUMMARIZED and self._is_quiet_before(entry):
-                self._add_summary()
             number = self._number = self._number + 1
             at = time_ns() // 1_000_000
             if (write := self._write_now) is not None:
                 self._unfolded += (number, entry, at)
                 try:
-                    self._unsummarized += write(number, at, entry, redactor)
+                    write(number, at, entry, redactor)
                 except Exception as error:
                     self._fail(error, "written")
             elif self._takes_more:
                 self._unfolded += (number, entry, at)
                 self._hand_over(number, at, entry, redactor)
-            if type(entry) is RunEnded and not self.fold.is_open:
-                self._add_summary()
             return number
         finally:
             lock.release()
@@ -196,10 +185,6 @@ class SessionLog:
             except Exception as error:
                 self._fail(error, "written")
 
-    def _is_quiet_before(self, entry: RecordEntry) -> bool:
-        """Whether no call waits for its result, and this entry is not a result."""
-        return type(entry) is MessageAdded and entry.source != "result" and not self.fold.is_open
-
     def add(self, entry: RecordEntry) -> int:
         """Takes an entry of the application and returns its number. Raises `SessionError` if the log accepts none."""
         with self.guard:
@@ -211,20 +196,6 @@ class SessionLog:
         self._queue.append((number, at, entry, redactor))
         if self._thread is None or self._is_idle:
             self._start()
-
-    def _add_summary(self) -> None:
-        """Records a summary of the entries so far. The fold does not need it: it has those entries."""
-        summary = self.fold.summary()
-        self._unsummarized = 0
-        self._summarized = self._number = number = self._number + 1
-        at = time_ns() // 1_000_000
-        if self._write_now is not None:
-            try:
-                self._write_now(number, at, summary, self._redactor)
-            except Exception as error:
-                self._fail(error, "written")
-        elif self._takes_more:
-            self._hand_over(number, at, summary, self._redactor)
 
     # -- waiting -----------------------------------------------------------------------------------------------
 
@@ -313,9 +284,6 @@ class SessionLog:
                 self._is_closed = True
                 self._open.close(is_inherited=True)
                 return  # the parent process writes the remaining entries
-            is_due = self._failure is None and self._summarized < self._number
-            if is_due and not self.fold.is_open and self.fold.count:
-                self._add_summary()
             # Entries are refused from here on. All earlier ones are written below.
             self._takes_more, self._write_now, last = False, None, self._number
         problem: SessionError | None = None
@@ -386,10 +354,9 @@ class SessionLog:
                     return
                 queued = list(self._queue)
                 self._queue.clear()
-            size = self._write_all(queued)
+            self._write_all(queued)
             with self._lock:
                 if queued:
-                    self._unsummarized += size
                     self._wake.notify_all()
                 is_due = bool(self._waiters) and not self._queue
                 written = self._written
@@ -401,18 +368,18 @@ class SessionLog:
                     with self._lock:
                         self._fail(error, "synced")
 
-    def _write_all(self, queued: list[tuple[int, int, RecordEntry, Redactor | None]]) -> int:
-        """Writes records one by one; returns how many bytes they took. An error ends the log."""
-        size, written = 0, self._written
+    def _write_all(self, queued: list[tuple[int, int, RecordEntry, Redactor | None]]) -> None:
+        """Writes records one by one. An error ends the log."""
+        written = self._written
         for number, at, entry, redactor in queued:
             if self._is_closed or self._failure is not None:
                 break
             try:
-                size += self._writer.write(number, at, entry, redactor)
+                self._writer.write(number, at, entry, redactor)
             except Exception as error:
                 with self._lock:
                     self._fail(error, "written")
-                return size
+                return
             written = number
         try:
             self._open.push()
@@ -420,7 +387,6 @@ class SessionLog:
         except Exception as error:
             with self._lock:
                 self._fail(error, "written")
-        return size
 
     def _release(self, written: int) -> None:
         """Wakes the callers whose entries are synced now."""

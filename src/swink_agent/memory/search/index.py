@@ -1,7 +1,8 @@
-"""Full text search over all sessions of a store, with an index file beside them.
+"""The index of a store: full text search over all sessions, and their descriptions for lists.
 
-The index is a cache. Every search first updates it, and reads only sessions whose logs have changed. If it is missing,
-damaged or of another version, the search creates it again; if it cannot be written, the search uses an index in memory.
+The index is a cache, a file beside the sessions. Every search first updates it, and reads only sessions whose logs have
+changed. If it is missing, damaged or of another version, it is created again; if it cannot be written, a search uses an
+index in memory, and a list reads all logs.
 
 Owns the index file. `words` splits texts and queries; the session store finds and loads sessions.
 """
@@ -10,11 +11,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -36,8 +37,8 @@ else:
     except ImportError:  # Python was built without it; the first search reports that
         sqlite3 = None
 
-_VERSION = 3
-"""Version of the tables and of the splitting into words. Increase it when either changes."""
+_VERSION = 4
+"""Version of the tables, of the splitting into words, and of `SessionInfo`. Increase it when either changes."""
 _LEAST, _MOST = -(2**63), 2**63 - 1  # the range of SQLite's integers
 _LONGEST_TEXT = 1_000_000  # the most characters of one message that are indexed
 _PATIENCE = 2.0  # seconds to wait while another process writes the index
@@ -52,10 +53,17 @@ CREATE TABLE sessions (
     updated INTEGER, info BLOB
 );
 CREATE VIRTUAL TABLE messages USING fts5(words, text UNINDEXED, tokenize = 'ascii');
+CREATE TABLE infos (
+    id TEXT NOT NULL, kinds TEXT NOT NULL, size INTEGER, time INTEGER, inode INTEGER, info BLOB,
+    PRIMARY KEY (id, kinds)
+) WITHOUT ROWID;
 """
 _STATES = "SELECT id, size, time, inode FROM sessions"
 
 log = logging.getLogger("swink_agent")
+
+
+_Result = TypeVar("_Result")
 
 
 class Searchable(Protocol):
@@ -126,16 +134,62 @@ class SessionIndex:
             # Without this, their words would stay in the file.
             database.execute("INSERT INTO messages (messages) VALUES ('optimize')")
 
+    # -- descriptions for lists ----------------------------------------------------------------------------------
+
+    def infos(self, kinds: str) -> dict[str, tuple[LogState, bytes]]:
+        """The descriptions that `keep_infos` kept for these kinds of messages, as JSON, each with the state of its log.
+
+        Empty if there is no index, or it cannot be used.
+        """
+
+        def work(database: sqlite3.Connection) -> dict[str, tuple[LogState, bytes]]:
+            rows = database.execute("SELECT id, size, time, inode, info FROM infos WHERE kinds = ?", (kinds,))
+            return {session_id: ((size, at, inode), info) for session_id, size, at, inode, info in rows}
+
+        with suppress(SessionError):
+            return (self._with_file(work) if self.path.exists() else None) or {}
+        return {}
+
+    def keep_infos(
+        self, kinds: str, fresh: Mapping[str, tuple[LogState, SessionInfo | None]], gone: Iterable[str]
+    ) -> None:
+        """Keeps descriptions, and forgets those of sessions that are gone. Does nothing if the index cannot be used."""
+        rows = [
+            (session_id, kinds, *state, b"" if info is None else msgspec.json.encode(info))
+            for session_id, (state, info) in fresh.items()
+        ]
+
+        def work(database: sqlite3.Connection) -> None:
+            with _transaction(database):
+                database.executemany("INSERT OR REPLACE INTO infos VALUES (?, ?, ?, ?, ?, ?)", rows)
+                database.executemany("DELETE FROM infos WHERE id = ?", [(session_id,) for session_id in gone])
+
+        with suppress(SessionError):
+            self._with_file(work)
+
     # -- the index file ----------------------------------------------------------------------------------------
 
     def _with_index(self, work: Callable[[sqlite3.Connection], list[SearchHit]]) -> list[SearchHit]:
-        """Calls `work` with the index file, else with a new index file, else with an index in memory."""
+        """Calls `work` with the index file, or with an index in memory if that cannot be used."""
         sqlite = _sqlite()
+        hits = self._with_file(work)
+        if hits is not None:
+            return hits
+        with closing(self._in_memory(sqlite)) as database:
+            return work(database)
+
+    def _with_file(self, work: Callable[[sqlite3.Connection], _Result]) -> _Result | None:
+        """Calls `work` with the index file; a damaged one is made anew. `None` if it cannot be used.
+
+        Raises `SessionError` if SQLite has no full text search.
+        """
+        if sqlite3 is None:
+            return None
         for _ in range(2):
             try:
-                with closing(self._open(sqlite)) as database:
+                with closing(self._open(sqlite3)) as database:
                     return work(database)
-            except sqlite.Error as error:
+            except sqlite3.Error as error:
                 _check_module(error)
                 if is_named(error, *_UNUSABLE):
                     break
@@ -144,8 +198,7 @@ class SessionIndex:
                         os.unlink(f"{self.path}{suffix}")
             except OSError:
                 break
-        with closing(self._in_memory(sqlite)) as database:
-            return work(database)
+        return None
 
     def _open(self, sqlite: Any) -> sqlite3.Connection:
         make_private(self.path)
@@ -206,7 +259,7 @@ def _prepare(database: sqlite3.Connection) -> None:
     with _transaction(database):
         if _version(database) != _VERSION:  # no other process did it while this one waited for the lock
             for (name,) in database.execute(
-                "SELECT name FROM sqlite_master WHERE type = 'table' AND name IN ('sessions', 'messages')"
+                "SELECT name FROM sqlite_master WHERE type = 'table' AND name IN ('sessions', 'messages', 'infos')"
             ).fetchall():
                 database.execute(f"DROP TABLE {name}")
             for statement in _TABLES.split(";"):
@@ -315,6 +368,7 @@ def _drop(database: sqlite3.Connection, *session_ids: str) -> None:
         for session_id in session_ids:
             _clear(database, session_id)
             database.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
+            database.execute("DELETE FROM infos WHERE id = ?", (session_id,))
 
 
 # -- queries ---------------------------------------------------------------------------------------------------

@@ -1,40 +1,36 @@
-"""Reads the description of a session from the first and the last lines of its log.
+"""Describes the sessions of a store for its lists.
 
-The log writes a summary of itself from time to time; the records after the last summary are folded onto it. If that is
-not enough (an older log, a change of the history since, damage), the whole log is read.
+A list reads only the logs that changed since they were read last: the search index keeps the description of each
+session with the state of its log. Without a usable index, every log is read.
 
-Owns the fast way to a `SessionInfo`, and the filter of a list. The slow way is `opening.read_contents`.
+Owns what a list reads, its filter and its order. `opening.read_contents` reads a log.
 """
 
 from __future__ import annotations
 
-import re
+from bisect import insort
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from swink_agent.core.types import CustomMessage
+from swink_agent.core.values.decoders import json_decoder
 
-from ..errors import SessionError
-from ..log.fold import Fold
-from ..log.reading import problems_of_version, read_records
-from ..log.records import SessionStarted, Summary
-from ..storage.protocols import NEWEST, LogReader, Storage
+from ..errors import SessionDamaged, SessionError, SessionNotFound, reason_of
+from ..storage.protocols import LogReader, LogState, Storage
 from .info import SessionInfo
 from .opening import read_contents
 from .session import info_of
 
-_HEAD = 16 * 1024
-_TAIL = 16 * 1024
-_AHEAD = 5 * 60_000  # milliseconds by which the clocks of machines that share sessions may differ
-_START = rb'\{"seq":0,"at":\d{1,18},"type":"session","id":"[\w-]*","version":\d+,"created":(-?\d{1,18}),'
-_CREATED = re.compile(_START)
-_FOLDER = re.compile(_START + rb'"cwd":("(?:[^"\\\x00-\x1f]|\\.)*"),')
-_TIME = re.compile(rb'^\{"seq":\d{1,18},"at":(\d{1,18}),', re.MULTILINE)
-_UPDATED = re.compile(rb'"updated":(\d{1,18})[,}]')
-_MARK = b',"type":"summary",'
-_SUMMARY_LINE = re.compile(rb'\{"seq":\d+,"at":\d+,"type":"summary",')
+if TYPE_CHECKING:
+    from ..search.index import SessionIndex
+
+_AHEAD = 5 * 60_000
+"""Milliseconds by which the clocks of machines that share sessions may differ."""
+_CLOCK = 2_000
+"""Milliseconds by which a log's time may be before its last record's, although that is taken before the write."""
 
 
 class Wanted(NamedTuple):
@@ -44,10 +40,10 @@ class Wanted(NamedTuple):
     metadata: Mapping[str, Any] = {}
     """Keys that the metadata must have, with these values."""
 
-    def includes(self, cwd: str, metadata: Mapping[str, Any]) -> bool:
-        if self.cwd is not None and self.cwd != cwd:
+    def includes(self, info: SessionInfo) -> bool:
+        if self.cwd is not None and self.cwd != info.cwd:
             return False
-        return all(key in metadata and _is_same(metadata[key], value) for key, value in self.metadata.items())
+        return all(key in info.metadata and _is_same(info.metadata[key], value) for key, value in self.metadata.items())
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -59,56 +55,76 @@ def _sorted_json(value: Any) -> bytes:
     return msgspec.json.encode(value, order="deterministic")
 
 
-def info_from_log(
-    reader: LogReader, storage: Storage, session_id: str, types: Sequence[type[CustomMessage]], wanted: Wanted
-) -> SessionInfo | None:
-    """Describes a session; `None` if it is not wanted.
+class SessionDescriptions:
+    """The descriptions of a store's sessions, each read from its log or, if the log is unchanged, from the index."""
 
-    Raises `SessionError`s and `OSError`.
-    """
-    with reader.glance(session_id) as log:
-        head = log.head(_HEAD)
-        if wanted.cwd is not None and _is_of_another_folder(head, wanted.cwd):
-            return None
-        start = _start_of(head)
-        if start is not None:
-            if not wanted.includes(start.cwd, start.metadata):
-                return None
-            window = _TAIL
-            while window < log.size:
-                tail = log.tail(window)
-                found = _last_summary(tail)
-                if found is not None:
-                    info = _folded(session_id, start, tail[found:], types)
-                    if info is not None:
-                        return info
-                    break
-                window *= 4
-    contents = read_contents(reader, storage, session_id, types)
-    info = info_of(session_id, contents.start, contents.fold, contents.reading.problems)
-    return info if wanted.includes(info.cwd, info.metadata) else None
+    def __init__(
+        self, reader: LogReader, storage: Storage, types: Sequence[type[CustomMessage]], index: SessionIndex
+    ) -> None:
+        self._reader = reader
+        self._storage = storage
+        self._types = types
+        self._index = index
+        self._kinds = "\n".join(sorted(str(kind.__struct_config__.tag) for kind in types))
+        """A store that knows other types of messages describes the same log in other words."""
+        self._states = _states(reader)
+        self._known = index.infos(self._kinds)
+        self._fresh: dict[str, tuple[LogState, SessionInfo | None]] = {}
+
+    def list(self, wanted: Wanted, most: int | None, now: int) -> list[SessionInfo]:
+        """The sessions that are wanted, most recently used first; `most` of them at most."""
+        found: list[tuple[int, int, str, SessionInfo]] = []
+        places: list[int] = []
+        """The negated times of last use of the sessions found so far, sorted."""
+        for written, session_id in self._reader.by_time(wanted.cwd):
+            # The logs come in the order of their last write, and none is used after that.
+            if most is not None and len(found) >= most and (not most or places[most - 1] < -written - _CLOCK):
+                break
+            info = self._info(session_id)
+            if info is not None and wanted.includes(info):
+                found.append((_used_last(written, info, now), info.updated, info.id, info))
+                insort(places, -found[-1][0])
+        self._keep()
+        found.sort(key=itemgetter(0, 1, 2), reverse=True)
+        return [info for _, _, _, info in found[:most]]
+
+    def _info(self, session_id: str) -> SessionInfo | None:
+        """The description of a session; `None` for a log that is not a session."""
+        state = self._states.get(session_id)
+        known = self._known.get(session_id)
+        if state is not None and known is not None and known[0] == state:
+            try:
+                return json_decoder(SessionInfo).decode(known[1]) if known[1] else None
+            except (msgspec.MsgspecError, ValueError):
+                pass  # the index is damaged: the log is read
+        try:
+            contents = read_contents(self._reader, self._storage, session_id, self._types)
+            info = info_of(session_id, contents.start, contents.fold, contents.reading.problems)
+        except SessionNotFound:
+            return None  # deleted in the meantime
+        except SessionDamaged:
+            info = None
+        except SessionError as error:
+            unread = (f"it cannot be read: {reason_of(error)}",)
+            return SessionInfo(id=session_id, problems=unread, damage=unread)
+        if state is not None:
+            self._fresh[session_id] = (state, info)
+        return info
+
+    def _keep(self) -> None:
+        gone = self._known.keys() - self._states.keys()
+        if self._fresh or gone:
+            self._index.keep_infos(self._kinds, self._fresh, gone)
 
 
-def not_used_after(reader: LogReader, session_id: str) -> int:
-    """The latest time at which a session may have been used, in milliseconds; `NEWEST` if its log's ends lack it."""
+def _states(reader: LogReader) -> dict[str, LogState]:
     try:
-        with reader.glance(session_id) as log:
-            created, tail, is_all = _CREATED.match(log.head(_HEAD)), log.tail(_TAIL), log.size <= _TAIL
-    except (OSError, SessionError):
-        return NEWEST  # the attempt to read the log will report the error
-    begin = 0 if is_all else _last_summary(tail)
-    if created is None or begin is None or not tail.endswith(b"\n"):
-        return NEWEST
-    tail = tail[begin:]
-    times = _TIME.findall(tail)
-    if len(times) != tail.count(b"\n"):  # another program wrote or damaged a line
-        return NEWEST
-    if not is_all:
-        times += _UPDATED.findall(tail, 0, tail.index(b"\n"))
-    return max(int(created[1]), *map(int, times))
+        return reader.states()
+    except SessionError:
+        return {}  # the attempts to read the logs report the errors
 
 
-def used_last(written: int, info: SessionInfo, now: int) -> int:
+def _used_last(written: int, info: SessionInfo, now: int) -> int:
     """When a session was used last, in milliseconds, to sort a list.
 
     A time in the future comes from a clock that ran ahead. Then the time when the log was written is used; if that is
@@ -117,45 +133,3 @@ def used_last(written: int, info: SessionInfo, now: int) -> int:
     if info.updated <= now + _AHEAD:
         return info.updated
     return written if written <= now + _AHEAD else 0
-
-
-def _is_of_another_folder(head: bytes, cwd: str) -> bool:
-    """Whether the first line names another folder. A quick look, for a list of one folder among many."""
-    found = _FOLDER.match(head)
-    try:
-        return found is not None and msgspec.json.decode(found[2], type=str) != cwd
-    except (msgspec.MsgspecError, UnicodeError):
-        return False
-
-
-def _start_of(head: bytes) -> SessionStarted | None:
-    """The metadata, if the first line is complete and undamaged."""
-    line, newline, _ = head.partition(b"\n")
-    reading = read_records(line) if newline else None
-    return None if reading is None or reading.damaged else reading.start
-
-
-def _last_summary(tail: bytes) -> int | None:
-    """Where the line of the last summary begins."""
-    end = len(tail)
-    while (found := tail.rfind(_MARK, 0, end)) >= 0:
-        begin = tail.rfind(b"\n", 0, found) + 1
-        if begin and _SUMMARY_LINE.match(tail, begin):
-            return begin
-        end = found
-    return None
-
-
-def _folded(
-    session_id: str, start: SessionStarted, data: bytes, types: Sequence[type[CustomMessage]]
-) -> SessionInfo | None:
-    """Folds the lines from a summary on; `None` if the lines before them are needed."""
-    reading = read_records(data, types, is_whole=False)
-    if not reading.records or not isinstance(summary := reading.records[0].entry, Summary):
-        return None
-    fold = Fold(summary)
-    for record in reading.records[1:]:
-        fold.add(record.number, record.entry, record.at)
-    return (
-        None if fold.needs_all else info_of(session_id, start, fold, [*problems_of_version(start), *reading.problems])
-    )

@@ -11,26 +11,23 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from bisect import insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from heapq import heapify, heappop, heappush
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from swink_agent.core.encoding.codec import checked_types
 from swink_agent.core.types import CustomMessage
 
-from ..errors import SessionAmbiguous, SessionDamaged, SessionError, SessionNotFound, reason_of
+from ..errors import SessionAmbiguous, SessionError, SessionNotFound
 from ..log.records import SessionStarted
 from ..storage.files import FileOperations
 from ..storage.folder import FolderStorage
 from ..storage.protocols import LogReader, LogState, Storage, is_id
 from .forking import copy_into
 from .info import SearchHit, SessionInfo, folder_name
-from .listing import Wanted, info_from_log, not_used_after, used_last
+from .listing import SessionDescriptions, Wanted
 from .opening import SessionOnDisk, create_log, new_id, open_log, read_contents
 from .session import LoadedSession, Session, checked_json, checked_text
 
@@ -41,8 +38,6 @@ ExportFormat = Literal["markdown", "html", "json", "atif"]
 
 _DATA_VARIABLE = "SWINK_DATA_DIR"
 _DATABASE = "sessions.sqlite3"
-_CLOCK = 2_000
-"""Milliseconds by which a log's time may be before its last record's, although that is taken before the write."""
 _FORKING = 30.0  # the most seconds that a fork waits for the disk
 
 
@@ -207,49 +202,16 @@ class SessionStore:
         If a session's last use is in the future, the time when its log was written counts, and if that is in the future
         too, the session comes last. So a clock that was once wrong does not change the order permanently.
 
-        With a `limit`, the most recently written logs are read first, and only as many as necessary: a log is not
-        written earlier than the last use that it records, unless a user set a file's time back. If a log was written
-        later than it was used, such as a copy, only the times at its ends are read.
+        Only logs that changed since the last list are read; with a `limit`, only as many as necessary. A log is not
+        written earlier than the last use that it records, unless a user set a file's time back.
 
         Logs without any readable record are left out. Raises `SessionError` if the sessions cannot be read.
         """
         wanted = Wanted(None if cwd is None else _folder_text(cwd, default=False), _checked(metadata))
-        found: list[tuple[int, int, str, SessionInfo]] = []
-        now = _now()
         most = None if limit is None else max(limit, 0)
-        places: list[int] = []
-        """The negated times of last use of the sessions found so far, sorted."""
+        index = _index_of(self._storage, self._states)
         with self._storage.reading() as reader:
-            # The session with the latest possible use comes first. At first, only the time of its last write is known.
-            left = [
-                (-written - _CLOCK, written, session_id, False) for written, session_id in reader.by_time(wanted.cwd)
-            ]
-            heapify(left)
-            while left:
-                latest, written, session_id, is_looked_at = heappop(left)
-                is_full = most is not None and len(found) >= most
-                if is_full and (not most or places[most - 1] < latest):
-                    break
-                if is_full and not is_looked_at:
-                    heappush(left, (max(latest, -not_used_after(reader, session_id)), written, session_id, True))
-                    continue
-                info = self._info(reader, session_id, wanted)
-                if info is not None:
-                    found.append((used_last(written, info, now), info.updated, info.id, info))
-                    insort(places, -found[-1][0])
-        found.sort(key=itemgetter(0, 1, 2), reverse=True)
-        return [info for _, _, _, info in found[:most]]
-
-    def _info(self, reader: LogReader, session_id: str, wanted: Wanted) -> SessionInfo | None:
-        """What a list shows of the session; `None` if it is not wanted, or not a session."""
-        try:
-            return info_from_log(reader, self._storage, session_id, self._types, wanted)
-        except (SessionDamaged, SessionNotFound, FileNotFoundError):
-            return None  # not a session, or deleted in the meantime
-        except (OSError, SessionError) as error:
-            unread = (f"it cannot be read: {reason_of(error)}",)
-            info = SessionInfo(id=session_id, problems=unread, damage=unread)
-            return info if wanted.includes(info.cwd, info.metadata) else None
+            return SessionDescriptions(reader, self._storage, self._types, index).list(wanted, most, _now())
 
     def latest(
         self, cwd: str | os.PathLike[str] | None = None, *, metadata: Mapping[str, Any] | None = None

@@ -19,7 +19,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from operator import itemgetter
@@ -32,7 +32,7 @@ from ..errors import SessionError, SessionExists, SessionInUse, SessionNotFound,
 from .connections import PATIENCE, Database, forks
 from .files import FileOperations, close_quietly
 from .folder import INDEX_NAME, lock_file, make_folder
-from .protocols import NEWEST, LogGlance, LogName, LogReader, LogState, NewLog, OpenLog, is_id
+from .protocols import NEWEST, LogName, LogReader, LogState, NewLog, OpenLog, is_id
 
 _ABANDONED = 3_600_000  # milliseconds after which an unfinished session counts as left by a process that died
 _LAST_POSITION = 2**62  # the highest position after which others may follow
@@ -235,41 +235,6 @@ class _DatabaseReader:
         if not rows and not self.has(session_id):
             raise _missing(session_id, self._place)
         return _joined(rows)
-
-    @contextmanager
-    def glance(self, session_id: str) -> Generator[LogGlance, None, None]:
-        rows = self._rows(f"SELECT number, size {_LISTED} AND id = ?", session_id)
-        if self._connection is None or not rows:
-            raise _missing(session_id, self._place)
-        ((number, size),) = rows
-        yield _RowGlance(self._connection, number, _whole(size))  # if the size is unknown, all of the log is read
-
-
-class _RowGlance:
-    def __init__(self, connection: sqlite3.Connection, number: int, size: int) -> None:
-        self._connection = connection
-        self._number = number
-        self.size = size
-
-    def _lines(self, order: str) -> Iterator[bytes]:
-        try:
-            for (line,) in self._connection.execute(f"{_LINES} {_OF_NUMBER} {order}", (self._number,)):
-                yield line or b""
-        except sqlite3.Error as error:
-            raise OSError(str(error)) from error
-
-    def head(self, most: int) -> bytes:
-        return next(self._lines("ASC"), b"")[:most]
-
-    def tail(self, count: int) -> bytes:
-        lines: list[bytes] = []
-        left = count
-        for line in self._lines("DESC"):
-            lines.append(line)
-            left -= len(line)
-            if left <= 0:
-                break
-        return b"".join(reversed(lines))[-count:]
 
 
 # -- an open session -----------------------------------------------------------------------------------------------

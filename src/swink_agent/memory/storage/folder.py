@@ -16,8 +16,8 @@ import secrets
 import shlex
 import stat
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -25,7 +25,7 @@ from pathlib import Path
 from ..errors import SessionError, SessionExists, SessionInUse, SessionNotFound, reason_of
 from ..log.reading import instead_of_records, read_records
 from .files import FileOperations, close_quietly, is_file
-from .protocols import NEWEST, LogGlance, LogName, LogReader, LogState, NewLog, OpenLog
+from .protocols import NEWEST, LogName, LogReader, LogState, NewLog, OpenLog
 
 _SUFFIX = ".jsonl"
 INDEX_NAME = "search-index.sqlite3"
@@ -35,6 +35,8 @@ _GLANCE = 0.002  # seconds that the write of one record usually takes at most
 _MOST_GLANCES = 5
 _SESSION = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]{0,127})\.jsonl")
 _OWN_ID = re.compile(r"\d{8}-\d{6}-\d{3}-[0-9a-f]{6}")
+
+_MOST = 2**63 - 1  # the largest integer of the index: some file systems have larger inode numbers
 
 
 class FolderStorage:
@@ -81,14 +83,6 @@ class FolderStorage:
 
     def read(self, session_id: str) -> bytes:
         return read_file(self._path_of(session_id))
-
-    @contextmanager
-    def glance(self, session_id: str) -> Generator[LogGlance, None, None]:
-        descriptor = os.open(self._path_of(session_id), os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            yield _FileGlance(descriptor)
-        finally:
-            os.close(descriptor)
 
     def is_in_use(self, session_id: str) -> bool:
         return self._files.is_locked(self._path_of(session_id))
@@ -174,7 +168,7 @@ def file_states(folder: Path) -> dict[str, LogState]:
                 raise _problem(folder, "read", error) from error  # the folder denies access to all its files
             continue  # deleted in the meantime, or a broken link
         if stat.S_ISREG(status.st_mode):
-            found[session_id] = (status.st_size, status.st_ctime_ns, status.st_ino)
+            found[session_id] = (status.st_size, status.st_ctime_ns, status.st_ino & _MOST)
     return found
 
 
@@ -193,18 +187,6 @@ def _entries(folder: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
 
 def _problem(path: Path, what: str, error: OSError) -> SessionError:
     return SessionError(f"{path} cannot be {what}: {reason_of(error)}", path=str(path))
-
-
-class _FileGlance:
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self.size = os.fstat(descriptor).st_size
-
-    def head(self, most: int) -> bytes:
-        return os.pread(self._descriptor, most, 0)
-
-    def tail(self, count: int) -> bytes:
-        return os.pread(self._descriptor, count, max(self.size - count, 0))
 
 
 # -- an open file ----------------------------------------------------------------------------------------------

@@ -39,21 +39,6 @@ class LogName(NamedTuple):
         return f"{self.path} (session {self.id})" if self.is_shared else str(self.path)
 
 
-class LogGlance(Protocol):
-    """The ends of a log, without the rest of it. Its methods raise `OSError`."""
-
-    @property
-    def size(self) -> int: ...
-
-    def head(self, most: int) -> bytes:
-        """The first bytes: at least the first line, but `most` bytes at most."""
-        ...
-
-    def tail(self, count: int) -> bytes:
-        """The last `count` bytes."""
-        ...
-
-
 class LogReader(Protocol):
     """Reads logs. It takes no lock and changes nothing. Its methods raise `SessionError`s."""
 
@@ -77,10 +62,6 @@ class LogReader(Protocol):
         ...
 
     def read(self, session_id: str, /) -> bytes: ...
-
-    def glance(self, session_id: str, /) -> AbstractContextManager[LogGlance]:
-        """The ends of a log. Raises `OSError` too."""
-        ...
 
 
 class OpenLog(Protocol):
