@@ -21,11 +21,11 @@ ADAPTERS = {
 """The module, the class and the model, by the name of the API."""
 
 
-def adapter_at(api: str, url: str = "http://127.0.0.1:9", key: str = "fake-key") -> Any:
+def adapter_at(api: str, url: str = "http://127.0.0.1:9", key: str = "fake-key", **options: Any) -> Any:
     """The adapter of an API, for a server at the address."""
     module, name, _ = ADAPTERS[api]
     adapter = getattr(import_module(f"swink_agent.adapters.{module}"), name)
-    return adapter(region="eu-west-1", base_url=url) if api == "bedrock" else adapter(url, key)
+    return adapter(*(("eu-west-1", url) if api == "bedrock" else (url, key)), **options)
 
 
 def model_of(api: str) -> ModelSpec:

@@ -92,8 +92,7 @@ def classify(status: int, body: bytes) -> tuple[str, ErrorKind]:
     message, code = _words_in(document)
     if status == 200:
         return classify_error(document)
-    text = f"{message} {code}"
-    return _shown(message or body.decode(errors="replace"), status), _kind_of_status(status, text)
+    return _shown(message or body.decode(errors="replace"), status), _kind_of_status(status, message, code)
 
 
 def classify_error(error: Any) -> tuple[str, ErrorKind]:
@@ -103,10 +102,10 @@ def classify_error(error: Any) -> tuple[str, ErrorKind]:
     text = f"{message} {code}"
     shown = _shown(message or json_text(error), None)
     if status is not None and status >= 400:
-        return shown, _kind_of_status(status, text)
+        return shown, _kind_of_status(status, message, code)
     if _THROTTLED.search(text):
         return shown, ErrorKind.THROTTLED
-    if _is_overflow(text):
+    if _is_overflow(message, code):
         return shown, ErrorKind.CONTEXT_OVERFLOW
     for pattern, kind in ((_BAD_KEY, ErrorKind.AUTH), (_FILTERED, ErrorKind.CONTENT_FILTERED)):
         if pattern.search(text):
@@ -143,14 +142,15 @@ def _date(text: str) -> float | None:
         return None
 
 
-def _kind_of_status(status: int, text: str) -> ErrorKind:
+def _kind_of_status(status: int, message: str, code: str = "") -> ErrorKind:
+    text = f"{message} {code}"
     if status == 429:
         return ErrorKind.THROTTLED
     if status in (401, 403):
         return ErrorKind.AUTH
     if status in (408, 499) or status >= 500:
         return ErrorKind.NETWORK
-    if status == 413 or _is_overflow(text):
+    if status == 413 or _is_overflow(message, code):
         return ErrorKind.CONTEXT_OVERFLOW
     if status == 400 and _BAD_KEY.search(text):
         return ErrorKind.AUTH
@@ -159,8 +159,10 @@ def _kind_of_status(status: int, text: str) -> ErrorKind:
     return ErrorKind.INVALID_REQUEST
 
 
-def _is_overflow(text: str) -> bool:
-    return _OVERFLOW.search(text) is not None and _NO_OVERFLOW.search(text) is None
+def _is_overflow(message: str, code: str) -> bool:
+    """Whether message or code say so, and the message does not name a field: xAI's code for everything that it refuses
+    is "Client specified an invalid argument"."""
+    return _OVERFLOW.search(f"{message} {code}") is not None and _NO_OVERFLOW.search(message) is None
 
 
 def _without_json(status: int, body: bytes) -> tuple[str, ErrorKind]:
