@@ -9,7 +9,6 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -22,59 +21,30 @@ from swink_agent import (
     AuthError,
     Base64Image,
     CancellationToken,
-    ErrorKind,
     Image,
     ModelSpec,
-    StopReason,
-    StreamDone,
-    StreamFailed,
     StreamOptions,
-    StreamStart,
     Text,
-    TextDelta,
-    TextEnd,
-    TextStart,
     Thinking,
     ThinkingBudgets,
     ThinkingLevel,
     ToolCall,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
     ToolResultMessage,
-    UrlImage,
-    Usage,
     UserMessage,
     tool,
 )
 from swink_agent.adapters.bedrock import BedrockStreamFn
 from swink_agent.adapters.kit.http import RequestError
 from swink_agent.testing.servers import LoopbackServer, ReceivedRequest, answer
-
-from . import bodies
-from .bodies.bedrock import (
-    HELLO,
-    INVOKED,
-    START,
-    WHOLE,
-    WIRE,
-    called,
-    closed,
-    delta,
-    event,
-    frame,
-    opened,
-    said,
-    stopped,
-)
+from tests.wire.exchanges import body_of, load, message_of
 
 CLAUDE = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"
 NOVA = "us.amazon.nova-pro-v1:0"
 MODEL = ModelSpec("bedrock", CLAUDE)
 PIXEL = base64.b64encode(b"\x89PNG").decode()
-POINT = {"cachePoint": {"type": "default"}}
 STREAM = "application/vnd.amazon.eventstream"
 CONTEXT = AgentContext("", [UserMessage("hi")])
+HELLO = body_of("bedrock", load("bedrock", "text_and_call.reply"))
 
 
 @pytest.fixture(autouse=True)
@@ -89,12 +59,6 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "very-secret")
-
-
-@tool
-def weather(city: str) -> str:
-    """The weather of a city."""
-    return city
 
 
 @tool
@@ -264,16 +228,11 @@ def sent(
 
 
 def contents(body: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Roles and blocks, without the cache points."""
-    return [(m["role"], [block for block in m["content"] if block != POINT]) for m in body["messages"]]
+    return [(message["role"], message["content"]) for message in body["messages"]]
 
 
 def reply(*blocks: Any, provider: str = "bedrock", model_id: str = CLAUDE, **fields: Any) -> AssistantMessage:
     return AssistantMessage(blocks, provider, model_id, **fields)
-
-
-def test_a_plain_question_to_a_plain_model_is_the_least_that_the_provider_asks_for() -> None:
-    assert sent("hi", model=NOVA) == {"messages": [{"role": "user", "content": [{"text": "hi"}]}]}
 
 
 def test_options_and_extra_fields_go_where_they_belong() -> None:
@@ -290,29 +249,12 @@ def test_options_and_extra_fields_go_where_they_belong() -> None:
     assert list(body)[-1] == "messages"
 
 
-def test_tools_are_described_by_their_schemas() -> None:
-    config = sent(tools=[weather, clock], cache="none")["toolConfig"]
-    assert [entry["toolSpec"]["name"] for entry in config["tools"]] == ["weather", "clock"]
-    assert config["tools"][0]["toolSpec"]["description"] == "The weather of a city."
-    assert config["tools"][0]["toolSpec"]["inputSchema"]["json"]["required"] == ["city"]
-    assert "toolChoice" not in config
-
-
 def test_calls_in_the_history_define_their_tools_whatever_is_on_offer() -> None:
     history = [UserMessage("time?"), reply(ToolCall("c1", "clock", {})), ToolResultMessage("c1", "noon")]
     (stub,) = sent(history, cache="none")["toolConfig"]["tools"]
     assert (stub["toolSpec"]["name"], stub["toolSpec"]["inputSchema"]) == ("clock", {"json": {"type": "object"}})
-    offered = sent(history, tools=[weather], tool_choice="none", cache="none")["toolConfig"]
-    assert [entry["toolSpec"]["name"] for entry in offered["tools"]] == ["weather"]
-
-
-def test_cache_points_are_behind_the_system_prompt_the_tools_and_the_last_user_turns() -> None:
-    history = [UserMessage("one"), reply(Text("1")), UserMessage("two"), reply(Text("2")), UserMessage("three")]
-    body = sent(history, system="s", tools=[weather, clock])
-    assert body["system"][-1] == POINT
-    assert body["toolConfig"]["tools"][-1] == POINT
-    assert [message["content"][-1] == POINT for message in body["messages"]] == [False, False, True, False, True]
-    assert "cachePoint" not in json.dumps(sent(history, system="s", tools=[clock], cache="none"))
+    offered = sent(history, tools=[clock], tool_choice="none", cache="none")["toolConfig"]
+    assert [entry["toolSpec"]["description"] for entry in offered["tools"]] == ["The time."]
 
 
 @pytest.mark.table
@@ -356,48 +298,9 @@ def test_other_families_are_asked_to_think_in_theirs() -> None:
     assert "additionalModelRequestFields" not in sent(model=NOVA, level=ThinkingLevel.HIGH)
 
 
-HISTORY = [
-    UserMessage([Text("Compare"), Image(Base64Image("image/jpg", PIXEL))]),
-    reply(
-        Thinking("two calls", "c2ln"),
-        Thinking("", "redacted:b3BhcXVl"),
-        ToolCall("a", "weather", {"city": "Rome"}),
-        ToolCall("b|c", "weather", {"city": "Oslo"}),
-    ),
-    ToolResultMessage("a", [Text("chart:"), Image(Base64Image("image/png", PIXEL))]),
-    ToolResultMessage("b|c", "no such city", is_error=True),
-    UserMessage("hurry up"),
-]
-
-
-def test_a_conversation_has_the_providers_form() -> None:
-    body = contents(sent(HISTORY, tools=[weather]))
-    assert body[0] == ("user", [{"text": "Compare"}, {"image": {"format": "jpeg", "source": {"bytes": PIXEL}}}])
-    changed = body[1][1][3]["toolUse"]["toolUseId"]
-    assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", changed)
-    assert body[1] == (
-        "assistant",
-        [
-            {"reasoningContent": {"reasoningText": {"text": "two calls", "signature": "c2ln"}}},
-            {"reasoningContent": {"redactedContent": base64.b64encode(b"b3BhcXVl").decode()}},
-            {"toolUse": {"toolUseId": "a", "name": "weather", "input": {"city": "Rome"}}},
-            {"toolUse": {"toolUseId": changed, "name": "weather", "input": {"city": "Oslo"}}},
-        ],
-    )
-    picture = {"image": {"format": "png", "source": {"bytes": PIXEL}}}
-    assert body[2] == (
-        "user",
-        [
-            {"toolResult": {"toolUseId": "a", "content": [{"text": "chart:"}, picture]}},
-            {"toolResult": {"toolUseId": changed, "content": [{"text": "no such city"}], "status": "error"}},
-            {"text": "hurry up"},
-        ],
-    )
-
-
 def test_reasoning_goes_to_no_other_family() -> None:
-    blocks = contents(sent(HISTORY, model=NOVA, tools=[weather]))[1][1]
-    assert [next(iter(block)) for block in blocks] == ["toolUse", "toolUse"]
+    calls = [UserMessage("hi"), reply(Thinking("hm", "s"), ToolCall("a", "clock", {})), ToolResultMessage("a", "noon")]
+    assert [next(iter(block)) for block in contents(sent(calls, model=NOVA))[1][1]] == ["toolUse"]
     own = [UserMessage("hi"), reply(Thinking("hm", "s"), Text("hello"), model_id=NOVA), UserMessage("and?")]
     assert contents(sent(own, model=NOVA))[1][1] == [{"text": "hello"}]
     foreign = [
@@ -419,119 +322,6 @@ def test_reasoning_of_claude_at_another_provider_goes_along() -> None:
     }
 
 
-def test_roles_alternate_and_nothing_is_blank() -> None:
-    history = [
-        reply(Text("so far"), Text(" ")),
-        UserMessage("one"),
-        UserMessage([Text(""), Text("two")]),
-        reply(Text("par"), stop_reason=StopReason.ABORTED),
-    ]
-    assert contents(sent(history)) == [
-        ("user", [{"text": "Continue."}]),
-        ("assistant", [{"text": "so far"}]),
-        ("user", [{"text": "one"}, {"text": "two"}]),
-        ("assistant", [{"text": "par"}]),
-        ("user", [{"text": "Continue."}]),
-    ]
-    silent = [UserMessage("go"), reply(ToolCall("a", "clock", {})), ToolResultMessage("a", "")]
-    assert contents(sent(silent))[2][1][0]["toolResult"]["content"] == [{"text": "(no output)"}]
-
-
-@pytest.mark.parametrize("image", [Image(UrlImage("https://host/a.png")), Image(Base64Image("image/tiff", PIXEL))])
-def test_a_note_stands_for_an_image_that_the_provider_does_not_take(image: Image) -> None:
-    (block,) = contents(sent([UserMessage([image])]))[0][1]
-    assert block["text"].startswith("[image left out: ")
-
-
-# -- the reply -----------------------------------------------------------------------------------------------------
-
-
-read = WIRE.read
-message_of = partial(bodies.message_of, model=MODEL)
-
-
-def test_a_reply_becomes_events_in_the_order_of_its_blocks() -> None:
-    body = START + said(0, "Hel", "lo") + called(1, "tooluse_1", "clock", "{}") + stopped("tool_use")
-    assert read(body) == [
-        StreamStart(),
-        TextStart(0),
-        TextDelta(0, "Hel"),
-        TextDelta(0, "lo"),
-        TextEnd(0),
-        ToolCallStart(1, "tooluse_1", "clock"),
-        ToolCallDelta(1, "{}"),
-        ToolCallEnd(1),
-        StreamDone(StopReason.TOOL_USE, Usage(input=3, output=4, total=7)),
-    ]
-
-
-def test_reasoning_text_calls_and_usage_are_all_there() -> None:
-    message = message_of(read(WHOLE))
-    assert message.content == (
-        Thinking("Two cities, two calls. 🌍", "c2lnbmVk"),
-        Thinking("", "redacted:b3BhcXVl"),
-        Text("Let me look. ☀"),
-        ToolCall("tooluse_1", "weather", {"city": "Rome"}),
-        ToolCall("tooluse_2", "clock", {}),
-    )
-    assert message.usage == Usage(10, 40, 5, 3, 58)
-    results = [ToolResultMessage("tooluse_1", "sunny"), ToolResultMessage("tooluse_2", "noon")]
-    blocks = contents(sent([UserMessage("weather?"), message, *results]))[1][1]
-    assert blocks[1] == {"reasoningContent": {"redactedContent": base64.b64encode(b"b3BhcXVl").decode()}}
-
-
-def test_events_of_anthropic_in_chunks_are_read_too() -> None:
-    message = message_of(read(INVOKED))
-    assert (message.text, message.stop_reason) == ("Hello", StopReason.LENGTH)
-    assert message.usage == Usage(input=10, output=5, total=15)
-    cut = INVOKED[: INVOKED.rindex(b":event-type")]
-    assert message_of(read(cut)).stop_reason is StopReason.LENGTH
-
-
-@pytest.mark.parametrize(
-    ("reason", "kind"),
-    [
-        ("guardrail_intervened", ErrorKind.CONTENT_FILTERED),
-        ("content_filtered", ErrorKind.CONTENT_FILTERED),
-        ("refusal", ErrorKind.CONTENT_FILTERED),
-        ("malformed_tool_use", ErrorKind.NETWORK),
-    ],
-)
-def test_a_reply_that_was_stopped_for_cause_is_a_failure_that_keeps_its_text(reason: str, kind: ErrorKind) -> None:
-    message = message_of(read(START + said(0, "Sorry") + stopped(reason)))
-    assert (message.error_kind, message.text, message.usage.total) == (kind, "Sorry", 7)
-
-
-def test_tools_that_the_provider_runs_and_unknown_frames_are_passed_over() -> None:
-    body = (
-        START
-        + called(0, "tooluse_1", "nova_grounding", '{"query": "x"}', type="server_tool_use")
-        + opened(1, toolResult={"toolUseId": "tooluse_1", "status": "success"})
-        + delta(1, toolResult=[{"json": {}}])
-        + closed(1)
-        + event("somethingNew", delta="any shape", usage=[])
-        + delta(2, citation={"title": "t"})
-        + said(2, "Found it.")
-        + stopped("end_turn")
-    )
-    assert message_of(read(body)).content == (Text("Found it."),)
-
-
-def test_an_error_message_may_have_its_words_in_the_headers() -> None:
-    body = frame(b"", message_type="error", error_code="InternalServerException", error_message="broke")
-    events = read(START + body)
-    assert isinstance(events[-1], StreamFailed)
-    assert (events[-1].kind, "broke" in events[-1].message) == (ErrorKind.NETWORK, True)
-    events = read(START + frame(b"not json", message_type="exception", exception_type="throttlingException"))
-    assert isinstance(events[-1], StreamFailed)
-    assert events[-1].kind is ErrorKind.THROTTLED
-
-
-async def test_an_http_error_is_a_failure_of_its_kind() -> None:
-    body = json.dumps({"message": "The security token included in the request is expired"})
-    async with LoopbackServer(answer(body, status=403, content_type="application/json")) as server:
-        stream_fn = BedrockStreamFn(base_url=server.url)
-        events = [item async for item in stream_fn(MODEL, CONTEXT, StreamOptions(), CancellationToken())]
-    assert isinstance(events[-1], StreamFailed)
-    assert events[-1].kind is ErrorKind.AUTH
-    assert "very-secret" not in repr(events)
+def test_a_note_stands_for_a_picture_in_a_format_that_is_not_taken() -> None:
+    ((_, blocks),) = contents(sent([UserMessage([Image(Base64Image("image/tiff", PIXEL))])], cache="none"))
+    assert blocks == [{"text": "[image left out: image/tiff is not taken here, only PNG, JPEG, GIF and WebP]"}]

@@ -29,9 +29,7 @@ from swink_agent.testing.fakes import anthropic as anthropic_rules
 from swink_agent.testing.fakes import gemini as gemini_rules
 from swink_agent.testing.fakes import openai_responses as responses_rules
 from swink_agent.testing.servers import LoopbackServer, answer
-
-from .bodies import anthropic as claude
-from .bodies import gemini, responses
+from tests.wire.exchanges import body_of, load
 
 CLAUDE = "anthropic:claude-sonnet-4-6"
 ON = StreamOptions(web_search=True)
@@ -50,31 +48,11 @@ def web_search(query: str) -> str:
 
 
 RESULTS = [{"type": "web_search_result", "url": "https://a.example/1", "title": "A", "encrypted_content": "EqgfCio="}]
-SEARCHED = (
-    claude.opened(0, type="server_tool_use", id="srvtoolu_1", name="web_search", input={})
-    + claude.delta(0, "input_json_delta", partial_json='{"que')
-    + claude.delta(0, "input_json_delta", partial_json='ry": "oslo time"}')
-    + claude.closed(0)
-    + claude.opened(1, type="web_search_tool_result", tool_use_id="srvtoolu_1", content=RESULTS)
-    + claude.closed(1)
-)
-CITED = (
-    claude.opened(2, type="text", text="", citations=[])
-    + claude.delta(
-        2,
-        "citations_delta",
-        citation={
-            "type": "web_search_result_location",
-            "url": "https://a.example/1",
-            "title": "Time\nin Oslo\u200b",
-            "cited_text": "x",
-            "encrypted_index": "Eo8=",
-        },
-    )
-    + claude.delta(2, "text_delta", text="It is noon.")
-    + claude.closed(2)
-)
 SOURCES = "\n\nSources:\n- Time in Oslo: https://a.example/1"
+
+
+def served(api: str, case: str) -> Any:
+    return answer(body_of(api, load(api, f"{case}.reply")), pieces=9)
 
 
 def bodies(server: LoopbackServer) -> list[dict[str, Any]]:
@@ -82,12 +60,7 @@ def bodies(server: LoopbackServer) -> list[dict[str, Any]]:
 
 
 async def test_claude_searches_and_gets_its_searches_back() -> None:
-    usage = {"input_tokens": 10, "output_tokens": 7, "server_tool_use": {"web_search_requests": 2}}
-    first = (
-        claude.start() + SEARCHED + CITED + claude.called(3, "toolu_1", "clock") + claude.stopped("tool_use", **usage)
-    )
-    last = claude.start() + claude.said(0, "Noon.") + claude.stopped("end_turn")
-    async with LoopbackServer(answer(first, pieces=9), answer(last)) as server:
+    async with LoopbackServer(served("anthropic", "web_search"), served("anthropic", "text")) as server:
         agent = Agent(CLAUDE, tools=[clock], stream_fn=AnthropicStreamFn(server.url, "key"), stream_options=ON)
         result = await agent.prompt("What time is it in Oslo?")
         assert result.text == "Noon."
@@ -115,23 +88,7 @@ async def test_claude_searches_and_gets_its_searches_back() -> None:
 
 
 async def test_a_search_without_results_and_unknown_blocks_do_no_harm() -> None:
-    body = (
-        claude.start()
-        + claude.opened(0, type="server_tool_use", id="srvtoolu_1", name="web_search", input={"query": "x"})
-        + claude.closed(0)
-        + claude.opened(1, type="web_search_tool_result", tool_use_id="srvtoolu_9", content=[])
-        + claude.closed(1)
-        + claude.opened(2, type="server_tool_use", id="srvtoolu_2", name="bash_code_execution", input={})
-        + claude.delta(2, "input_json_delta", partial_json="{")
-        + claude.closed(2)
-        + claude.opened(3, type="text", text="")
-        + claude.delta(3, "citations_delta", citation="no object")
-        + claude.delta(3, "citations_delta", citation={"url": "javascript:alert(1)", "title": 7})
-        + claude.delta(3, "text_delta", text="ok")
-        + claude.closed(3)
-        + claude.stopped("end_turn")
-    )
-    async with LoopbackServer(answer(body)) as server:
+    async with LoopbackServer(served("anthropic", "web_search_of_other_blocks")) as server:
         agent = Agent(CLAUDE, stream_fn=AnthropicStreamFn(server.url, "key"), stream_options=ON)
         await agent.prompt("hi")
     reply: Any = agent.messages[1]
@@ -140,16 +97,7 @@ async def test_a_search_without_results_and_unknown_blocks_do_no_harm() -> None:
 
 async def test_an_error_of_a_search_goes_back_too() -> None:
     error = {"type": "web_search_tool_result_error", "error_code": "max_uses_exceeded"}
-    body = (
-        claude.start()
-        + claude.opened(0, type="server_tool_use", id="srvtoolu_1", name="web_search", input={"query": "x"})
-        + claude.closed(0)
-        + claude.opened(1, type="web_search_tool_result", tool_use_id="srvtoolu_1", content=error)
-        + claude.closed(1)
-        + claude.said(2, "I found nothing.")
-        + claude.stopped("end_turn")
-    )
-    async with LoopbackServer(answer(body)) as server:
+    async with LoopbackServer(served("anthropic", "web_search_failed")) as server:
         agent = Agent(CLAUDE, stream_fn=AnthropicStreamFn(server.url, "key"), stream_options=ON)
         await agent.prompt("hi")
         await agent.prompt("again")
@@ -160,32 +108,7 @@ async def test_an_error_of_a_search_goes_back_too() -> None:
 
 async def test_openai_searches_and_names_the_sources_that_the_text_does_not() -> None:
     text = "Noon ([a](https://a.example/1))."
-    cited = [
-        {"type": "url_citation", "url": "https://a.example/1", "title": "A", "start_index": 0, "end_index": 4},
-        {"type": "url_citation", "url": "https://b.example/2", "title": "B", "start_index": 0, "end_index": 4},
-    ]
-    search = {
-        "type": "web_search_call",
-        "id": "ws_1",
-        "status": "completed",
-        "action": {"type": "search", "query": "x"},
-    }
-    opening = {**search, "id": "ws_2", "action": {"type": "open_page", "url": "https://a.example/1"}}
-    message = {
-        "type": "message",
-        "id": "msg_1",
-        "content": [{"type": "output_text", "text": text, "annotations": cited}],
-    }
-    body = (
-        b"".join(
-            responses.event("response.output_item.done", output_index=index, item=item)
-            for index, item in enumerate((search, opening))
-        )
-        + responses.event("response.output_text.delta", output_index=2, item_id="msg_1", delta=text)
-        + responses.event("response.output_item.done", output_index=2, item=message)
-        + responses.response_end(usage={"input_tokens": 10, "output_tokens": 5})
-    )
-    async with LoopbackServer(answer(body)) as server:
+    async with LoopbackServer(served("openai-responses", "web_search")) as server:
         stream_fn = OpenAiResponsesStreamFn(server.url, "key")
         agent = Agent("openai-responses:gpt-5", tools=[clock], stream_fn=stream_fn, stream_options=ON)
         result = await agent.prompt("What time is it?")
@@ -200,19 +123,8 @@ async def test_openai_searches_and_names_the_sources_that_the_text_does_not() ->
 
 
 async def test_gemini_searches_and_gets_its_searches_back() -> None:
-    ran = {"toolCall": {"toolType": "GOOGLE_SEARCH_WEB", "id": "s1", "args": {"queries": ["time"]}}}
-    gave = {"toolResponse": {"toolType": "GOOGLE_SEARCH_WEB", "id": "s1", "response": {}}}
-    grounding = {
-        "webSearchQueries": ["time", "oslo"],
-        "groundingChunks": [{"web": {"uri": "https://a.example/1", "title": "a.example"}}, {"retrievedContext": {}}],
-    }
-    first = gemini.sse(
-        gemini.chunk({**ran, "thoughtSignature": gemini.SIGNATURE}, gave),
-        gemini.chunk({**gemini.call("clock", id="c1"), "thoughtSignature": gemini.SIGNATURE}, finish="STOP"),
-    )
-    last = gemini.chunk({"text": "Noon."}, finish="STOP", usageMetadata=gemini.USAGE)
-    last["candidates"][0]["groundingMetadata"] = grounding
-    async with LoopbackServer(answer(first), answer(gemini.sse(last))) as server:
+    ran, gave = load("gemini", "web_search.reply")[0]["candidates"][0]["content"]["parts"]
+    async with LoopbackServer(served("gemini", "web_search"), served("gemini", "web_search_sources")) as server:
         stream_fn = GeminiStreamFn(server.url, "key")
         agent = Agent("gemini:gemini-3-flash-preview", tools=[clock], stream_fn=stream_fn, stream_options=ON)
         result = await agent.prompt("What time is it in Oslo?")
@@ -221,7 +133,7 @@ async def test_gemini_searches_and_gets_its_searches_back() -> None:
     assert asked["tools"][1] == {"googleSearch": {}}
     assert asked["toolConfig"] == {"includeServerSideToolInvocations": True}
     sent = answered["contents"][1]["parts"]
-    assert sent[:2] == [{**ran, "thoughtSignature": gemini.SIGNATURE}, gave]
+    assert sent[:2] == [ran, gave]
     assert "functionCall" in sent[2]
     assert ["functionCall" in part for part in without["contents"][1]["parts"]] == [True]
     unsigned = [problem for body in (asked, answered, without) for problem in gemini_rules.problems(body)]
@@ -288,7 +200,7 @@ async def test_where_it_cannot_be_used_one_warning_says_so(
 
 async def test_a_structured_reply_is_not_searched_for() -> None:
     options = StreamOptions(web_search=True, output_schema={"type": "object", "properties": {}})
-    async with LoopbackServer(answer(claude.start() + claude.said(0, "{}") + claude.stopped("end_turn"))) as server:
+    async with LoopbackServer(served("anthropic", "text")) as server:
         made = AnthropicStreamFn(server.url, "key")
         context = AgentContext("", [UserMessage("hi")])
         [event async for event in made(ModelSpec.parse(CLAUDE), context, options, CancellationToken())]

@@ -5,14 +5,11 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
-import os
 import re
 import struct
 import zlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 
 import aiohttp
 import pytest
@@ -1219,35 +1216,6 @@ def test_validators_never_raise(api: str, data: st.DataObject) -> None:
     body = _with_garbage(copy.deepcopy(TURNS[api]), lambda: data.draw(_GARBAGE | st.just("stop")))
     found = MODULES[api].problems(body if isinstance(body, dict) else {})
     assert all(isinstance(problem, str) for problem in found)
-
-
-_RECORDED = {
-    "anthropic-messages": "anthropic",
-    "openai-responses": "openai-responses",
-    "gemini": "gemini",
-    "ollama-chat": "ollama",
-    "bedrock-converse": "bedrock",
-}
-_FAMILY = {"openai-chat": "openai", "azure": "azure", "xai": "xai", "mistral": "mistral"}
-_OF_OTHERS = re.compile(r"signature|encrypted_content|not persisted|was not found|no tool call found")
-
-
-def test_what_real_clients_sent_and_providers_took_is_accepted() -> None:
-    """Over recorded requests, if there are any; signatures, and what was stored elsewhere, nobody can check."""
-    rejected: list[str] = []
-    for path in sorted(Path(os.environ.get("SWINK_WIRE_DIR", "nowhere")).glob("*/*/meta.json")):
-        meta = json.loads(path.read_text())
-        body, provider = meta["request"].get("body"), path.parts[-3]
-        api = _FAMILY.get(provider, "") if meta["api"] == "openai-chat" else _RECORDED.get(meta["api"], "")
-        if meta["response"]["status"] != 200 or not isinstance(body, dict) or api not in MODULES:
-            continue
-        if provider in ("compat", "deepseek") or meta.get("variant") == "vertex":
-            continue
-        model = re.search(r"models?/([^/:]+)[:/]", unquote(meta["request"]["path"]))
-        arguments = (body, model[1]) if model is not None and api in ("gemini", "bedrock") else (body,)
-        problems = [problem for problem in MODULES[api].problems(*arguments) if not _OF_OTHERS.search(problem)]
-        rejected += [f"{path.parent.name}: {problem}" for problem in problems]
-    assert rejected == []
 
 
 # -- servers -------------------------------------------------------------------------------------------------

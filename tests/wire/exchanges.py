@@ -5,6 +5,7 @@ README.md explains the files.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import re
@@ -12,7 +13,8 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
@@ -61,6 +63,8 @@ MADE = Path(__file__).parent / "made"
 APIS = (*ADAPTERS, "proxy")
 NAMED = ("anthropic", "openai-responses")
 """Their server-sent events have a name, besides the type in the data."""
+HOST = "https://made.example"
+HI: dict[str, Any] = {"messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]}
 BAD_FRAME = "bad frame: "
 CUT = "the connection ended before the reply did"
 
@@ -94,7 +98,8 @@ def load(folder: str, name: str) -> Any:
 
 def stored(document: Any) -> str:
     """The text of a file: what is longer than a line has an item on each line, down to the third level."""
-    return _lines(document, 0) + "\n"
+    text = _lines(document, 0) + "\n"
+    return "".join(each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text)
 
 
 def _lines(value: Any, depth: int) -> str:
@@ -138,28 +143,28 @@ class Exchange:
         pass
 
 
-def adapter(api: str, **options: Any) -> Any:
-    if api == "proxy":
-        return ProxyStreamFn("https://made.example", "made-key", **options)
-    return adapter_at(api, "https://made.example", "made-key", **options)
+def adapter(api: str, url: str = HOST, **options: Any) -> Any:
+    make = ProxyStreamFn if api == "proxy" else partial(adapter_at, api)
+    return make(url, "made-key", **options)
 
 
-def model_for(api: str, told: Mapping[str, Any] | None = None) -> ModelSpec:
+def model_for(api: str, told: Mapping[str, Any] = HI) -> ModelSpec:
     """The model of a conversation."""
     model = ModelSpec("proxy", "anthropic:claude-sonnet-4-5") if api == "proxy" else model_of(api)
-    return ModelSpec(model.provider, model.model_id, ThinkingLevel((told or {}).get("level", "off")))
+    return ModelSpec(model.provider, model.model_id, ThinkingLevel(told.get("level", "off")))
 
 
-async def events_of(api: str, exchange: Exchange, told: Mapping[str, Any] | None = None) -> list[AssistantMessageEvent]:
-    """Sends a conversation of the files, and returns the events of the answer."""
-    told = told or {"messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]}
+async def events_of(
+    api: str, exchange: Exchange | None, told: Mapping[str, Any] = HI, url: str = HOST
+) -> list[AssistantMessageEvent]:
+    """Sends a conversation, by the exchange or else over a socket, and returns the events of the answer."""
     model = model_for(api, told)
     messages: list[Any] = []
     for message in told["messages"]:
         messages.append(_message(api, model, message, messages))
     context = AgentContext(told.get("system", ""), messages, [TOOLS[name] for name in told.get("tools", ())])
     options = StreamOptions(**{"api_key": "made-key", **told.get("options", {})})
-    stream = adapter(api, transport=exchange)(model, context, options, CancellationToken())
+    stream = adapter(api, url, transport=exchange)(model, context, options, CancellationToken())
     return [event async for event in stream]
 
 
@@ -181,7 +186,7 @@ async def request_for(api: str, told: Mapping[str, Any]) -> dict[str, Any]:
     events = await events_of(api, exchange, told)
     request = exchange.request
     assert request is not None, events
-    path = request.url.removeprefix("https://made.example")
+    path = request.url.removeprefix(HOST)
     return {"path": path, "headers": dict(request.headers), "body": json.loads(request.body)}
 
 
@@ -266,3 +271,18 @@ def _fields(event: AssistantMessageEvent, body: bytes, made: dict[str, str]) -> 
             yield name, made.setdefault(value, f"new {len(made) + 1}")
         elif name != "cost" and value is not None:
             yield name, value
+
+
+def _write() -> None:
+    for api, case in cases("reply"):
+        data = body_of(api, load(api, f"{case}.reply"))
+        (MADE / api / f"{case}.events.json").write_text(stored(shown(read(api, data), data)))
+    for path, api in product(MADE.glob("conversations/*.json"), APIS):
+        sent = asyncio.run(request_for(api, load("conversations", path.stem)))
+        (MADE / api / f"{path.stem}.request.json").write_text(stored(sent))
+    for path in MADE.glob("*/*.json"):
+        path.write_text(stored(json.loads(path.read_text())))
+
+
+if __name__ == "__main__":
+    _write()

@@ -36,8 +36,12 @@ STOP = {
 
 
 def all_recordings() -> list[Recording]:
-    root = Path(os.environ["SWINK_WIRE_DIR"])
-    return [Recording(meta.parent) for meta in sorted(root.glob("*/*/meta.json"))]
+    """The recordings in the folder `SWINK_WIRE_DIR`, or none if the variable is not set."""
+    if not (given := os.environ.get("SWINK_WIRE_DIR")):
+        return []
+    found = [Recording(meta.parent) for meta in sorted(Path(given).glob("*/*/meta.json"))]
+    assert found, f"SWINK_WIRE_DIR is {given!r}, which contains no recordings (files */*/meta.json)"
+    return found
 
 
 class Recording:

@@ -1,4 +1,4 @@
-"""Requests are built, and replies are read, as the files in `made` say; replies may be split, cut or damaged anywhere."""
+"""Requests are built and replies are read as the files in `made` say, also if the bytes are split, cut or damaged."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from swink_agent import ErrorKind, MessageAssembler, ModelSpec, StreamDone, StreamFailed
 from swink_agent.adapters.kit.frames import FrameError
 from swink_agent.testing.fakes import APIS as FAKED
+from swink_agent.testing.servers import LoopbackServer, answer
 
 from .exchanges import (
     APIS,
@@ -34,6 +35,7 @@ from .exchanges import (
     read,
     request_for,
     shown,
+    stored,
 )
 
 REPLIES = [pytest.param(api, case, id=f"{api}-{case}") for api, case in cases("reply")]
@@ -44,6 +46,7 @@ CALLS_ARE_WHOLE = ("gemini", "ollama")
 """Their calls come in one piece, so that a reply that breaks off has whole calls or none."""
 USAGE_IS_LAST = ("azure", "bedrock", "mistral", "openai", "xai", "gemini")
 """Their usage comes behind the stop reason, so that it may be missing from a complete reply."""
+CONTENT_TYPES = {"bedrock": "application/vnd.amazon.eventstream", "ollama": "application/x-ndjson"}
 LINES = [api for api in APIS if api not in ("bedrock", "ollama")]
 """Their frames are server-sent events, whose lines may end in three ways."""
 KNOWN = ("signature", "encrypted_content", "was not found", "was not issued", "made_up", "madeUp")
@@ -73,9 +76,26 @@ async def test_a_reply_is_read_as_its_file_says(api: str, case: str) -> None:
     assert shown(await events_of(api, Exchange(data, pieces=3)), data) == expected
 
 
+def test_files_are_written_in_one_form() -> None:
+    for path in MADE.glob("*/*.json"):
+        assert path.read_text() == stored(json.loads(path.read_text())), f"run python -m tests.wire.exchanges ({path})"
+
+
 def test_every_conversation_has_a_request_for_every_api() -> None:
     told = [path.stem for path in MADE.glob("conversations/*.json")]
     assert sorted(cases("request")) == sorted(product(APIS, told))
+
+
+@every_api
+async def test_a_reply_is_read_from_a_socket(api: str) -> None:
+    data, told = body(api, "whole"), load("conversations", "plain")
+    async with LoopbackServer(answer(data, pieces=7, content_type=CONTENT_TYPES.get(api))) as server:
+        events = await events_of(api, None, told, url=server.url)
+    assert shown(events, data) == load(api, "whole.events")
+    (request,) = server.requests
+    expected = load(api, "plain.request")
+    assert (request.path, json.loads(request.body)) == (expected["path"], expected["body"])
+    assert expected["headers"].items() <= request.headers.items()
 
 
 @pytest.mark.table
@@ -118,13 +138,13 @@ def test_an_error_midway_has_its_kind_and_keeps_the_text_before_it(api: str) -> 
 @pytest.mark.table
 @every_api
 async def test_an_answer_with_an_error_has_its_kind(api: str) -> None:
-    for answer in load(api, "errors")["answers"]:
-        data = answer["body"] if isinstance(answer["body"], str) else json.dumps(answer["body"])
-        headers = {"content-type": "application/json", **answer.get("headers", {})}
-        *_, end = await events_of(api, Exchange(data.encode(), status=answer["status"], headers=headers))
-        kind, words, *wait = answer["failed"]
+    for refused in load(api, "errors")["answers"]:
+        data = refused["body"] if isinstance(refused["body"], str) else json.dumps(refused["body"])
+        headers = {"content-type": "application/json", **refused.get("headers", {})}
+        *_, end = await events_of(api, Exchange(data.encode(), status=refused["status"], headers=headers))
+        kind, words, *wait = refused["failed"]
         assert isinstance(end, StreamFailed)
-        assert (str(end.kind), end.message, end.retry_after) == (kind, words, *(wait or [None])), answer
+        assert (str(end.kind), end.message, end.retry_after) == (kind, words, *(wait or [None])), refused
         assert "made-key" not in repr(end)
 
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
+from importlib import import_module
 from itertools import pairwise
+from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -26,6 +30,11 @@ def aws_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIATEST")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-a-secret")
     monkeypatch.delenv("AWS_SESSION_TOKEN", raising=False)
+
+
+def test_readme_says_how_many_recordings_there_are() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    assert f"{len(RECORDINGS)} recorded responses" in readme.replace("\n", " ")
 
 
 @pytest.mark.table
@@ -74,7 +83,7 @@ def comparable(assembler: MessageAssembler) -> object:
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("recording", STREAMS, ids=repr)
-def test_the_bytes_may_be_split_cut_or_spoiled_anywhere(recording: Recording) -> None:
+def test_recorded_bytes_may_be_split_cut_or_spoiled_anywhere(recording: Recording) -> None:
     chance = random.Random(recording.name)
     body = recording.body
     whole = parsed(recording, [body])
@@ -98,3 +107,32 @@ def test_the_bytes_may_be_split_cut_or_spoiled_anywhere(recording: Recording) ->
             else:
                 spoiled[position:position] = bytes([chance.randrange(256)])
         assert parsed(recording, [bytes(spoiled)]).is_finished
+
+
+FAKED = {
+    "anthropic-messages": "anthropic",
+    "openai-responses": "openai_responses",
+    "gemini": "gemini",
+    "ollama-chat": "ollama",
+    "bedrock-converse": "bedrock",
+}
+FAMILY = {"openai-chat": "openai", "azure": "azure", "xai": "xai", "mistral": "mistral"}
+OF_OTHERS = re.compile(r"signature|encrypted_content|not persisted|was not found|no tool call found")
+"""Signatures, and what was stored elsewhere, which a fake cannot check."""
+
+
+def test_fakes_accept_requests_that_real_providers_accepted() -> None:
+    rejected: list[str] = []
+    for recording in RECORDINGS:
+        meta, provider = recording.meta, recording.provider
+        body = meta["request"].get("body")
+        name = FAMILY.get(provider) if recording.api == "openai-chat" else FAKED.get(recording.api)
+        if recording.status != 200 or not isinstance(body, dict) or name is None:
+            continue
+        if provider in ("compat", "deepseek") or meta.get("variant") == "vertex":
+            continue
+        model = re.search(r"models?/([^/:]+)[:/]", unquote(meta["request"]["path"]))
+        arguments = [model[1]] if model is not None and name in ("gemini", "bedrock") else []
+        problems = import_module(f"swink_agent.testing.fakes.{name}").problems(body, *arguments)
+        rejected += [f"{recording}: {problem}" for problem in problems if not OF_OTHERS.search(problem)]
+    assert rejected == []
