@@ -135,8 +135,6 @@ LONG_TABLES = {
     "test_a_long_text_takes_no_longer_than_its_length_explains",
     "test_a_hostile_pattern_troubles_no_engine",
     "test_models_of_other_kinds_take_the_history_too",
-    "test_a_reply_cut_anywhere_ends_once_with_its_blocks_closed",
-    "test_a_reply_cut_at_any_byte_ends_once",
     "test_nothing_in_a_folder_switches_off_what_is_stricter_above_it",
     "test_other_arguments_are_held_against_the_schema_again",
     "test_shell_blocks_with_a_run_comment_run",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import importlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -22,13 +21,10 @@ from swink_agent import (
     MessageUpdate,
     ModelSpec,
     StopReason,
-    StreamDone,
     StreamFailed,
     StreamOptions,
     StreamStart,
     TextDelta,
-    TextEnd,
-    TextStart,
     Usage,
     UserMessage,
 )
@@ -45,8 +41,6 @@ from swink_agent.adapters import (
     ProxyStreamFn,
     XAiStreamFn,
 )
-from swink_agent.adapters.kit.frames import FrameError
-from swink_agent.testing import FakeReply
 from swink_agent.testing.servers import Answer, LoopbackServer, answer, drips, floods_a_line, gzip_bomb, hangs, resets
 
 SSE, NDJSON, AWS = "text/event-stream", "application/x-ndjson", "application/vnd.amazon.eventstream"
@@ -66,7 +60,6 @@ ADAPTERS: dict[str, tuple[Callable[..., Any], str]] = {
     "proxy": (ProxyStreamFn, SSE),
 }
 
-MODULES = {name: f"swink_agent.testing.fakes.{name.replace('-', '_')}" for name in ADAPTERS}
 
 BEHAVIOURS: dict[str, tuple[Callable[[str], Answer], set[ErrorKind]]] = {
     "resets before the headers": (lambda kind: resets(before_headers=True), {ErrorKind.NETWORK}),
@@ -126,60 +119,6 @@ async def test_a_misbehaving_server_gives_one_typed_failure_in_time(adapter: str
     if "throttles" in behaviour:
         assert failed.retry_after is not None
         assert failed.retry_after >= 3
-
-
-REPLY = FakeReply(text="Hello there")
-
-
-def body_of(adapter: str) -> bytes:
-    """A whole reply in the adapter's own format."""
-    if adapter != "proxy":
-        return b"".join(importlib.import_module(MODULES[adapter]).API.stream(REPLY, MODEL.model_id))
-    events = [StreamStart(), TextStart(0), TextDelta(0, "Hello there"), TextEnd(0), StreamDone()]
-    return b"".join(b"data: " + msgspec.json.encode(event) + b"\n\n" for event in events)
-
-
-async def message_read_from(adapter: str, body: bytes) -> MessageAssembler:
-    make, content_type = ADAPTERS[adapter]
-    assembler = MessageAssembler(MODEL)
-    async with LoopbackServer(answer(body, content_type=content_type)) as server, asyncio.timeout(30):
-        async for event in make(server.url, "key")(MODEL, CONTEXT, StreamOptions(), CancellationToken()):
-            assembler.feed(event)
-    assert not assembler.is_broken, assembler.failure
-    return assembler
-
-
-@pytest.mark.table
-@pytest.mark.parametrize("adapter", ADAPTERS)
-async def test_a_second_terminal_frame_does_not_make_a_second_end(adapter: str) -> None:
-    body = body_of(adapter)
-    once, twice = await message_read_from(adapter, body), await message_read_from(adapter, body + body)
-    assert once.failure is None
-    assert twice.is_finished
-    assert once.message().text == "Hello there"
-    # Gemini may give its reason with every chunk, so only the end of the body tells which was the last.
-    assert twice.message().text == "Hello there" * (2 if adapter == "gemini" else 1)
-
-
-@pytest.mark.parametrize("adapter", ADAPTERS)
-async def test_a_reply_cut_at_any_byte_ends_once(adapter: str) -> None:
-    """Every byte, at the bare parser: in order, finished, and what was streamed is the beginning of the text."""
-    body = body_of(adapter)
-    make, content_type = ADAPTERS[adapter]
-    for end in range(len(body)):
-        parser = make("http://127.0.0.1:9", "key").parser(MODEL, {"content-type": content_type})
-        try:
-            parser.feed(body[:end])
-            parser.end()
-        except FrameError as error:
-            raise AssertionError(f"cut at {end}: {error}") from error
-        parser.writer.fail("cut", ErrorKind.NETWORK)
-        assembler = MessageAssembler(MODEL)
-        for event in parser.writer.take():
-            assembler.feed(event)
-        assert assembler.is_finished
-        assert not assembler.is_broken, (end, assembler.failure)
-        assert "Hello there".startswith(assembler.message().text)
 
 
 # -- what a reply cost that did not end well ---------------------------------------------------------------------

@@ -6,7 +6,6 @@ import importlib
 import json
 import random
 from itertools import pairwise, product
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -151,16 +150,35 @@ async def test_an_answer_with_an_error_has_its_kind(api: str) -> None:
 @pytest.mark.table
 @every_api
 def test_bytes_that_are_not_a_frame_raise_a_frame_error(api: str) -> None:
-    junk = [b"{not json}", b"[1, 2]", b'"text"', b"\xff\xfe", b"[" * 100_000, b'{"x":' + b"[" * 50_000]
-    for data in [*map(framed_junk(api), junk), *[framed(api, each) for each in load(api, "errors")["not_frames"]]]:
+    wrong_shapes = [framed(api, each) for each in load(api, "errors")["not_frames"]]
+    for data in [*[framed_bytes(api, junk) for junk in JUNK], *wrong_shapes]:
         with pytest.raises(FrameError):
             adapter(api).parser(model_for(api), {}).feed(data)
 
 
-def framed_junk(api: str) -> Any:
+JUNK = [b"{not json}", b"[1, 2]", b'"text"', b"\xff\xfe", b"[" * 100_000, b'{"x":' + b"[" * 50_000]
+
+
+def framed_bytes(api: str, data: bytes) -> bytes:
     if api == "bedrock":
-        return lambda data: frame(data, {":event-type": "metadata"})
-    return lambda data: data + b"\n" if api == "ollama" else b"data: " + data + b"\n\n"
+        return frame(data, {":event-type": "metadata"})
+    return data + b"\n" if api == "ollama" else b"data: " + data + b"\n\n"
+
+
+@pytest.mark.parametrize(
+    ("api", "spoiled"),
+    [
+        ("openai-responses", b'{"type": "response.output_text.delta", "delta": "\xff"}'),
+        (
+            "gemini",
+            b'{"candidates": [{"content": {"parts": [{"functionCall": {"name": "a", "args": {"b": "\xff"}}}]}}]}',
+        ),
+        ("ollama", b'{"message": {"tool_calls": [{"function": {"name": "a", "arguments": {"b": "\xff"}}}]}}'),
+    ],
+)
+def test_bytes_that_are_not_text_are_not_passed_on(api: str, spoiled: bytes) -> None:
+    with pytest.raises(FrameError):
+        adapter(api).parser(model_for(api), {}).feed(framed_bytes(api, spoiled))
 
 
 # -- anywhere --------------------------------------------------------------------------------------------------------
@@ -203,12 +221,19 @@ def test_a_reply_that_is_cut_ends_once_with_its_blocks_closed(api: str, case: st
         message = message_of(events)
         assert sum(map(is_end, events)) == 1
         assert BAD_FRAME not in str(message.error_message), cut
+        assert whole.text.startswith(message.text)
         if message.error_message == CUT:
             assert message.error_kind is ErrorKind.NETWORK
             assert not any(call.is_incomplete for call in message.tool_calls if api in CALLS_ARE_WHOLE)
         elif case == "whole":
             assert (message.stop_reason, message.content) == (whole.stop_reason, whole.content)
             assert api in USAGE_IS_LAST or message.usage == whole.usage
+
+
+@pytest.mark.parametrize("api", [api for api in APIS if api != "gemini"])  # its reply ends with the body
+def test_frames_after_the_end_of_a_reply_are_not_read(api: str) -> None:
+    data = body(api, "whole")
+    assert shown(read(api, data + data), data) == load(api, "whole.events")
 
 
 @pytest.mark.table
