@@ -137,7 +137,7 @@ def test_options_go_into_the_body() -> None:
     assert "include" not in body
 
 
-def test_a_session_is_no_cache_key_when_caching_is_off_and_a_short_one_when_it_is_long() -> None:
+def test_a_session_is_a_short_cache_key_unless_caching_is_off() -> None:
     assert "prompt_cache_key" not in body_of(UserMessage("Hi"), session_id="s-1", cache="none")
     key = body_of(UserMessage("Hi"), session_id="s" * 200)["prompt_cache_key"]
     assert len(key) <= 64
