@@ -1,4 +1,4 @@
-"""Anthropic Messages: the request for a conversation, and the message from its events."""
+"""Anthropic Messages: how each Claude thinks, and whose thinking goes back. `tests/wire` has requests and replies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Amazon Bedrock's ConverseStream: the signed request for a conversation, and the message from its frames."""
+"""Amazon Bedrock: addresses, credentials, and what depends on the model. `tests/wire` has requests and replies."""
 
 from __future__ import annotations
 

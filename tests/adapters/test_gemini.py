@@ -1,4 +1,4 @@
-"""Gemini: the request for a conversation, and the message from the answer."""
+"""Gemini: addresses, and what depends on the model or on signatures. `tests/wire` has requests and replies."""
 
 from __future__ import annotations
 
@@ -177,6 +177,15 @@ def test_a_budget_wins_over_the_level() -> None:
 
 
 # -- messages ------------------------------------------------------------------------------------------------
+
+
+def test_a_reply_of_thoughts_and_signatures_alone_is_left_out() -> None:
+    messages = [
+        UserMessage("hi"),
+        AssistantMessage([Thinking("hm"), Thinking("", SIGNATURE)], "gemini"),
+        UserMessage("?"),
+    ]
+    assert contents(messages) == [{"role": "user", "parts": [{"text": "hi"}, {"text": "?"}]}]
 
 
 def test_images_are_sent_as_data_or_by_their_url(tmp_path: Path) -> None:

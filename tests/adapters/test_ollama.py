@@ -1,4 +1,4 @@
-"""Ollama: the request for a conversation, and the message from the lines of the answer."""
+"""Ollama: addresses, keys, and what depends on the model. `tests/wire` has requests and replies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAI Responses: the request for a conversation, and the message from its events."""
+"""OpenAI Responses: what depends on the model, and reasoning there and back. `tests/wire` has requests and replies."""
 
 from __future__ import annotations
 
