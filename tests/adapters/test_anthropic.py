@@ -12,6 +12,8 @@ from swink_agent import (
     AgentContext,
     AgentMessage,
     AssistantMessage,
+    FileImage,
+    Image,
     ModelSpec,
     StreamOptions,
     Text,
@@ -228,6 +230,11 @@ def test_a_budget_is_not_asked_for_after_calls_that_no_thinking_led_to() -> None
 
 
 # -- messages ----------------------------------------------------------------------------------------------------
+
+
+def test_a_note_stands_for_a_picture_that_cannot_be_read() -> None:
+    ((_, blocks),) = contents(sent([UserMessage([Image(FileImage("nowhere.png"))])], cache="none"))
+    assert blocks == [text("[image missing: nowhere.png could not be read: No such file or directory]")]
 
 
 def test_thinking_that_was_shown_to_nobody_keeps_its_signature() -> None:

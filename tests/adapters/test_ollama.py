@@ -133,11 +133,13 @@ def test_thinking_is_on_or_off_or_a_level(model_id: str, level: ThinkingLevel, t
         ('{"models":[{"name":"zz"},{"name":7},null]}', "(it has zz. Others: ollama pull qwen3:4b)"),
         ('{"models":[]}', "(it has no models: ollama pull qwen3:4b)"),
         ("no json", None),
+        ("", None),  # with status 500
     ],
 )
 async def test_a_model_that_is_not_there_is_answered_with_those_that_are(models: str, advice: str | None) -> None:
     missing = answer('{"error":"model \'qwen3:4b\' not found"}', content_type="application/json", status=404)
-    async with LoopbackServer(missing, answer(models, content_type="application/json")) as server:
+    status = 200 if models else 500
+    async with LoopbackServer(missing, answer(models, status=status, content_type="application/json")) as server:
         stream = OllamaStreamFn(server.url)(
             QWEN, AgentContext("", (UserMessage("hi"),)), StreamOptions(), CancellationToken()
         )

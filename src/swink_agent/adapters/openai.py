@@ -267,7 +267,9 @@ def _noun(message: ToolResultMessage) -> str:
 
 
 def is_silent(message: AgentMessage) -> bool:
-    """Whether a reply has nothing that this API can represent, such as one that was aborted during thinking."""
+    """Whether a message has nothing that this API can represent, such as a reply that was aborted during thinking."""
+    if type(message) is UserMessage:
+        return not extract_text(message.content) and not any(type(block) in _ATTACHED for block in message.content)
     return type(message) is AssistantMessage and not message.text and not message.tool_calls
 
 
