@@ -57,7 +57,8 @@ class AnthropicStreamFn(KeyedStreamFn):
     """
 
     description = registry.anthropic
-    default_url: ClassVar[str] = "https://api.anthropic.com/v1"
+    default_url: ClassVar[str] = "https://api.anthropic.com"
+    added_path: ClassVar[str] = "/v1"
     session_field: ClassVar[str] = "metadata"
 
     def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:

@@ -50,7 +50,7 @@ class OllamaStreamFn(KeyedStreamFn):
     content_types: ClassVar[tuple[str, ...]] = ("application/x-ndjson", "application/json")
     keeps_own_ids: ClassVar[bool] = True
 
-    def with_version(self, url: str) -> str:
+    def whole_address(self, url: str) -> str:
         """Returns the server's URL for a host, a host with a port, or a URL, as Ollama itself reads `OLLAMA_HOST`.
 
         Without a scheme, the default port is Ollama's. An address that means all interfaces means this machine. An API
