@@ -66,6 +66,9 @@ WIRE = Wire(
         ]
     ],
     ended=[
+        (SAID + DONE, StopReason.STOP),
+        (SAID + USAGE + DONE + failed(message="late", type="server_error"), StopReason.STOP),
+        (SAID + chunk(tool_calls=[call(0, "call_1", "clock", "{}")]) + DONE, StopReason.TOOL_USE),
         *[(SAID + chunk("stop") + USAGE[:length], StopReason.STOP) for length in range(0, len(USAGE), 7)],
         (SAID + chunk("stop") + USAGE + DONE + failed(message="late", type="server_error"), StopReason.STOP),
     ],
