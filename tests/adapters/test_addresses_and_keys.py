@@ -83,11 +83,70 @@ def test_the_request_goes_to_the_provider_with_the_key_which_shows_nowhere(keyed
 @pytest.mark.table
 @providers
 @pytest.mark.parametrize("ending", ["", "/", "//", "/VERSION", "/VERSION/"])
-@pytest.mark.parametrize("address", ["http://host", "https://host/x"])
-def test_a_base_url_works_with_or_without_its_version_and_needs_no_key(keyed: Keyed, address: str, ending: str) -> None:
-    request = keyed.build(address + ending.replace("/VERSION", keyed.version))
-    assert request.url == address + keyed.version + keyed.path
+def test_an_address_without_a_path_gets_the_usual_one_and_needs_no_key(keyed: Keyed, ending: str) -> None:
+    request = keyed.build("http://host" + ending.replace("/VERSION", keyed.version))
+    assert request.url == "http://host" + keyed.version + keyed.path
     assert keyed.key_in(request) is None
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("name", "address", "asked"),
+    [
+        ("openai", "https://open.bigmodel.cn/api/paas/v4", "https://open.bigmodel.cn/api/paas/v4/chat/completions"),
+        ("openai", "https://host/v1beta/openai/", "https://host/v1beta/openai/chat/completions"),
+        ("openai", "http://localhost:8000", "http://localhost:8000/v1/chat/completions"),
+        ("openai", "https://host/v1/", "https://host/v1/chat/completions"),
+        ("openai", "http://v1", "http://v1/v1/chat/completions"),
+        ("openai-responses", "https://host/x", "https://host/x/responses"),
+        ("xai", "https://host/x", "https://host/x/chat/completions"),
+        ("mistral", "https://host/mistral", "https://host/mistral/v1/chat/completions"),
+        ("mistral", "https://host/mistral/v1", "https://host/mistral/v1/chat/completions"),
+        ("anthropic", "https://gateway/anthropic", "https://gateway/anthropic/v1/messages"),
+        ("anthropic", "https://gateway/anthropic/v1/", "https://gateway/anthropic/v1/messages"),
+        ("anthropic", "https://gateway/v1/me/anthropic", "https://gateway/v1/me/anthropic/v1/messages"),
+        ("anthropic", "http://v1", "http://v1/v1/messages"),
+        ("gemini", "https://gateway/v1/me/google", "https://gateway/v1/me/google/v1beta" + KEYED["gemini"].path),
+        ("gemini", "https://gateway/google/v1", "https://gateway/google/v1" + KEYED["gemini"].path),
+    ],
+)
+def test_an_address_means_what_it_means_to_the_sdk_of_the_provider(name: str, address: str, asked: str) -> None:
+    assert KEYED[name].build(address).url == asked
+
+
+class _OfBigModel(OpenAiStreamFn):
+    description = OpenAiStreamFn.description
+    default_url = "https://open.bigmodel.cn/api/paas/v4/"
+
+
+class _OfGateway(AnthropicStreamFn):
+    description = AnthropicStreamFn.description
+    default_url = "https://api.z.ai/api/anthropic"
+
+
+class _WithoutPath(OpenAiStreamFn):
+    description = OpenAiStreamFn.description
+    default_url = "https://host"
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("made", "address", "asked"),
+    [
+        (_OfBigModel, None, "https://open.bigmodel.cn/api/paas/v4/chat/completions"),
+        (_OfBigModel, "http://localhost:8000/", "http://localhost:8000/api/paas/v4/chat/completions"),
+        (_OfBigModel, "http://localhost:8000/v9", "http://localhost:8000/v9/chat/completions"),
+        (_OfGateway, None, "https://api.z.ai/api/anthropic/v1/messages"),
+        (_OfGateway, "http://localhost:8000", "http://localhost:8000/api/anthropic/v1/messages"),
+        (_OfGateway, "http://localhost:8000/x", "http://localhost:8000/x/v1/messages"),
+        (_OfGateway, "http://localhost:8000/v1", "http://localhost:8000/v1/messages"),
+        (_WithoutPath, None, "https://host/chat/completions"),
+        (_WithoutPath, "http://localhost:8000", "http://localhost:8000/chat/completions"),
+    ],
+)
+def test_an_adapter_of_ones_own_is_asked_at_its_default_url(made: Any, address: str | None, asked: str) -> None:
+    request = made(address, "k").build(ModelSpec("test", "some-model"), CONTEXT, StreamOptions())
+    assert request.url == asked
 
 
 @pytest.mark.parametrize("ending", ["", "/", "/v1", "/v1/", "/openai", "/openai/v1", "/openai/v1/"])

@@ -67,8 +67,8 @@ def test_a_table_describes_a_server(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [
-        ("[mcp.servers.a]\n", "line 1: mcp.servers.a needs either command or url"),
-        ('\n[mcp.servers.a]\ncommand = "x"\nurl = "http://x"\n', "line 2: mcp.servers.a needs either command or url"),
+        ("[mcp.servers.a]\n", "line 1: mcp.servers.a needs command or url"),
+        ('\n[mcp.servers.a]\ncommand = "x"\nurl = "http://x"\n', "line 2: mcp.servers.a has command and url: give one"),
         ('[mcp.servers.a]\ncommand = ""\n', "line 2: mcp.servers.a.command must be the program"),
         ('[mcp.servers.a]\ncommand = "x"\nargs = "y"\n', "line 3: mcp.servers.a.args must be a list of texts"),
         ('[mcp.servers.a]\ncommand = "x"\nenv = { A = 1 }\n', "line 3: mcp.servers.a.env must be a table of texts"),

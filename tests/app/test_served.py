@@ -14,18 +14,52 @@ from swink_agent.app.agent.opening import Opening, OpeningOptions
 from swink_agent.app.agent.served import ServedAgent
 from swink_agent.app.runs.sessions import open_store
 from swink_agent.core.cancel import CancellationToken
+from swink_agent.core.errors import ToolError
 from swink_agent.core.tool import ToolContext
 from swink_agent.core.types import UserMessage
+from swink_agent.testing import FakeProvider
 
 
-async def test_a_call_that_is_cancelled_while_its_session_opens_lets_it_go(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opening:
+    """The standard agent in the folder `work`, with data and settings of its own."""
     monkeypatch.setenv("SWINK_CONFIG_DIR", str(tmp_path / "config"))
     monkeypatch.setenv("SWINK_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("ANTHROPIC_API_KEY", "key-of-a-test-0123456789")
     (tmp_path / "work").mkdir()
-    opening = Opening(OpeningOptions(flags={"sandbox": "off", "model": "anthropic"}, cwd=str(tmp_path / "work")))
+    return Opening(OpeningOptions(flags={"sandbox": "off", "model": "anthropic"}, cwd=str(tmp_path / "work")))
+
+
+async def test_a_client_continues_sessions_of_its_folder_by_their_whole_ids_only(
+    opening: Opening, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent, context = ServedAgent(opening), ToolContext("call_1", CancellationToken())
+    async with FakeProvider("anthropic", ["first", "second", "third"]) as provider:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", provider.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", provider.key)
+        begun = await agent.execute({"prompt": "go"}, context)
+        own: str = begun.details["structured"]["session"]
+        again = await agent.execute({"prompt": "go on", "session": own}, context)
+        assert again.details["structured"] == {"text": "second", "session": own, "stop_reason": "stop"}
+        other = await ServedAgent(opening).execute({"prompt": "go on", "session": own}, context)
+        assert other.details["structured"]["text"] == "third"
+        store = open_store(opening.settings)
+        foreign: list[str] = []
+        for folder in ("elsewhere", "work/inner", ""):
+            with store.create(tmp_path / folder) as session:
+                foreign.append(session.id)
+        lost = store.folder / "20200101-000000-aaaaaa.jsonl"
+        lost.write_text("not a session\n")
+        for wanted in ("", own[:-1], own[:8], own.upper(), f"../sessions/{own}", *foreign, foreign[0][:20], lost.stem):
+            with pytest.raises(ToolError) as refused:
+                await agent.execute({"prompt": "go on", "session": wanted}, context)
+            assert str(refused.value) == "there is no such session"
+        assert len(provider.bodies) == 3
+
+
+async def test_a_call_that_is_cancelled_while_its_session_opens_lets_it_go(
+    opening: Opening, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = open_store(opening.settings)
     with store.create(tmp_path / "work") as session:
         session_id = session.id

@@ -71,6 +71,38 @@ def test_a_row_of_csv_is_a_case(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("prompt", "messages"),
+    [
+        ('{"a": 1}', ['{"a": 1}']),
+        ("[1, 2]", ["[1, 2]"]),
+        ("[]", ["[]"]),
+        ('["one", 2]', ['["one", 2]']),
+        ("[NaN]", ["[NaN]"]),
+        ("[not JSON", ["[not JSON"]),
+        ("[" * 9000, ["[" * 9000]),
+        ("null", ["null"]),
+        ('["one", "two"]', ["one", "two"]),
+        (' ["one"] ', ["one"]),
+    ],
+)
+def test_a_prompt_in_csv_is_the_text_unless_it_is_a_list_of_texts(
+    tmp_path: Path, prompt: str, messages: list[str]
+) -> None:
+    cell = prompt.replace('"', '""')
+    path = written(tmp_path, f'id,user_messages\na,"{cell}"\n', "s.csv")
+    assert load_set(path).cases[0].user_messages == tuple(messages)
+
+
+@pytest.mark.parametrize("text", ["[draft] say hi", "{draft}", '{"a": 1}', "[1]"])
+def test_a_field_of_csv_that_takes_a_text_takes_one_in_brackets(tmp_path: Path, text: str) -> None:
+    cell = text.replace('"', '""')
+    row = ",".join(["a", "hi", *[f'"{cell}"'] * 4])
+    path = written(tmp_path, f"id,user_messages,name,description,system_prompt,tags\n{row}\n", "s.csv")
+    case = load_set(path).cases[0]
+    assert [case.name, case.description, case.system_prompt, *case.tags] == [text] * 4
+
+
 def test_a_line_of_jsonl_is_a_case(tmp_path: Path) -> None:
     lines = [
         {"id": "a", "name": "A", "user_messages": ["hi"], "tags": ["x"]},

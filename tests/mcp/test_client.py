@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ import pytest
 from swink_agent import Agent, ToolResultMessage
 from swink_agent.approvals import ApprovalChoice, Approvals
 from swink_agent.core.approval import Grant
-from swink_agent.core.tool import ToolContext
+from swink_agent.core.errors import ToolError
+from swink_agent.core.tool import AgentToolResult, ToolContext
 from swink_agent.core.types import extract_text
 from swink_agent.mcp import McpError, McpServer
 from swink_agent.testing import call as calling
@@ -419,6 +421,78 @@ child = subprocess.Popen(["sleep", "601.25"])
     assert lives("601.25")
     await asyncio.create_task(server.__aexit__(None, None, None))
     assert await gone("601.25")
+
+
+_HANGS = """
+def on_call(id, name, arguments, meta):
+    if arguments.get("text") == "hang":
+        say(method="notifications/progress", params={"progressToken": meta["progressToken"], "progress": 1})
+        time.sleep(60)
+    text(id, name)
+"""
+
+
+async def _hanging(server: McpServer) -> asyncio.Task[AgentToolResult]:
+    """A call that the server has begun and never answers."""
+    is_begun = asyncio.Event()
+    context = ToolContext(on_update=lambda _: is_begun.set())
+    task = asyncio.ensure_future(named(server, "echo").execute({"text": "hang"}, context))
+    await is_begun.wait()
+    return task
+
+
+@pytest.mark.parametrize("way", ["close", "restart"])
+async def test_a_call_of_a_server_that_is_ended_meanwhile_is_told_so(way: str) -> None:
+    async with raw_server(_HANGS) as server:
+        running = await _hanging(server)
+        await (server.close() if way == "close" else server.restart())
+        with pytest.raises(ToolError, match="the MCP server raw ended: it was closed during the call"):
+            await running
+        assert (await call(server, "echo")).is_error == (way == "close")
+
+
+async def test_a_call_from_another_loop_is_told_that_the_loop_of_the_server_ended() -> None:
+    server = raw_server(_HANGS)
+    is_open, is_over = asyncio.Event(), threading.Event()
+    here = asyncio.get_running_loop()
+
+    async def there() -> None:
+        async with server:
+            own = asyncio.all_tasks()
+            here.call_soon_threadsafe(is_open.set)
+            await asyncio.to_thread(is_over.wait, 60)
+            for task in asyncio.all_tasks() - own:
+                task.cancel()  # as `asyncio.run` does at its end
+
+    running = asyncio.create_task(asyncio.to_thread(asyncio.run, there()))
+    try:
+        await is_open.wait()
+        calling = await _hanging(server)
+        is_over.set()
+        with pytest.raises(ToolError, match="the MCP server raw ended: its event loop ended during the call"):
+            await calling
+    finally:
+        is_over.set()
+        await running
+
+
+async def test_a_call_that_is_cancelled_while_the_server_is_left_stays_cancelled() -> None:
+    async with raw_server(_HANGS) as server:
+        running = await _hanging(server)
+        running.cancel()
+        await server.close()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+
+async def test_a_server_that_is_closed_while_it_starts_says_so() -> None:
+    server = raw_server("def on_initialize(id, params): time.sleep(60)")
+    entering = asyncio.create_task(server.__aenter__())
+    await asyncio.sleep(0)
+    assert server.state == "starting"
+    await server.close()
+    with pytest.raises(McpError, match="MCP server raw: it was closed while it started"):
+        await entering
 
 
 async def test_nobody_is_asked_about_a_call_of_a_server_that_was_left() -> None:

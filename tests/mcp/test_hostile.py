@@ -28,13 +28,22 @@ tools[:] = [
     tool("fine"), tool("bad name", {"type": "object", "properties": {"a b": {}}}), {"name": "schemaless"}, "no tool",
     tool("text", {"type": "string"}), {"name": 3, "inputSchema": {}}, tool("deep", deep), tool("fine"),
     {"name": "odd", "inputSchema": {}, "description": 7, "annotations": "x", "outputSchema": [], "icons": 1},
+    tool("task", execution={"taskSupport": "required"}), tool("either", execution={"taskSupport": "optional"}),
 ]
 """
     async with raw_server(lies) as server:
-        assert [tool.name for tool in server.tools()] == ["mcp__raw__fine", "mcp__raw__odd"]
+        assert [tool.name for tool in server.tools()] == ["mcp__raw__fine", "mcp__raw__odd", "mcp__raw__either"]
         assert await said(server, "odd") == "odd"
         told = "\n".join(server.warnings)
-        for word in ("'bad name'", "'schemaless'", "'text'", "'deep'", "'fine' is listed twice", "usable name"):
+        for word in (
+            "'bad name'",
+            "'schemaless'",
+            "'text'",
+            "'deep'",
+            "'fine' is listed twice",
+            "usable name",
+            "'task'",
+        ):
             assert word in told
 
 

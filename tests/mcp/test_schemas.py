@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -53,7 +55,57 @@ def _nested(levels: int) -> dict[str, Any]:
                     {"properties": {"b": TEXT, "c": TEXT}, "required": ["b", "c"]},
                 ]
             },
-            {"type": "object", "properties": {"a": TEXT, "c": TEXT, "b": TEXT}, "required": ["c"]},
+            {
+                "type": "object",
+                "properties": {"a": {"anyOf": [TEXT, {}]}, "c": TEXT, "b": {"anyOf": [TEXT, {}]}},
+                "required": ["c"],
+            },
+        ),
+        (  # a choice that takes nothing else
+            {
+                "anyOf": [
+                    {"properties": {"a": TEXT}, "additionalProperties": False},
+                    {"properties": {"b": TEXT}, "additionalProperties": False},
+                ]
+            },
+            {"type": "object", "properties": {"a": TEXT, "b": TEXT}},
+        ),
+        (  # what depends on a condition may be given
+            {
+                "properties": {"kind": TEXT},
+                "if": {"properties": {"kind": {"const": "a"}}},
+                "then": {"properties": {"size": {"type": "integer"}}, "required": ["size"]},
+                "dependentSchemas": {"kind": {"properties": {"more": TEXT}}},
+                "unevaluatedProperties": False,
+            },
+            {
+                "type": "object",
+                "properties": {
+                    "kind": TEXT,
+                    "size": {"anyOf": [{"type": "integer"}, {}]},
+                    "more": {"anyOf": [TEXT, {}]},
+                },
+            },
+        ),
+        (  # beside a reference
+            {
+                "$ref": "#/$defs/A",
+                "properties": {"b": TEXT},
+                "required": ["b"],
+                "$defs": {"A": {"properties": {"a": TEXT}, "required": ["a"], "additionalProperties": False}},
+            },
+            {"type": "object", "properties": {"b": TEXT, "a": TEXT}, "required": ["b", "a"]},
+        ),
+        (
+            {
+                "properties": {"x": {"$ref": "#/$defs/A", "required": ["b"]}},
+                "$defs": {"A": {"properties": {"a": TEXT}, "required": ["a"]}},
+            },
+            {"type": "object", "properties": {"x": {"properties": {"a": TEXT}, "required": ["a", "b"]}}},
+        ),
+        (  # a negation of what cannot be said
+            {"properties": {"x": {"not": {"$ref": "#"}}, "y": {"oneOf": [{"$ref": "#"}, TEXT]}}},
+            {"type": "object", "properties": {"x": {}, "y": {"allOf": [{"anyOf": [{}, TEXT]}]}}},
         ),
         (
             {"oneOf": [{"properties": {"a": TEXT}}, {"properties": {"a": {"type": "number"}}}], "required": ["a"]},
@@ -73,7 +125,7 @@ def _nested(levels: int) -> dict[str, Any]:
             {"properties": {"n": {"minimum": 1, "exclusiveMinimum": True}, "t": {"items": [TEXT, {"type": "null"}]}}},
             {
                 "type": "object",
-                "properties": {"n": {"exclusiveMinimum": 1}, "t": {"items": {"anyOf": [TEXT, {"type": "null"}]}}},
+                "properties": {"n": {"exclusiveMinimum": 1}, "t": {"items": {"anyOf": [TEXT, {"type": "null"}, {}]}}},
             },
         ),
         (  # a choice below the top stays
@@ -176,3 +228,69 @@ def test_descriptions_are_cut_and_show_all_that_they_hold() -> None:
     assert shown_text("one\ntwo\u202e\x1b[31m\u200b!") == "one\ntwo[31m!"
     assert shown_text("👩\u200d🔬") == "👩\u200d🔬"
     assert shown_text(None) == ""
+
+
+class _Dice(random.Random):
+    """Makes small schemas that use every keyword which changes what others mean, and values for them."""
+
+    keys = ("a", "b", "c")
+    leaves: tuple[Any, ...] = (
+        *(True, False, {}, TEXT, {"type": "integer"}, {"minLength": 3}, {"maximum": 5}, {"enum": ["x", 1]}),
+        *({"required": ["a"]}, {"maxProperties": 1}, {"properties": {"b": TEXT}}, {"items": TEXT}),
+    )
+
+    def value(self, depth: int = 2) -> Any:
+        kind = self.randrange(6 if depth else 4)
+        if kind == 4:
+            return [self.value(depth - 1) for _ in range(self.randrange(3))]
+        return self.object(depth - 1) if kind == 5 else self.choice([None, 1, 7, "x", "long text", [], {}])
+
+    def object(self, depth: int = 2) -> Any:
+        return {key: self.value(depth) for key in self.keys if self.random() < 0.5}
+
+    def schema(self, depth: int) -> Any:
+        return self.parts(depth - 1) if depth and self.random() < 0.6 else self.choice(self.leaves)
+
+    def parts(self, depth: int) -> dict[str, Any]:
+        def inner() -> Any:
+            return self.schema(depth)
+
+        def several() -> list[Any]:
+            return [inner() for _ in range(self.randint(1, 2))]
+
+        def named() -> dict[str, Any]:
+            return {key: inner() for key in self.sample(self.keys, self.randint(1, 2))}
+
+        makers: dict[str, Any] = {
+            "type": lambda: self.choice(["object", "array", ["object", "null"], "string"]),
+            "required": lambda: self.sample(self.keys, 1),
+            "patternProperties": lambda: {self.choice(["^a", "b|c"]): inner()},
+            "dependentRequired": lambda: {self.choice(self.keys): ["a"]},
+            "maxContains": lambda: self.randrange(3),
+            "$ref": lambda: self.choice(["#", "#/$defs/A", "#/$defs/B"]),
+            "const": self.value,
+            **dict.fromkeys(("properties", "dependentSchemas"), named),
+            **dict.fromkeys(("anyOf", "oneOf", "allOf", "prefixItems"), several),
+            **dict.fromkeys(("not", "if", "then", "else", "items", "contains", "propertyNames"), inner),
+            **dict.fromkeys(("additionalProperties", "unevaluatedProperties", "unevaluatedItems"), inner),
+        }
+        return {key: makers[key]() for key in self.sample(sorted(makers), self.randint(1, 4))}
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 2**32))
+def test_what_is_valid_under_the_original_is_valid_under_the_tame_schema(seed: int) -> None:
+    dice = _Dice(seed)
+    for _ in range(40):
+        written = {**dice.parts(2), "$defs": {"A": dice.schema(1), "B": dice.schema(1)}}
+        try:
+            tame = jsonschema_rs.validator_for(tame_schema(written))
+            original = jsonschema_rs.Draft202012Validator(written)
+        except (UnusableSchema, ValueError):
+            continue
+        for value in [dice.object() for _ in range(20)]:
+            try:
+                is_valid = original.is_valid(value)
+            except ValueError:  # a reference to itself without an end
+                break
+            assert tame.is_valid(value) or not is_valid, (written, value)

@@ -48,6 +48,14 @@ def test_other_fields_of_the_standard_are_accepted_and_allow_nothing(tmp_path: P
     assert (skill.description, skill.body, skill.problem) == ("Reads PDF.", "Read it.", "")
 
 
+def test_a_description_of_several_lines_is_one_line_in_the_prompt(tmp_path: Path) -> None:
+    text = "---\nname: pdf\ndescription: |\n  Reads PDF:\n\n  - forms\n  \t- tables \u2764\ufe0f\n---\nRead it."
+    make(tmp_path, "pdf", text=text)
+    [skill] = find_skills(tmp_path)
+    assert (skill.description, skill.problem) == ("Reads PDF:\n\n- forms\n\t- tables \u2764\ufe0f", "")
+    assert skills_prompt([skill]).splitlines()[1:] == ["- pdf: Reads PDF: - forms - tables \u2764\ufe0f"]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "problem"),
     [
@@ -60,8 +68,9 @@ def test_other_fields_of_the_standard_are_accepted_and_allow_nothing(tmp_path: P
         ("a", f"---\nname: a\ndescription: {'x' * 1025}\n---\n", "1 to 1,024 characters"),
         ("a", "---\nname: a\ndescription: null\n---\n", "is not a text"),
         ("a", "---\nname: a\ndescription: 123\n---\n", "is not a text"),
-        ("a", "---\nname: a\ndescription: |\n  x\n  y\n---\n", "one line"),
         ("a", '---\nname: a\ndescription: "x\\u200by"\n---\n', "invisible characters"),
+        ("a", '---\nname: a\ndescription: "x\\n\\e[2Jy"\n---\n', "invisible characters"),
+        ("a", f"---\nname: a\ndescription: |\n{'  x' * 9}\n  {'x' * 1000}\n---\n", "1 to 1,024 characters"),
         ("a", "---\nname: &n a\ndescription: x\n---\n", "alias or an anchor"),
         ("a", "---\nname: !!str a\ndescription: x\n---\n", "a tag"),
         ("a", "---\nname: a\nname: a\ndescription: x\n---\n", "twice"),

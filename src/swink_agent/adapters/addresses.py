@@ -1,8 +1,31 @@
-"""Checks the address of a server before anything is sent to it."""
+"""The addresses of servers: what one means, and whether it is one."""
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urlsplit
+
+_VERSION = re.compile(r"/v1(?:alpha|beta)?\d*")
+
+
+def whole_address(url: str, default_url: str, added: str = "") -> str:
+    """Returns the address to which the paths of requests are added, without a final slash. Checks nothing.
+
+    An address without a path gets that of `default_url`. `added` is what the provider's own SDK adds to every address,
+    such as `/v1`; it is not added to an address that ends in a version.
+    """
+    url = url.rstrip("/")
+    path = _path(url)
+    if not path:
+        path = _path(default_url.rstrip("/"))
+        url += path
+    return url if _VERSION.fullmatch(path, path.rfind("/")) else url + added
+
+
+def _path(url: str) -> str:
+    """The path of an address, also of an invalid one."""
+    _, slash, path = url.partition("://")[2].partition("/")
+    return slash + path
 
 
 def address_problem(url: str) -> str:

@@ -29,7 +29,7 @@ from swink_agent.core.values.decoders import json_decoder
 
 from . import _claude, registry
 from .kit.bodies import parts_of, short_id, unused_id
-from .kit.documents import UNREADABLE, count, json_text, mapping, object_in, read, text
+from .kit.documents import UNREADABLE, count, items, json_text, mapping, object_in, read, text
 from .kit.errors import classify_error
 from .kit.frames import FrameParser, ShapeError, SseFrames
 from .kit.images import Note, document_data, document_url, picture
@@ -57,7 +57,8 @@ class AnthropicStreamFn(KeyedStreamFn):
     """
 
     description = registry.anthropic
-    default_url: ClassVar[str] = "https://api.anthropic.com/v1"
+    default_url: ClassVar[str] = "https://api.anthropic.com"
+    added_path: ClassVar[str] = "/v1"
     session_field: ClassVar[str] = "metadata"
 
     def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
@@ -245,6 +246,13 @@ class AnthropicParser(FrameParser[tuple[bytes, bytes]]):
     def take(self, frame: tuple[bytes, bytes], /) -> None:
         self._events.take(frame[1])
 
+    def take_document(self, body: bytes) -> bool:
+        message = object_in(body)
+        if not isinstance(message.get("content"), list):
+            return False
+        self._events.take_message(message)
+        return True
+
     def keep_searches(self) -> None:
         self._events.keeps_searches = True
 
@@ -303,6 +311,19 @@ class MessageEvents:
                 self.writer.fail(*classify_error(event.error), usage=self.usage_so_far())
             case _:
                 pass
+
+    def take_message(self, message: dict[str, Any]) -> None:
+        """Reads a whole message, from a server that does not stream."""
+        self._count(message.get("usage"))
+        for index, block in enumerate(map(mapping, items(message.get("content")))):
+            self._open(index, block)
+            for cited in map(mapping, items(block.get("citations"))):
+                self._add(index, _Delta("citations_delta", citation=cited))
+            if block.get("type") != "server_tool_use":  # its results follow in another block
+                self._close(index)
+        self._stop = text(message.get("stop_reason")) or ("tool_use" if self._ids else "end_turn")
+        self._refusal = text(mapping(message.get("stop_details")).get("explanation"))
+        self.end()
 
     def end(self) -> None:
         """Ends the message, which is complete if its stop reason has arrived."""

@@ -36,7 +36,7 @@ from swink_agent.core.values.decoders import json_decoder
 from . import _claude, registry
 from .anthropic import MessageEvents
 from .kit.bodies import EncodedMessages, json_object, parts_of, short_id, unused_id
-from .kit.documents import count, json_text, object_in, read, text
+from .kit.documents import count, items, json_text, mapping, object_in, read, text
 from .kit.errors import NotConfigured, classify_error
 from .kit.frames import AwsEventFrames, AwsMessage, FrameError, FrameParser
 from .kit.http import HttpStreamFn
@@ -406,6 +406,25 @@ class BedrockParser(FrameParser[AwsMessage]):
                 self.end()
             case _:
                 self._wrapped.take(_unwrapped(frame.bytes or ""))
+
+    def take_document(self, body: bytes) -> bool:
+        reply = object_in(body)
+        message = mapping(mapping(reply.get("output")).get("message"))
+        if not message:
+            return False
+        for index, block in enumerate(map(mapping, items(message.get("content")))):
+            reasoning = mapping(block.get("reasoningContent"))
+            block = {**block, "reasoningContent": {**reasoning, **mapping(reasoning.get("reasoningText"))}}
+            payload = json_text({"start": block, "delta": block}).encode()
+            frame = read(payload, _decode_frame, _Frame, "a block", _OPTIONAL)
+            self._open(index, frame.start)
+            if frame.delta is not None:
+                self._add(index, frame.delta)
+            self._close(index)
+        self._usage = _usage(mapping(reply.get("usage")))
+        self._stop = text(reply.get("stopReason")) or ("tool_use" if self._ids else "end_turn")
+        self.end()
+        return True
 
     def usage_so_far(self) -> Usage | None:
         return self._usage or self._wrapped.usage_so_far()

@@ -55,6 +55,7 @@ _SCHEMAS = SchemaSubset(
     is_closed=False,
     enum_types=(str, int, float),
 )
+_OF_A_PROJECT = re.compile(r"/v1(?:beta)?\d*/projects/")
 _SIGNATURE = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
 _SERVER_TOOL = re.compile(rb"\x12[\x80-\xff]*[\x00-\x7f]\x0a[\x80-\xff]*[\x00-\x7f]\x08", re.DOTALL)
 
@@ -68,6 +69,7 @@ class GeminiStreamFn(KeyedStreamFn):
 
     description = registry.gemini
     default_url: ClassVar[str] = "https://generativelanguage.googleapis.com"
+    added_path: ClassVar[str] = "/v1beta"
     content_types: ClassVar[tuple[str, ...]] = ("text/event-stream", "application/json")
 
     def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
@@ -88,10 +90,9 @@ class GeminiStreamFn(KeyedStreamFn):
         version = _version(model.model_id)
         return 0.035 if version is not None and version < (3, 0) else searches * 0.014
 
-    def with_version(self, url: str) -> str:
-        """Returns the address with its version part, which the user may have left out; Google has several."""
-        url = url.rstrip("/")
-        return url if re.search(r"[^/]/v\d+(alpha|beta)?\d*(/|$)", url) else f"{url}/v1beta"
+    def whole_address(self, url: str) -> str:
+        """Returns the address with its version, which that of a project at Google Cloud has in front of the project."""
+        return url.rstrip("/") if _OF_A_PROJECT.search(url) else super().whole_address(url)
 
     # -- the request -------------------------------------------------------------------------------------------
 

@@ -29,7 +29,8 @@ class MistralStreamFn(OpenAiStreamFn):
 
     description = registry.mistral
     kin: ClassVar[frozenset[str]] = frozenset()
-    default_url: ClassVar[str] = "https://api.mistral.ai/v1"
+    default_url: ClassVar[str] = "https://api.mistral.ai"
+    added_path: ClassVar[str] = "/v1"
     max_tokens_field: ClassVar[str] = "max_tokens"
     usage_fields: ClassVar[dict[str, Any]] = {}  # the usage always comes, with the last chunk
 

@@ -36,7 +36,7 @@ from . import registry
 from .kit.bodies import error_text, json_array, unused_id
 from .kit.documents import UNREADABLE, count, items, mapping, read, text
 from .kit.errors import classify_error
-from .kit.frames import FrameError, FrameParser, LineFrames
+from .kit.frames import MOST_BYTES, FrameError, FrameParser, LineFrames, take_last
 from .kit.http import with_advice
 from .kit.images import Note, picture
 from .kit.keyed import KeyedStreamFn
@@ -50,7 +50,7 @@ class OllamaStreamFn(KeyedStreamFn):
     content_types: ClassVar[tuple[str, ...]] = ("application/x-ndjson", "application/json")
     keeps_own_ids: ClassVar[bool] = True
 
-    def with_version(self, url: str) -> str:
+    def whole_address(self, url: str) -> str:
         """Returns the server's URL for a host, a host with a port, or a URL, as Ollama itself reads `OLLAMA_HOST`.
 
         Without a scheme, the default port is Ollama's. An address that means all interfaces means this machine. An API
@@ -269,10 +269,24 @@ class OllamaParser(FrameParser[bytes]):
         super().__init__(LineFrames())
         self._call_ids: set[str] = set()
         self._usage: Usage | None = None
+        self._document = bytearray()
+        """The lines so far of one document in several lines, from a server that does not stream."""
+
+    def end(self) -> None:
+        super().end()
+        take_last([bytes(self._document)] if self._document else [], self._take_line)
 
     def take(self, data: bytes, /) -> None:
         if self.writer.is_finished or not data.strip():
             return
+        if self._document or data.strip() == b"{":
+            self._document += data + b"\n"
+            if len(self._document) > MOST_BYTES:
+                raise FrameError(f"a document of more than {MOST_BYTES} bytes")
+        else:
+            self._take_line(data)
+
+    def _take_line(self, data: bytes) -> None:
         line = read(data, _decode_line, _Line, "a line", _OPTIONAL)
         if line.prompt_eval_count is not None or line.eval_count is not None:
             prompt, output = count(line.prompt_eval_count), count(line.eval_count)

@@ -38,7 +38,7 @@ from swink_agent.core.values.decoders import json_decoder
 
 from . import registry
 from .kit.bodies import error_text, json_array, parts_of, short_id, unused_id
-from .kit.documents import count, items, json_text, mapping, read, text
+from .kit.documents import count, items, json_text, mapping, object_in, read, text
 from .kit.errors import classify_error
 from .kit.frames import FrameParser, SseFrames
 from .kit.http import Parser
@@ -299,6 +299,8 @@ class _Delta(Struct):
 class _Choice(Struct):
     index: int | None = 0
     delta: _Delta | None = None
+    message: _Delta | None = None
+    """The whole reply, from a server that does not stream."""
     finish_reason: str | None = None
 
 
@@ -355,8 +357,7 @@ class ChatParser(FrameParser[tuple[bytes, bytes]]):
         if self.writer.is_finished:
             return
         if payload.strip() == b"[DONE]":
-            if self._finish is not None:
-                self._done()
+            self._done()  # some servers leave out the reason
             return
         if not payload.strip():
             return
@@ -370,10 +371,18 @@ class ChatParser(FrameParser[tuple[bytes, bytes]]):
             return
         for choice in chunk.choices or ():
             if not choice.index:
-                if choice.delta is not None:
-                    self._take_delta(choice.delta)
+                if said := choice.delta or choice.message:
+                    self._take_delta(said)
                 if choice.finish_reason:
                     self._finish = choice.finish_reason
+
+    def take_document(self, body: bytes) -> bool:
+        choices = items(object_in(body).get("choices"))
+        if not choices or not mapping(mapping(choices[0]).get("message")):
+            return False
+        self.take((b"", body))
+        self._done()
+        return True
 
     def _take_delta(self, delta: _Delta) -> None:
         writer = self.writer
@@ -430,7 +439,8 @@ class ChatParser(FrameParser[tuple[bytes, bytes]]):
         elif self._finish == "error":
             self.writer.fail("the provider ended the reply with an error", ErrorKind.NETWORK, usage=usage)
         else:
-            self.writer.done(_STOP_REASONS.get(self._finish or "", StopReason.STOP), usage)
+            reason = StopReason.TOOL_USE if self._finish is None and self._ids else StopReason.STOP
+            self.writer.done(_STOP_REASONS.get(self._finish or "", reason), usage)
 
     def usage_so_far(self) -> Usage | None:
         return self.usage(self._usage) if self._usage else None

@@ -438,6 +438,13 @@ class ResponsesParser(FrameParser[tuple[bytes, bytes]]):
 
     # -- the end -----------------------------------------------------------------------------------------------
 
+    def take_document(self, body: bytes) -> bool:
+        response = object_in(body)
+        if not isinstance(response.get("output"), list):
+            return False
+        self._take_end(_Event(type="response.completed", response=response))
+        return True
+
     def _take_end(self, event: _Event) -> None:
         """Ends the response by its status or, without one, by the event's name."""
         response = mapping(event.response)

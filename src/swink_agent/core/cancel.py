@@ -141,12 +141,17 @@ async def unless_cancelled(token: CancellationToken, work: Awaitable[T]) -> T:
             task.cancel()
             await asyncio.wait([task])
             raise
-        caller = asyncio.current_task()
-        if token.is_cancelled and not (caller is not None and caller.cancelling()):
+        if token.is_cancelled and not is_cancelled():
             raise Aborted from None
         raise
     finally:
         token.remove_callback(key)
+
+
+def is_cancelled() -> bool:
+    """Whether somebody cancels the running task. If not, a `CancelledError` comes from what the task waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *arguments: object) -> None:

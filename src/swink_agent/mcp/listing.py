@@ -93,6 +93,10 @@ def _add(item: object, tools: dict[str, ToolDefinition], warnings: list[str]) ->
     if name in tools:
         warnings.append(f"the tool {shown!r} is listed twice: the second is left out")
         return
+    execution = fields.get("execution")
+    if isinstance(execution, dict) and cast("dict[str, Any]", execution).get("taskSupport") == "required":
+        warnings.append(f"the tool {shown!r} is left out: it can only be called as a task, which is not supported")
+        return
     try:
         tools[name] = _definition(name, fields)
     except UnusableSchema as problem:

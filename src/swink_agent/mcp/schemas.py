@@ -1,7 +1,9 @@
 """Turns the schema of a server's tool into one that every provider takes, or explains why that is impossible.
 
-If a provider does not take one schema, it refuses the whole request, with the tools of every other server. Keywords
-that are dropped here only widen the schema: the server checks its arguments itself.
+If a provider does not take one schema, it refuses the whole request, with the tools of every other server. What is
+dropped here only widens the schema: each value that the server takes is valid under the result, and the server checks
+its arguments itself. So what cannot be said goes together with what depends on it: `not`, `if` and the like of a part
+that was widened, and `unevaluatedProperties` wherever anything was lost.
 """
 
 from __future__ import annotations
@@ -27,8 +29,27 @@ _DEFINITIONS = frozenset({"$defs", "definitions", "$schema", "$id", "id", "$comm
 """Keywords that only serve references, which are written out."""
 _NOT_AT_TOP = frozenset({"not", "if", "then", "else", "enum", "const", "dependentSchemas", "dependencies"})
 """Keywords that providers refuse at the top, in addition to `anyOf`, `oneOf` and `allOf`."""
+_IN_PLACE = frozenset({"allOf", *_CHOICES, "if", "then", "else", "not", "dependentSchemas"})
+"""Keywords whose schemas are for the same value."""
 _BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas"})
 """Keywords whose value is an object of schemas, under names that the author chooses."""
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_ANNOTATIONS = frozenset(
+    {"description", "title", "default", "example", "examples", "deprecated", "readOnly", "writeOnly"}
+)
+"""Keywords that refuse nothing."""
+_UNEVALUATED = frozenset({"unevaluatedProperties", "unevaluatedItems"})
+_WHOLE_ONLY = frozenset({"not", "if", "oneOf", "contains"})
+"""Keywords that may refuse more if their schema becomes wider."""
+_AT_ONCE = frozenset({"if", "then", "else", "contains", "minContains", "maxContains"})
+_GROUPS = (
+    frozenset({"properties", "patternProperties", "additionalProperties"}),
+    frozenset({"items", "prefixItems", "additionalItems"}),
+    frozenset({"contains", "minContains", "maxContains"}),
+    frozenset({"if", "then", "else"}),
+)
+"""Keywords that mean something else when they come into one schema."""
+_OLD_DRAFT = re.compile(r"draft-0[3467]")
 _DATA = frozenset({"default", "const", "enum", "examples", "example"})  # keywords whose value is not a schema
 
 Schema = dict[str, Any]
@@ -44,7 +65,10 @@ def tame_schema(given: object) -> Schema:
         raise UnusableSchema("is missing")
     schema = cast("Schema", given)
     _check_size(schema)
-    written = _Inliner(schema).written(schema)
+    inliner = _Inliner(schema)
+    written = inliner.written(schema)
+    if inliner.lost and inliner.has_unevaluated:
+        written = _Inliner(schema, keeps_unevaluated=False).written(schema)
     merged = _merged(written)
     if merged is None:
         raise UnusableSchema("does not describe an object")
@@ -88,9 +112,14 @@ def shown_text(text: object, most: int = LONGEST_DESCRIPTION, *redactors: Redact
 class _Inliner:
     """Writes references out, with a bound: a few short definitions may refer to each other a billion times."""
 
-    def __init__(self, root: Schema) -> None:
+    def __init__(self, root: Schema, *, keeps_unevaluated: bool = True) -> None:
         self._root = root
         self._left = _LARGEST
+        self._keeps_unevaluated = keeps_unevaluated
+        self._is_old = _OLD_DRAFT.search(str(root.get("$schema"))) is not None
+        self.has_unevaluated = False
+        self.lost = 0
+        """How often something was dropped, so that the schema became wider."""
 
     def written(self, node: Any, path: tuple[str, ...] = (), depth: int = 0) -> Any:
         """The schema without references. `path` are the references that lead here."""
@@ -102,13 +131,24 @@ class _Inliner:
         if not isinstance(node, dict):
             return node
         fields = cast("Schema", node)
-        reference = fields.get("$ref", fields.get("$dynamicRef"))
-        if reference is None:
+        references = [fields[key] for key in _REFERENCES if key in fields]
+        if not references:
             return self._fields(fields, path, depth)
-        beside = {key: value for key, value in fields.items() if key not in ("$ref", "$dynamicRef")}
-        target = None if not isinstance(reference, str) or reference in path else self._target(reference)
-        named: Schema = {} if target is None else self.written(target, (*path, str(reference)), depth)
-        return {**named, **self._fields(beside, path, depth)}
+        beside = {key: value for key, value in fields.items() if key not in _REFERENCES}
+        if self._is_old:  # its drafts ignore what is beside a reference
+            beside = {key: value for key, value in beside.items() if key in _ANNOTATIONS}
+        written: Schema = self._fields(beside, path, depth)
+        for reference in references:
+            target = None if not isinstance(reference, str) or reference in path else self._target(reference)
+            if target is None:
+                self.lost += 1
+            elif isinstance(target, dict):
+                named: Schema = self.written(target, (*path, str(reference)), depth)
+                both = _both(named, written)
+                written = {**written, "allOf": [named, *_list(written, "allOf")]} if both is None else both
+            elif target is False:
+                written["not"] = Schema()
+        return written
 
     def _spend(self, size: int) -> None:
         self._left -= size
@@ -117,6 +157,7 @@ class _Inliner:
 
     def _fields(self, fields: Schema, path: tuple[str, ...], depth: int) -> Schema:
         written: Schema = {}
+        widened: list[str] = []
         for key, value in fields.items():
             self._spend(len(key))
             if key in _DEFINITIONS and not (key == "id" and not isinstance(value, str)):
@@ -133,11 +174,20 @@ class _Inliner:
                 written[key] = {
                     name: {} if item is True else self.written(item, path, depth + 2) for name, item in named.items()
                 }
+            elif key in _UNEVALUATED and not self._keeps_unevaluated:
+                self.lost += 1
             else:
+                self.has_unevaluated = self.has_unevaluated or key in _UNEVALUATED
+                before = self.lost
                 written[key] = self.written(value, path, depth + 1)
-        return _modern(written)
+                if self.lost > before and key in _WHOLE_ONLY:
+                    widened.append(key)
+        for key in widened:
+            _without_dependents(written, key)
+        self.lost += _modern(written)
+        return written
 
-    def _target(self, reference: str) -> Schema | None:
+    def _target(self, reference: str) -> Schema | bool | None:
         """The target of a reference within the schema; `None` for any other reference, which is not fetched."""
         if reference in ("#", "#/"):
             return None  # the whole schema: it would contain itself
@@ -152,19 +202,59 @@ class _Inliner:
                 node = cast("list[Any]", node)[int(name)]
             else:
                 return None
-        return cast("Schema", node) if isinstance(node, dict) else None
+        return cast("Schema", node) if isinstance(node, (dict, bool)) else None
 
 
-def _modern(schema: Schema) -> Schema:
-    """Rewrites keywords of older drafts: providers take only the current one, with `items` for every array."""
+def _without_dependents(schema: Schema, widened: str) -> None:
+    """Removes what would refuse more now that this keyword became wider."""
+    if widened == "not":
+        del schema["not"]
+    elif widened == "if":
+        for key in ("if", "then", "else"):
+            schema.pop(key, None)
+    elif widened == "contains":
+        schema.pop("maxContains", None)
+    else:
+        schema["allOf"] = [*_list(schema, "allOf"), {"anyOf": schema.pop("oneOf")}]
+
+
+def _both(one: Schema, other: Schema) -> Schema | None:
+    """One plain schema for values that are valid under both, if that can be said without `allOf`."""
+    if not one or not other:
+        return one or other
+    said = [{key for key in each if key not in _ANNOTATIONS} for each in (one, other)]
+    shared = {key for key in said[0] & said[1] if one[key] != other[key] or key in _AT_ONCE} - {"required"}
+    if shared or any(said[0] & group and said[1] & group for group in _GROUPS) or (said[0] | said[1]) & _UNEVALUATED:
+        return None
+    both = {**one, **other}
+    if "required" in said[0] & said[1]:
+        both["required"] = list(dict.fromkeys([*_required(one), *_required(other)]))
+    return both
+
+
+def _list(schema: Schema, key: str) -> list[Any]:
+    value = schema.get(key)
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _modern(schema: Schema) -> int:
+    """Rewrites keywords of older drafts: providers take only the current one, with `items` for every array.
+
+    Returns how much was lost.
+    """
+    lost = 0
     kind = schema.get("type")
     if kind == "array" or (isinstance(kind, list) and "array" in kind):
         schema.setdefault("items", {})
     items = schema.get("items")
     if isinstance(items, list):  # a tuple
         choices = cast("list[Any]", items)
+        rest: Any = schema.pop("additionalItems", True)
+        rest = Schema() if rest is True else rest
+        if rest is not False and rest not in choices:
+            choices = [*choices, rest]
         schema["items"] = choices[0] if len(choices) == 1 else {"anyOf": choices} if choices else {}
-        schema.pop("additionalItems", None)
+        lost += 1
     for bound, strict in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if isinstance(schema.get(strict), bool):
             is_strict = schema.pop(strict)
@@ -172,7 +262,10 @@ def _modern(schema: Schema) -> Schema:
                 schema[strict] = schema.pop(bound)
     if "required" in schema and not isinstance(schema["required"], list):
         del schema["required"]  # a draft that marked each property
-    return schema
+        lost += 1
+    if schema.pop("dependencies", None) is not None:  # of a draft that had one keyword for two things
+        lost += 1
+    return lost
 
 
 # -- the top ---------------------------------------------------------------------------------------------------------
@@ -183,7 +276,8 @@ def _merged(schema: Schema) -> Schema | None:
     kind = schema.get("type", "object")
     if kind != "object" and not (isinstance(kind, list) and "object" in kind):
         return None
-    base = {key: value for key, value in schema.items() if key not in ("allOf", *_CHOICES)}
+    left_out = {"allOf", *_CHOICES, *(_UNEVALUATED if schema.keys() & _IN_PLACE else ())}
+    base = {key: value for key, value in schema.items() if key not in left_out}
     properties = base.get("properties", {})
     if not isinstance(properties, dict):
         return None
@@ -194,9 +288,13 @@ def _merged(schema: Schema) -> Schema | None:
         if merged is None:
             return None
         for name, value in merged["properties"].items():
-            there = base["properties"].get(name)
-            both = isinstance(there, dict) and isinstance(value, dict)
-            base["properties"][name] = {**cast("Schema", there), **value} if both else value
+            there = base["properties"].get(name, {})
+            if isinstance(there, dict) and isinstance(value, dict):
+                one, other = cast("Schema", there), cast("Schema", value)
+                both = one if one == other else _both(one, other)
+                base["properties"][name] = {"allOf": [one, other]} if both is None else both
+            else:
+                base["properties"][name] = there if there is False else value
         required += _required(merged)
     for keyword in _CHOICES:
         branches = [merged for part in _branches(schema, keyword) if (merged := _merged(part)) is not None]
@@ -207,6 +305,12 @@ def _merged(schema: Schema) -> Schema | None:
         _add_choices(base["properties"], branches)
         first, *others = [_required(branch) for branch in branches]
         required += [name for name in first if all(name in other for other in others)]
+    dependent = schema.get("dependentSchemas")
+    perhaps: list[Any] = [schema.get("then"), schema.get("else")]
+    perhaps += cast("Schema", dependent).values() if isinstance(dependent, dict) else ()
+    conditional = [found for part in perhaps if isinstance(part, dict) and (found := _merged(cast("Schema", part)))]
+    if conditional:
+        _add_choices(base["properties"], [*conditional, {"properties": {}}])
     base.pop("required", None)
     if required:
         base["required"] = list(dict.fromkeys(required))
@@ -214,20 +318,27 @@ def _merged(schema: Schema) -> Schema | None:
 
 
 def _add_choices(properties: Schema, branches: list[Schema]) -> None:
-    """Adds the properties of the branches. Any branch may apply, so a property may have any of its forms."""
+    """Adds the properties of the branches. Any branch may apply, so a property may have any of its forms, and any value
+    if a branch that does not describe it lets it pass."""
     forms: dict[str, list[Any]] = {}
     for branch in branches:
         for name, value in branch["properties"].items():
             known = forms.setdefault(name, [properties[name]] if name in properties else [])
             if value not in known:
                 known.append(value)
+    for name, known in forms.items():
+        others = [branch for branch in branches if name not in branch["properties"]]
+        is_open = any(one.get("additionalProperties") is not False or "patternProperties" in one for one in others)
+        if name not in properties and is_open and {} not in known:
+            known.append({})
     for name, values in forms.items():
         properties[name] = values[0] if len(values) == 1 else {"anyOf": values}
 
 
 def _branches(schema: Schema, keyword: str) -> list[Schema]:
     parts = schema.get(keyword)
-    return [part for part in cast("list[Any]", parts) if isinstance(part, dict)] if isinstance(parts, list) else []
+    given = cast("list[Any]", parts) if isinstance(parts, list) else []
+    return [{} if part is True else part for part in given if part is True or isinstance(part, dict)]
 
 
 def _required(schema: Schema) -> list[str]:

@@ -17,6 +17,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
+from swink_agent.core.cancel import is_cancelled
 from swink_agent.core.errors import ToolError
 from swink_agent.core.machine.extras import MissingExtra, require
 from swink_agent.core.secrets.redaction import Redactor
@@ -277,10 +278,6 @@ class McpServer:
             await self._start_once()
         except (McpError, MissingExtra) as error:
             raise ToolError(str(error)) from error
-        except asyncio.CancelledError:
-            if self._is_inside:
-                raise
-            raise ToolError(f"the MCP server {self.name} is not running") from None  # it was left meanwhile
 
     # -- calls ---------------------------------------------------------------------------------------------------
 
@@ -308,6 +305,8 @@ class McpServer:
                         "so the call was cancelled"
                     )
                 await asyncio.wait([task], timeout=left)
+            if task.cancelled():  # by `close`: whoever cancels this call does not cancel its task
+                raise ToolError(self._ended("it was closed during the call"))
             # In a thread, because an answer may have 16 MiB.
             given = task.result(), self.name, true_name, ctx.redactor, self._own_secrets
             return await asyncio.to_thread(result_of, *given)
@@ -324,20 +323,29 @@ class McpServer:
     ) -> str:
         """Why a call failed, for the model. Meanwhile another call may have started the server again."""
         if not connection.is_open:
-            why = await self._why(error, connection, process)
-            return f"the MCP server {self.name} ended: {why}\nThe next call starts it anew."
+            return self._ended(await self._why(error, connection, process))
         said = "answered with an error" if self._status or process is not None else "did not answer"
         return f"the MCP server {self.name} {said}: {self._of_status(self._told(error, redactor))}"
+
+    def _ended(self, why: str) -> str:
+        """The error of a call during which the server ended."""
+        again = "\nThe next call starts it anew." if self._is_inside else ""
+        return f"the MCP server {self.name} ended: {why}{again}"
 
     # -- starting ------------------------------------------------------------------------------------------------
 
     async def _start_once(self) -> Connection:
-        """Starts the server once for all waiting callers, even if one of them is cancelled."""
+        """Starts the server once for all waiting callers, even if one of them is cancelled. Raises `McpError`."""
         if self._starting is None:
             self.loop = asyncio.get_running_loop()
             self._starting = self.loop.create_task(self._start())
             self._starting.add_done_callback(self._started)
-        return await asyncio.shield(self._starting)
+        try:
+            return await asyncio.shield(self._starting)
+        except asyncio.CancelledError:
+            if is_cancelled():
+                raise
+            raise McpError(self.name, "it was closed while it started") from None
 
     def _started(self, task: asyncio.Task[Connection]) -> None:
         if self._starting is task:

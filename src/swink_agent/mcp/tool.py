@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from swink_agent.core.cancel import is_cancelled
 from swink_agent.core.errors import ToolError
 from swink_agent.core.tool import AgentToolResult, ToolContext
 
@@ -80,7 +81,13 @@ class McpTool:
         finally:
             if not is_begun.is_set():
                 running.cancel()
-        return await asyncio.wrap_future(running)
+        try:
+            return await asyncio.wrap_future(running)
+        except asyncio.CancelledError:
+            if is_cancelled():
+                raise
+            why = "its event loop ended during the call"
+            raise ToolError(f"the MCP server {self.server} ended: {why}") from None
 
     async def _called(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
         await self._server.connected()

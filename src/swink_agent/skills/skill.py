@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from swink_agent.core.machine.extras import MissingExtra, require
-from swink_agent.core.texts.invisible import is_deceptive
+from swink_agent.core.texts.invisible import is_deceptive, ordinary_places
 from swink_agent.core.values.value import Value
 
 from .reading import SkillFileError, read_beneath
@@ -45,6 +45,11 @@ class Skill(Value, frozen=True):
     @property
     def folder(self) -> Path:
         return Path(self.path).parent
+
+    @property
+    def summary(self) -> str:
+        """The description in one line, for lists."""
+        return " ".join(self.description.split())
 
 
 def find_skills(place: str | os.PathLike[str], source: str = "") -> list[Skill]:
@@ -89,9 +94,8 @@ def _problem(folder: str, name: str | None, description: str | None, body: str) 
     description = description.strip()
     if not 1 <= len(description) <= _LONGEST_DESCRIPTION:
         return f"its description must have 1 to {_LONGEST_DESCRIPTION:,} characters"
-    if "\n" in description:
-        return "its description must be one line"
-    if any(map(is_deceptive, description)):
+    ordinary = ordinary_places(description)
+    if any(is_deceptive(c) and c not in "\n\t" and place not in ordinary for place, c in enumerate(description)):
         return "its description has invisible characters"
     if len(body.encode()) > _LONGEST_BODY:
         return f"its text is larger than {_LONGEST_BODY:,} bytes"

@@ -38,7 +38,7 @@ def skills_prompt(skills: Iterable[Skill]) -> str:
     size = len(_INTRODUCTION)
     chosen = usable(skills)[:_MOST_NAMED]
     for skill in chosen:
-        line = f"- {skill.name}: {skill.description}"
+        line = f"- {skill.name}: {skill.summary}"
         size += len(line.encode()) + 1
         if size > _LONGEST_PROMPT:
             break

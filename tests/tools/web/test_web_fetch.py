@@ -14,12 +14,16 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
 
 from swink_agent import Agent, AgentToolResult, Image, Redactor, Text, ToolContext, ToolError, ToolResultMessage
 from swink_agent.approvals import Approvals, CallRules
 from swink_agent.core.approval import ProposedCall
+from swink_agent.core.texts.invisible import is_deceptive, ordinary_places
 from swink_agent.testing import call, scripted
 from swink_agent.tools import WebFetchTool
+from swink_agent.tools.web import web_fetch
 from swink_agent.tools.web.converting import plain_text
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
@@ -533,6 +537,39 @@ async def test_a_page_that_takes_long_to_mask_or_decode_does_not_hold_the_run_up
             async with asyncio.timeout(10):
                 text = said(await run(site.tool(), site.url(path)))
             assert "read on with offset=" in text
+
+
+@pytest.mark.parametrize("repeated", ["\0", "\x7f", "\ufffd", "\u200d", "\u3000", "a\0", "\x1b[", "\u3164", "e\u0301"])
+def test_each_character_of_a_page_is_judged_once(monkeypatch: pytest.MonkeyPatch, repeated: str) -> None:
+    judged: list[str] = []
+
+    def noted(character: str) -> bool:
+        judged.append(character)
+        return is_deceptive(character)
+
+    monkeypatch.setattr(web_fetch, "is_deceptive", noted)
+    web_fetch._visible(repeated * 10_000)
+    assert len(judged) <= len(repeated)
+
+
+@given(
+    st.text(
+        st.sampled_from("aé\n\t\r\0 \xa0\u200b\u200d\u200c\u3000☀\ufe0f👨👩1\u20e3🏴\U000e0067بन語\U000e0100\ufeff")
+    )
+)
+def test_a_page_is_shown_without_its_invisible_characters_only(text: str) -> None:
+    plain = text.replace("\r\n", "\n").replace("\r", "\n").replace("\u3000", " ")
+    ordinary = ordinary_places(plain)
+    shown = [
+        " " if one == "\xa0" else one
+        for place, one in enumerate(plain)
+        if one in "\n\t\xa0" or place in ordinary or not is_deceptive(one)
+    ]
+    assert web_fetch._visible(text) == "".join(shown)
+
+
+def test_stray_angles_are_a_part_of_plain_text() -> None:
+    assert plain_text("<<<p>a < b <3<!-- < --><br>< c<") == "<<\na < b <3\n< c<"
 
 
 async def test_other_spaces_are_shown_as_spaces() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, ClassVar, Protocol, TypeAlias, cast
 
@@ -23,8 +23,9 @@ from swink_agent.core.types import AgentContext, Cost, Document, ModelSpec, Usag
 from swink_agent.core.values.value import is_secret_name
 
 from ..addresses import address_problem
+from .documents import document
 from .errors import classify, retry_after
-from .frames import FrameError, ShapeError
+from .frames import MOST_BYTES, FrameError, ShapeError
 from .outgoing import OutgoingMessages, RequestError
 from .searches import SEARCHES, TOOL_NAME
 from .transport import AiohttpTransport, HttpRequest, HttpResponse, Limits, Transport, TransportError
@@ -32,6 +33,7 @@ from .transport import AiohttpTransport, HttpRequest, HttpResponse, Limits, Tran
 log = logging.getLogger("swink_agent")
 _MOST_ERROR_BYTES = 64 * 1024
 _LEAST_HALF = 4
+_JSON = "application/json"
 
 
 Failure: TypeAlias = tuple[str, ErrorKind]
@@ -59,6 +61,14 @@ class Parser(Protocol):
         ...
 
 
+class DocumentParser(Parser, Protocol):
+    """A parser that also reads a reply which comes as one JSON document, from a server that does not stream."""
+
+    def take_document(self, body: bytes) -> bool:
+        """Reads the whole body, and ends the reply. Returns whether it is a reply, and not another document."""
+        ...
+
+
 class SearchingParser(Parser, Protocol):
     """A parser for replies with searches, of an adapter whose `searches_web` may return true."""
 
@@ -79,7 +89,7 @@ class HttpStreamFn(ABC):
     is_bound: ClassVar[bool] = True
     """Whether it serves one provider or server only, so that its agent cannot change to a model of another."""
     content_types: ClassVar[tuple[str, ...]] = ("text/event-stream",)
-    """Content types of a stream. Other types, except JSON and web pages, are accepted too."""
+    """Content types of a stream. Other types, except web pages, are accepted too; JSON is one whole document."""
     session_field: ClassVar[str] = ""
     """The request field for `StreamOptions.session_id`, if servers that do not know it may refuse the request."""
     documents_need_images: ClassVar[bool] = False
@@ -228,7 +238,7 @@ class HttpStreamFn(ABC):
         refused: StreamFailed | None = None
         try:
             async with self.transport.post(request, cancel) as response:
-                if response.status != 200 or not self._is_stream(response):
+                if response.status != 200 or _content_type(response) == "text/html":
                     refused = _without_secrets(await _refusal(response), request)
                     is_refusal = response.status in (400, 404) and refused.kind == ErrorKind.INVALID_REQUEST
                     if is_refusal and "model" in refused.message.lower():
@@ -237,7 +247,12 @@ class HttpStreamFn(ABC):
                     parser = self.parser(model, dict(response.headers))
                     if options.web_search and not self.is_relay:
                         cast("SearchingParser", parser).keep_searches()
+                    is_begun = False
                     while data := await response.read():
+                        if not is_begun and not data.isspace():
+                            is_begun = True
+                            if self._is_document(parser, response, data):
+                                parser = _WholeBody(parser, response.headers)
                         problem = _fed(parser, data, response)
                         for event in self._events(model, parser, request):
                             yield event
@@ -292,10 +307,44 @@ class HttpStreamFn(ABC):
             events[-1] = msgspec.structs.replace(last, cost=self.cost(model, last.usage))
         return events
 
-    def _is_stream(self, response: HttpResponse) -> bool:
-        """Whether the body may be a stream: some servers call it plain text, but none calls it JSON or HTML."""
-        content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        return content_type in self.content_types or content_type not in ("application/json", "text/html")
+    def _is_document(self, parser: Parser, response: HttpResponse, beginning: bytes) -> bool:
+        """Whether the body is one JSON document, by its type or its beginning: some servers call it something else."""
+        if _JSON in self.content_types:
+            return False  # the stream itself is JSON
+        return _content_type(response) == _JSON or (
+            hasattr(parser, "take_document") and beginning.lstrip().startswith(b"{")
+        )
+
+
+class _WholeBody:
+    """Reads a body that is one document, at its end, with the parser of a stream."""
+
+    def __init__(self, parser: Parser, headers: Mapping[str, str]) -> None:
+        self.writer = parser.writer
+        self.usage_so_far = parser.usage_so_far
+        self._take: Callable[[bytes], bool] | None = getattr(parser, "take_document", None)
+        self._headers = headers
+        self._body = bytearray()
+
+    def feed(self, data: bytes) -> bool:
+        self._body += data
+        if len(self._body) > MOST_BYTES:
+            raise FrameError(f"a document of more than {MOST_BYTES} bytes")
+        return False
+
+    def end(self) -> None:
+        body = bytes(self._body)
+        try:
+            document(body, "a document")
+        except FrameError:
+            if body.lstrip().startswith(b"{"):
+                raise  # it was cut off
+        if self._take is None or not self._take(body):
+            self.writer.fail(*classify(200, body), retry_after=retry_after(self._headers))
+
+
+def _content_type(response: HttpResponse) -> str:
+    return response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def _without_secrets(failed: StreamFailed, request: HttpRequest) -> StreamFailed:

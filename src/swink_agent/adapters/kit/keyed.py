@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from swink_agent.core.stream import StreamOptions
 from swink_agent.core.types import ModelSpec
 
+from ..addresses import whole_address
 from .bodies import EncodedMessages, json_object
 from .errors import NotConfigured
 from .http import HttpStreamFn
@@ -32,6 +33,9 @@ class KeyedStreamFn(HttpStreamFn):
     serves_all_elsewhere: ClassVar[bool] = False
     """Whether servers with this wire format host models of every provider."""
     default_url: ClassVar[str] = ""
+    """The provider's own address."""
+    added_path: ClassVar[str] = ""
+    """What the provider's own SDK adds to every address, such as `/v1`; empty if its addresses are whole."""
     url_variable: ClassVar[str] = ""
     key_variable: ClassVar[str] = ""
     """The variables that error messages name: the first of each kind in the description."""
@@ -56,16 +60,16 @@ class KeyedStreamFn(HttpStreamFn):
         self._has_own_address = given is not None
         self.address_source = "base_url" if base_url else variable or self.url_variable
         self.given_address = given or ""
-        self.base_url = self.with_version(given or self.default_url)
+        self.base_url = self.whole_address(given or self.default_url)
         self._needs_key = given is None and self.description.needs_key
         self._api_key = api_key or os.environ.get(_first_set(self.description.key_variables)) or None
         self.encoded = EncodedMessages()
         """Messages in this provider's form, each encoded once."""
 
-    def with_version(self, url: str) -> str:
-        """Returns the address with its version part, which the user may have left out, and without a final slash."""
-        url = url.rstrip("/")
-        return url if url.endswith("/v1") else f"{url}/v1"
+    def whole_address(self, url: str) -> str:
+        """Returns what the address means to the provider's own SDK: the address to which the paths of requests are
+        added. One without a path gets that of `default_url`."""
+        return whole_address(url, self.default_url, self.added_path)
 
     def serves(self, provider: str) -> bool:
         """Whether this adapter serves models of the provider: its own; at an address that the user gave, also others

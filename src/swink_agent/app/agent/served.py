@@ -1,6 +1,7 @@
 """The standard agent as a tool for clients of `swink mcp serve`.
 
-It takes a prompt and, to continue, a session id. It returns an answer and the session id.
+It takes a prompt and, to continue, a session id. It returns an answer and the session id. A client reaches only the
+sessions of the folder that is served, by their whole ids, and no error tells it of others.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from swink_agent.core.errors import ToolError
 from swink_agent.core.tool import AgentToolResult, ToolContext
 from swink_agent.core.types import Text
 
-from ..errors import ApplicationError, ExitCode
+from ..errors import ApplicationError, ExitCode, UsageProblem
 from ..runs.headless import HeadlessRun, Outcome
-from ..runs.sessions import WantedSession
+from ..runs.sessions import WantedSession, is_of_folder
 from .open_agent import OpenAgent
 from .opening import Opening
 
@@ -48,8 +49,7 @@ class ServedAgent:
 
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
         """Runs the prompt to its end. A cancelled call interrupts the run."""
-        wanted = WantedSession(is_kept=True, id=arguments.get("session"))
-        opening = asyncio.ensure_future(asyncio.to_thread(OpenAgent.open, self._opening, {}, wanted))
+        opening = asyncio.ensure_future(asyncio.to_thread(self._open, arguments.get("session")))
         try:
             opened = await asyncio.shield(opening)
         except ApplicationError as error:
@@ -67,6 +67,12 @@ class ServedAgent:
         finally:
             await asyncio.shield(_closed(opened))
         return _result(outcome, opened.session.id)
+
+    def _open(self, session: str | None) -> OpenAgent:
+        """The agent with a new session, or that of the client. Raises `ApplicationError`."""
+        if session is not None and not is_of_folder(self._opening.settings, session, self._opening.folder):
+            raise UsageProblem("there is no such session")
+        return OpenAgent.open(self._opening, {}, WantedSession(id=session))
 
 
 def _close_unused(opening: asyncio.Future[OpenAgent]) -> None:

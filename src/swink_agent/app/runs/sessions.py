@@ -126,6 +126,19 @@ def session_ids(folder: Path, wanted: Sequence[str] | None = None) -> list[str]:
     return names if wanted is None else list(dict.fromkeys([_whole_id(names, one, folder) for one in wanted]))
 
 
+def is_of_folder(settings: Settings, session_id: str, folder: Path) -> bool:
+    """Whether this is the whole id of a readable session of the folder."""
+    from swink_agent.memory import SessionError
+    from swink_agent.memory.sessions.info import folder_name
+
+    try:
+        store = open_store(settings)
+        is_known = session_id in session_ids(store.folder)
+        return is_known and store.load(session_id).info.cwd == folder_name(folder.resolve())
+    except (ApplicationError, SessionError, OSError):
+        return False
+
+
 def illegible_ids(store: JsonlSessionStore, listed: Sequence[SessionInfo]) -> list[str]:
     """The sessions whose files have content that cannot be read. Stores leave them out of lists."""
     from swink_agent.memory import SessionDamaged, SessionError

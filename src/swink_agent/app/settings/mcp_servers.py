@@ -95,7 +95,7 @@ def read_servers(path: str, tables: object, line_of: Callable[[str], int]) -> di
             except ValueError as error:
                 raise refuse(f"{place}.{key}", f": {error}") from None
         if ("command" in values) == ("url" in values):
-            raise refuse(place, " needs either command or url")
+            raise refuse(place, " has command and url: give one" if "url" in values else " needs command or url")
         for key in _OF_A_PROCESS if "url" in values else ("headers",):
             if key in values:
                 raise refuse(f"{place}.{key}", f" cannot be used with {'url' if 'url' in values else 'command'}")

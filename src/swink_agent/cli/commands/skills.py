@@ -36,8 +36,7 @@ def skills(as_json: bool) -> int:
         say_json(rows)
         return ExitCode.DONE
     shown = [
-        (skill.name, skill.source, f"not used: {skill.problem}" if skill.problem else skill.description)
-        for skill in found
+        (skill.name, skill.source, f"not used: {skill.problem}" if skill.problem else skill.summary) for skill in found
     ]
     if not shown:
         Screen(sys.stderr).say("", "There are no skills here.")

@@ -134,7 +134,7 @@ def _mcp_servers(ctx: click.Context, incomplete: str) -> Candidates:
 def _skills(ctx: click.Context, incomplete: str) -> Candidates:
     from swink_agent.app.agent.skills import usable_skills
 
-    return [CompletionItem(one.name, help=one.description) for one in usable_skills(_project(ctx))]
+    return [CompletionItem(one.name, help=one.summary) for one in usable_skills(_project(ctx))]
 
 
 def _prompt_commands(ctx: click.Context, incomplete: str) -> Candidates:

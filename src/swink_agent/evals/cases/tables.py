@@ -22,6 +22,7 @@ _PLACE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _NAME = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*")
 _LONGEST_LINE = 4 * 1024 * 1024
 _MOST_ROWS = 1_000_000
+_TEXTS = frozenset({"id", "name", "description", "system_prompt"})
 _LISTS = frozenset({"tags", "evaluators"})
 
 
@@ -104,8 +105,8 @@ def _json_rows(lines: Iterator[str], path: str | os.PathLike[str]) -> Iterator[R
 def case_of_row(row: Row, path: str | os.PathLike[str]) -> dict[str, Any]:
     """The fields of the case in a row; `name` defaults to the id. Raises `EvalSetError`.
 
-    In CSV a column is a field, or `field.part`. A cell that begins with `{` or `[` is JSON, and `tags` are separated by
-    commas.
+    In CSV a column is a field, or `field.part`. The cell of a structured field is JSON. `tags` are separated by commas.
+    A prompt is the text of its cell, also if that is JSON; only a list of texts is several prompts.
     """
     if not row.is_text:
         return {"name": row.values["id"], **row.values} if "id" in row.values else row.values
@@ -128,16 +129,30 @@ def case_of_row(row: Row, path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _cell(column: str, cell: str, line: int, path: str | os.PathLike[str]) -> Any:
-    is_structured = "." not in column and column not in ("id", "name", "description", "system_prompt")
+    if column == "user_messages":
+        return _texts(cell) or [cell]
+    if column in _LISTS:
+        texts = _texts(cell)
+        return [part.strip() for part in cell.split(",") if part.strip()] if texts is None else texts
+    is_structured = "." not in column and column not in _TEXTS
     if (is_structured and cell.lstrip()[:1] in ("[", "{")) or column.endswith((".calls", ".rubrics", ".schema")):
         try:
             return parse_json(cell).data
         except DocumentError as error:
-            if column != "user_messages":
-                raise EvalSetError(f"the cell of {column!r}: {error}", path=path, line=line) from error
-    if column == "user_messages":
-        return [cell]
-    return [part.strip() for part in cell.split(",") if part.strip()] if column in _LISTS else cell
+            raise EvalSetError(f"the cell of {column!r}: {error}", path=path, line=line) from error
+    return cell
+
+
+def _texts(cell: str) -> list[str] | None:
+    """The texts of a JSON list that has only texts; `None` for any other cell."""
+    if not cell.lstrip().startswith("["):
+        return None
+    try:
+        data: Any = parse_json(cell).data
+    except DocumentError:
+        return None
+    is_texts = isinstance(data, list) and all(isinstance(item, str) for item in cast("list[Any]", data))
+    return cast("list[str]", data) if is_texts else None
 
 
 # -- templates -----------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ import msgspec
 from msgspec.structs import replace
 
 from swink_agent.core.agent.agent import Agent
+from swink_agent.core.cancel import is_cancelled
 from swink_agent.core.run.turn import wrapped_prompt
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentResult
@@ -33,7 +34,7 @@ from swink_agent.core.values.checks import a_kind, check_methods, check_seconds
 
 from ..cases.cases import EvalCase
 from ..errors import PROVIDER_FAILURES, NotMeasured
-from ..scoring.evaluator import EvaluatorRegistry, is_ending
+from ..scoring.evaluator import EvaluatorRegistry
 from ..types import Attempt, EvalTask, Invocation, Versions
 from .audit_chain import AuditTrail
 from .collector import TrajectoryCollector
@@ -170,7 +171,7 @@ class CaseExecutor:
                 error = invocation.error or _waiting(agent)
                 is_measured = invocation.error_kind not in PROVIDER_FAILURES
             except (Exception, asyncio.CancelledError) as problem:
-                if is_ending():
+                if is_cancelled():
                     raise
                 what = "the agent could not be made" if subject is None else "the agent could not be run"
                 error = f"{what}: {type(problem).__name__}: {problem}"

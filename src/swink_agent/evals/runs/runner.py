@@ -17,13 +17,13 @@ from typing import Any, TypeAlias, cast
 
 from msgspec.structs import replace
 
-from swink_agent.core.cancel import CancellationToken
+from swink_agent.core.cancel import CancellationToken, is_cancelled
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.values.checks import check_methods, check_whole, is_function, is_not
 
 from ..cases.cases import EvalCase, EvalSet, Verdict
 from ..errors import told
-from ..scoring.evaluator import Evaluator, EvaluatorFn, EvaluatorRegistry, is_ending
+from ..scoring.evaluator import Evaluator, EvaluatorFn, EvaluatorRegistry
 from ..types import Attempt, CaseResult, EvalGrid, EvalRun, EvalTask, Progress, RunInfo, Summary
 from .audit_chain import AuditTrail
 from .codec import AttemptLine
@@ -368,7 +368,7 @@ class _Run:
             try:
                 attempt = await self._executor.execute(task)
             except (Exception, asyncio.CancelledError) as error:
-                if is_ending():
+                if is_cancelled():
                     raise
                 # If another machine fails, only the attempt fails, not the run.
                 failure = f"the attempt could not be made: {type(error).__name__}: {error}"

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from numbers import Real
 from typing import Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
+from swink_agent.core.cancel import is_cancelled
 from swink_agent.core.values.checks import a_kind, check_text
 
 from ..cases.cases import EvalCase
@@ -147,12 +148,6 @@ class EvaluatorRegistry:
         return answers
 
 
-def is_ending() -> bool:
-    """Whether the current task is being cancelled. If not, a `CancelledError` leaked from the called code."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
 def _may_block(evaluator: Evaluator) -> Callable[[EvalCase, Invocation], bool]:
     """The evaluator's `may_block`. Without one, it may block unless it is async."""
     is_sync = not inspect.iscoroutinefunction(evaluator.evaluate)
@@ -168,7 +163,7 @@ async def _settled(name: str, answer: Any, case: EvalCase, invocation: Invocatio
             answer = await answer
         return _as_scores(name, answer)
     except (Exception, asyncio.CancelledError) as error:
-        if is_ending() or isinstance(error, NotMeasured):
+        if is_cancelled() or isinstance(error, NotMeasured):
             raise
         return {name: _failed(name, error)}
 

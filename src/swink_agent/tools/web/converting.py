@@ -29,7 +29,7 @@ _BREAKS = frozenset(
 )
 _EMPTY = frozenset({"br", "hr", "img", "input", "link", "meta", "area", "base", "col", "embed", "source", "wbr"})
 """Elements that have no end tag."""
-_TAG = re.compile(r"<(/?)([a-z][^\s/>]*)|<[!?/]")
+_TAG = re.compile(r"<(?:(/?)([a-z][^\s/>]*)|[!?/])")
 _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 _HIDDEN = re.compile(r"[\s/]hidden(?![^\s/=])")
 _PAGE_ENCODINGS = re.compile(
@@ -62,14 +62,13 @@ def plain_text(html: str) -> str:
     ends = _TagEnds(html)
     hidden, depth = "", 0  # the name of the hidden element that this is in, and how many of that name are open
     place = 0
-    while (start := html.find("<", place)) >= 0:
-        found = _TAG.match(lower, start)
+    while found := _TAG.search(lower, place):
+        start = found.start()
         if not hidden:
-            parts.append(html[place : start if found else start + 1])
-        place = start + 1
+            parts.append(html[place:start])
         if lower.startswith("<!--", start):
             place = _after(lower, "-->", start + 4)
-        elif found:
+        else:
             closing, name = found[1], found[2]
             if (end := ends.after(found.end())) < 0:
                 break

@@ -162,17 +162,21 @@ def _without_marks(text: str) -> str:
 
 def _visible(text: str) -> str:
     """The text without invisible characters, except those of ordinary writing; unusual spaces become spaces."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if text.isascii() and all(character.isprintable() or character in _KEPT for character in text):
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\u3000", " ")
+    # Each character is judged once: a page may have millions of them.
+    hidden = {
+        ord(character): " " if category(character) == "Zs" else None
+        for character in set(text)
+        if character not in _KEPT and is_deceptive(character)
+    }
+    if not hidden:
         return text
-    ordinary = ordinary_places(text)
-    return "".join(
-        [
-            character if character in _KEPT or place in ordinary or not is_deceptive(character) else " "
-            for place, character in enumerate(text)
-            if character in _KEPT or place in ordinary or not is_deceptive(character) or category(character) == "Zs"
-        ]
-    )
+    parts: list[str] = []
+    start = 0
+    for place in sorted(ordinary_places(text)):
+        parts += (text[start:place].translate(hidden), text[place])
+        start = place + 1
+    return "".join([*parts, text[start:].translate(hidden)])
 
 
 def _attribute(url: str) -> str:

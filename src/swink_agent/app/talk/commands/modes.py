@@ -66,7 +66,7 @@ async def use_skill(conversation: Conversation, rest: str) -> None:
         await conversation.prompt(await asyncio.to_thread(with_skill, name, words.strip(), project))
         return
     rows = [
-        f"{safe_line(skill.name)}: {safe_line(f'not used, {skill.problem}' if skill.problem else skill.description)}"
+        f"{safe_line(skill.name)}: {safe_line(f'not used, {skill.problem}' if skill.problem else skill.summary)}"
         for skill in await asyncio.to_thread(known_skills, project)
     ]
     conversation.notice(
