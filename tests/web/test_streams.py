@@ -94,15 +94,19 @@ async def deaf(port: int) -> socket.socket:
 
 async def test_an_event_larger_than_the_limit_reaches_every_reader() -> None:
     log, readers = EventLog(), Readers(10)
-    async with serving(log, readers) as port, aiohttp.ClientSession() as session:
-        async with session.get(f"http://127.0.0.1:{port}/") as one, session.get(f"http://127.0.0.1:{port}/") as two:
-            await until(lambda: len(readers) == 2)
-            log.append("picture", b'"%s"' % (b"x" * (MOST_UNSENT + 2_000_000)))
-            log.append("last", b"1")
-            log.close()
-            async with asyncio.timeout(20):
-                for response in (one, two):
-                    assert (await response.read()).endswith(b"event: last\ndata: 1\n\n")
+    async with (
+        serving(log, readers) as port,
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{port}/") as one,
+        session.get(f"http://127.0.0.1:{port}/") as two,
+    ):
+        await until(lambda: len(readers) == 2)
+        log.append("picture", b'"%s"' % (b"x" * (MOST_UNSENT + 2_000_000)))
+        log.append("last", b"1")
+        log.close()
+        async with asyncio.timeout(20):
+            for response in (one, two):
+                assert (await response.read()).endswith(b"event: last\ndata: 1\n\n")
 
 
 class _SlowResponse:

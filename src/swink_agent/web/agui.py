@@ -156,6 +156,7 @@ async def _begin(site: Site, channel: SessionChannel, given: Any, tools: Sequenc
     if channel.is_busy:
         raise Problem(409, "running", "a run of this session is active: answer its question, or stop it")
     talk = await channel.opened(by)
+    channel.questions.close_offers()
     _offer(talk, tools)
     messages = [message for message in given.messages if message.role in ("user", "tool")]
     waiting = {call.call_id for call in talk.agent.pending if call.kind == "external"}
@@ -370,11 +371,13 @@ class _Run:
 
     def _on_question(self, event: dict[str, Any]) -> list[Any]:
         question = converted({key: value for key, value in event.items() if key != "type"}, Question)
+        if question.kind != "call":
+            return []  # an offer of the program, not a question of this run
         interrupt = self._core.Interrupt(
             id=question.id,
-            reason="tool_call" if question.kind == "call" else "input_required",
+            reason="tool_call",
             message=question.display,
-            tool_call_id=question.call_id or None,
+            tool_call_id=question.call_id,
             response_schema={
                 "anyOf": [
                     {"enum": question.choices},

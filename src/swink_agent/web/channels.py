@@ -45,7 +45,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     type: str = "state"
     state: str = "idle"
-    """`idle`, `running`, or `waiting` for an answer."""
+    """`idle`, `running`, or `waiting`: a call needs an answer."""
     outcome: str = "idle"
     """How the last run ended: `idle`, `error` or `aborted`."""
     queue: list[dict[str, str]] = []
@@ -105,11 +105,11 @@ class SessionChannel:
         """The state in a word: `idle`, `running` or `waiting`."""
         if not self.is_busy:
             return "idle"
-        return "waiting" if len(self.questions) else "running"
+        return "waiting" if self.questions.has_calls else "running"
 
     @property
     def is_busy(self) -> bool:
-        return self.talk is not None and (self.talk.is_running or bool(len(self.questions)))
+        return self.talk is not None and self.talk.is_running
 
     @property
     def size(self) -> int:
@@ -210,6 +210,8 @@ class SessionChannel:
         async with self.opening:
             if self.talk is not None and not self.is_busy and self._letting_go is None:
                 await self.talk.let_go()
+                if self.talk.holds_session:  # something that uses it is under way
+                    self.let_go_soon()
 
     def later(self, work: Any) -> None:
         """Runs work in the background; `close` waits for it."""

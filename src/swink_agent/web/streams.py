@@ -22,7 +22,7 @@ MOST_BYTES = 16 * 1024 * 1024
 """Most events and bytes that are kept when no run is active."""
 MOST_UNSENT = 4 * 1024 * 1024
 LONGEST_UNSENT = 10.0
-"""A reader's connection is closed if more than these bytes stay unsent for these seconds, or nothing is sent in them."""
+"""A reader is disconnected if more than these bytes stay unsent for these seconds, or nothing is sent in them."""
 _FRAME = 0.02
 """Seconds for which events are collected before readers get them, so that many deltas are one write."""
 _TICK = 1.0

@@ -360,7 +360,7 @@ if (session) {
   $("stop").addEventListener("click", stop);
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || event.isComposing || event.defaultPrevented || document.querySelector("dialog[open]")) return;
-    if (!isIdle()) stop();
+    if (!isIdle() || questions.firstElementChild) stop();
   });
 
   const model = $("model");
