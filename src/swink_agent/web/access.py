@@ -59,6 +59,12 @@ class Access:
     def __repr__(self) -> str:
         return "<Access>"
 
+    def masked(self, text: str) -> str:
+        """Returns a text for the log, without the token, the cookie and the key."""
+        for secret in (self.token, self._cookie, self.key):
+            text = text.replace(secret, "[masked]") if secret else text
+        return text
+
     @property
     def prefix(self) -> str:
         """The beginning of every page's path."""

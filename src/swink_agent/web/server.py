@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import traceback
 from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -175,7 +176,8 @@ async def _checked(request: web.Request, handler: _Handler) -> web.StreamRespons
     except Exception as error:
         problem = problem_of(error)
         if problem is None:
-            log.error("a request failed in the server itself: %s", type(error).__name__, exc_info=error)
+            told = site.access.masked("".join(traceback.format_exception(error)))
+            log.error("a request failed in the server itself: %s\n%s", type(error).__name__, told)
             problem = Problem(500, "failed", "the server failed; its log has the reason")
     return _refused(site, request, problem)
 
@@ -223,7 +225,7 @@ def _of_http(error: web.HTTPException) -> Problem:
 
 def _refused(site: Site, request: web.Request, problem: Problem) -> web.StreamResponse:
     if problem.status in (401, 403, 421):
-        where = f"{quoted(request.method)} {quoted(request.path)}"
+        where = f"{quoted(request.method)} {quoted(site.access.masked(request.path))}"
         log.info("refused %s from %s with %d: %s", where, request.remote or "somewhere", problem.status, problem.code)
     if "/api/" in request.path or request.path.endswith(_AGUI):  # for programs; all other paths are pages
         return problem.response()
