@@ -343,3 +343,21 @@ async def test_no_log_has_the_token_or_the_key_of_the_pages(folder: Path, caplog
     assert "a request failed in the server itself" in told
     for secret in (TOKEN, access.key, access._cookie):
         assert secret not in told
+
+
+async def test_a_code_lets_one_browser_in_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(folder) as client:
+        access = client.site.access
+        first, code = access.new_code(), access.new_code()
+        for given in (first, f"{code}x", ""):
+            assert (await head(client, f"/?code={given}"))[0] == 401
+        assert (await head(client, f"/api/v1/info?code={code}"))[0] == 401, "pages alone take it"
+        status, headers = await head(client, f"/sessions/x?a=1&code={code}", **{"sec-fetch-site": "cross-site"})
+        assert status == 403, "a page of another site may only navigate"
+        navigates = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+        status, headers = await head(client, f"/sessions/x?a=1&code={code}", **navigates)
+        assert (status, headers["refresh"]) == (200, f"0; url={access.prefix}/sessions/x?a=1")
+        assert f"swink_{client.port}={access._cookie}; HttpOnly; Path={access.prefix}; SameSite=Strict" in str(headers)
+        assert (await head(client, f"/?code={code}"))[0] == 401
+        monkeypatch.setattr("swink_agent.web.access.CODE_SECONDS", 0.0)
+        assert not access.takes_code(access.new_code()), "it is too late"

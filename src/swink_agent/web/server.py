@@ -190,10 +190,15 @@ async def _answer(site: Site, request: web.Request, handler: _Handler) -> web.St
         return await handler(request)
     if (preflight := access.preflight(request)) is not None:
         return preflight
-    if access.token is not None and request.method == "GET" and "token" in request.query and _is(request, "is_page"):
-        if access.is_token(request.query["token"]):
-            return access.entered(request)
-        raise Problem(401, "token", "the token in this address is wrong: use the one that `swink web` printed last")
+    if access.token is not None and request.method == "GET" and _is(request, "is_page"):
+        if "token" in request.query:
+            if access.is_token(request.query["token"]):
+                return access.entered(request)
+            raise Problem(401, "token", "the token in this address is wrong: use the one that `swink web` printed last")
+        if "code" in request.query:
+            if access.takes_code(request.query["code"]):
+                return access.entered_once(request)
+            raise Problem(401, "token", "this page led here once: open the address that `swink web` printed")
     access.check_token(request, is_keyed=access.is_keyed(request.path))
     if request.method in CHANGING:  # a change is completed even if the client leaves
         return await _to_its_end(handler(request))
