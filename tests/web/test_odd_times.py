@@ -51,4 +51,5 @@ async def test_impossible_times_of_a_session_hide_no_other(folder: Path, moment:
         assert (await client.say(bad, "go on"))[-1][2]["outcome"] == "idle"
         assert (await client.ask("POST", f"sessions/{bad}/fork", {}))[0] == 201
         assert (await client.ask("DELETE", f"sessions/{bad}"))[0] == 204
-        assert [each["id"] for each in (await client.ask("GET", "sessions"))[1]["sessions"]][-1:] == [good]
+        left = {each["id"] for each in (await client.ask("GET", "sessions"))[1]["sessions"]}
+        assert (good in left, bad in left) == (True, False)
