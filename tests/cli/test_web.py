@@ -56,6 +56,35 @@ async def test_it_prints_one_line_serves_and_stops_its_run_when_told(swink: Any,
     assert "cancelled" in shown.stdout
 
 
+async def test_the_browser_starts_without_a_secret_on_its_command_line(swink: Any, tmp_path: Path) -> None:
+    programs, started, page = tmp_path / "programs", tmp_path / "started", tmp_path / "page"
+    programs.mkdir()
+    opener = programs / "xdg-open"
+    opener.write_text(f'#!/bin/sh\ncat "${{1#file://}}" > "{page}"\necho "$@" > "{started}.part"\n'
+                      f'mv "{started}.part" "{started}"\n')  # fmt: skip
+    opener.chmod(0o755)
+    environ = {"SWINK_WEB_TOKEN": TOKEN, "PATH": f"{programs}:/usr/bin:/bin", "SWINK_DATA_DIR": str(tmp_path / "data")}
+    program = await swink.start("web", "--port", "0", environ=environ)
+    address = (await program.stdout.readline()).decode().strip().partition("?")[0]
+    async with asyncio.timeout(30):
+        while not started.exists():  # noqa: ASYNC110 - another program writes it
+            await asyncio.sleep(0.05)
+    found = re.search(r'url=([^"]*)"', page.read_text())
+    assert found is not None
+    assert found[1].startswith(f"{address}?code=")
+    code = found[1].partition("=")[2]
+    assert not any(secret in started.read_text() for secret in (TOKEN, code))
+    async with aiohttp.ClientSession() as http:
+        for status in (200, 401):
+            async with http.get(found[1]) as response:
+                assert response.status == status
+    program.send_signal(signal.SIGTERM)
+    _, error = await asyncio.wait_for(program.communicate(), 30)
+    assert TOKEN.encode() not in error
+    assert code.encode() not in error
+    assert list((tmp_path / "data" / "browser").iterdir()) == []
+
+
 WRONG = (
     (["--host", "0.0.0.0"], {}, "--insecure"),
     (["--host", "example.org"], {}, "--insecure"),

@@ -28,6 +28,23 @@ ELSEWHERE = {
 }
 
 
+COMMAND_LINES = {
+    "sandbox/starting.py": "what its callers give; a helper gets the numbers of descriptors",
+    "sandbox/_plain.py": "a command of the user's or the model's; the token of its proxy is in its variables",
+    "sandbox/landlock/backend.py": "the numbers of descriptors; the command goes through a socket",
+    "sandbox/network/entering.py": "the numbers of descriptors",
+    "sandbox/bubblewrap/backend.py": "--version; a command's variables go through a descriptor (--args)",
+    "sandbox/kernel/process_tree.py": "ps with fixed words",
+    "app/agent/own_program.py": "the hook as the user configured it; its document is its input",
+    "app/browser.py": "the name of a page that only the user can read",
+    "evals/scoring/matching.py": "a fixed program; pattern and text are its input",
+    "local/weights/sources.py": "pip and a fixed requirement",
+    "local/worker/process.py": "a fixed program and the number of a descriptor",
+    "tui/clipboard.py": "fixed words; the text is the input",
+    "tui/composing/editor.py": "the user's editor and the name of a file",
+}
+"""The files that start programs by the functions for this, and why no secret is on those command lines, which every
+user of the machine can read."""
 WORDS = re.compile(
     r"\b(?:os *\. *(?:exec|spawn)|"
     + "|".join(
@@ -41,6 +58,12 @@ WORDS = re.compile(
 def test_no_other_file_starts_or_looks_up_a_program() -> None:
     texts = {str(path.relative_to(SOURCE)): path.read_text() for path in SOURCE.rglob("*.py")}
     assert {path for path, text in texts.items() if WORDS.search(text) and starts_in(text)} == set(ELSEWHERE)
+
+
+def test_every_start_keeps_secrets_off_its_command_line() -> None:
+    names = re.compile(r"(?<!def )\b(?:start_program|run_program|start_helper)\(")
+    texts = {str(path.relative_to(SOURCE)): path.read_text() for path in SOURCE.rglob("*.py")}
+    assert {path for path, text in texts.items() if names.search(text)} == set(COMMAND_LINES)
 
 
 def starts_in(text: str) -> list[str]:

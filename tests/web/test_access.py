@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -305,3 +307,57 @@ async def test_there_are_no_other_static_files(folder: Path, name: str, caplog: 
         async with client.http.get(address, headers=client.headers) as response:
             assert response.status == 404
     assert not caplog.records
+
+
+async def test_no_log_has_the_token_or_the_key_of_the_pages(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with running(folder) as client:
+        access, port = client.site.access, client.port
+
+        def fails(*_: Any, **__: Any) -> Any:
+            raise RuntimeError(f"{TOKEN} {access.key}")
+
+        client.site.histories.load = fails
+        page, key = f"/sessions/x?token={TOKEN}", access.key
+        for path, headers in (
+            (f"/?token={TOKEN}", {}),
+            (f"/?token={TOKEN}x", {}),
+            (f"/{TOKEN}", {}),
+            (f"/{key}/", {}),
+            (f"/{key}/api/v1/info?token={TOKEN}", {}),
+            (f"/api/v1/info?token={TOKEN}", {}),
+            (page, {"host": "evil.example"}),
+            (page, {"origin": "https://evil.example"}),
+            (f"/{key}/sessions/x", {"cookie": f"swink_{port}={access._cookie}"}),
+            ("/api/v1/sessions/x", client.headers),
+        ):
+            url = URL(f"{client.base}{path}", encoded=True)
+            async with client.http.get(url, headers=headers, allow_redirects=False) as response:
+                await response.read()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"GET /?token={TOKEN} HTTP/9.9\r\nHost: x\r\nX y: {TOKEN}\r\n\r\n".encode())
+        await asyncio.wait_for(reader.read(), 20)
+        writer.close()
+    told = "\n".join([logging.Formatter().format(record) for record in caplog.records])
+    assert "refused GET" in told
+    assert "a request failed in the server itself" in told
+    for secret in (TOKEN, access.key, access._cookie):
+        assert secret not in told
+
+
+async def test_a_code_lets_one_browser_in_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(folder) as client:
+        access = client.site.access
+        first, code = access.new_code(), access.new_code()
+        for given in (first, f"{code}x", ""):
+            assert (await head(client, f"/?code={given}"))[0] == 401
+        assert (await head(client, f"/api/v1/info?code={code}"))[0] == 401, "pages alone take it"
+        status, headers = await head(client, f"/sessions/x?a=1&code={code}", **{"sec-fetch-site": "cross-site"})
+        assert status == 403, "a page of another site may only navigate"
+        navigates = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+        status, headers = await head(client, f"/sessions/x?a=1&code={code}", **navigates)
+        assert (status, headers["refresh"]) == (200, f"0; url={access.prefix}/sessions/x?a=1")
+        assert f"swink_{client.port}={access._cookie}; HttpOnly; Path={access.prefix}; SameSite=Strict" in str(headers)
+        assert (await head(client, f"/?code={code}"))[0] == 401
+        monkeypatch.setattr("swink_agent.web.access.CODE_SECONDS", 0.0)
+        assert not access.takes_code(access.new_code()), "it is too late"

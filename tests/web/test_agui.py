@@ -13,13 +13,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from swink_agent import Agent, tool
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.stream import StreamStart, TextDelta, TextStart
 from swink_agent.core.types import Text, UserMessage
+from swink_agent.memory import JsonlSessionStore
 from swink_agent.testing import call, fail, reply, scripted, text, think
+from swink_agent.web import app
 from swink_agent.web.agui import _client_tools, _offer, _Run, unseen
 from swink_agent.web.streams import Readers
 
@@ -215,6 +220,60 @@ async def test_tools_of_the_client_are_run_by_the_client(folder: Path) -> None:
         assert history["messages"][2]["content"][0]["text"] == "Ulm"
 
 
+@tool(external=True)
+def charge(amount: int) -> str:
+    """Charges a card; the application does it.
+
+    Args:
+        amount: How much.
+    """
+    raise AssertionError
+
+
+async def test_who_may_only_write_gives_results_of_their_own_tools_alone(tmp_path: Path) -> None:
+    def authorize(request: web.Request, action: str, session: str | None) -> str | None:
+        user = request.headers["x-user"]
+        return user if user == "ada" or action in ("read", "write") else None
+
+    def make_agent(context: Any) -> Agent:
+        stream = scripted(reply(call("charge", amount=5), call("where_am_i")), text("Done."))
+        return Agent("anthropic:claude-sonnet-4-6", stream_fn=stream, tools=[charge])
+
+    made = app(make_agent, authorize=authorize, store=JsonlSessionStore(tmp_path / "sessions"))
+    async with TestServer(made) as server, aiohttp.ClientSession() as http:
+
+        async def send(by: str, *messages: dict[str, Any], **more: Any) -> tuple[int, str]:
+            body = asked("thread-1", user("pay"), *messages, **more)
+            async with http.post(server.make_url("/agui"), json=body, headers={"x-user": by}) as response:
+                return response.status, await response.text()
+
+        def result(call_id: str) -> dict[str, Any]:
+            return {"id": f"t-{call_id}", "role": "tool", "toolCallId": call_id, "content": "paid"}
+
+        status, told = await send("bob", tools=[TOOL, {**TOOL, "name": "charge"}])
+        assert status == 200
+        assert '"pendingToolCallIds":["call_1","call_2"]' in told
+        for by in ("bob", "carol"):
+            for tools in ([], [TOOL, {**TOOL, "name": "charge"}]):
+                assert (await send(by, result("call_1"), tools=tools))[0] == 403, "the application's own call"
+        assert (await send("carol", result("call_2"), tools=[TOOL]))[0] == 403, "the call of Bob's tool"
+        assert (await send("bob", result("call_2"), result("call_1"), tools=[TOOL]))[0] == 403
+        status, told = await send("bob", result("call_2"), tools=[TOOL])
+        assert (status, "pendingToolCallIds" in told) == (200, True), "his own"
+        status, told = await send("ada", result("call_1"))
+        assert (status, "Done." in told) == (200, True)
+
+
+async def test_a_tool_that_another_request_offered_needs_the_right_to_answer(folder: Path) -> None:
+    async with running(folder, call("where_am_i"), call("where_am_i"), text("Done.")) as client:
+        channel_of = client.site.channels.of
+        await events(client, asked("thread-1", user("where?"), tools=[TOOL]))
+        assert channel_of("thread-1").client_calls == {"call_1": "local"}
+        events_of_api = await client.say("thread-1", "again, by the API")
+        assert "tool_call_deferred" in [name for _, name, _ in events_of_api]
+        assert "call_2" not in channel_of("thread-1").client_calls, "that request offered nothing"
+
+
 async def test_tools_of_the_client_leave_the_agents_own_of_each_turn() -> None:
     @tool
     def first() -> str:
@@ -228,11 +287,11 @@ async def test_tools_of_the_client_leave_the_agents_own_of_each_turn() -> None:
     stream = scripted(text("1"), text("2"), text("3"))
     agent = Agent("anthropic:claude-sonnet-4-6", stream_fn=stream, tools=lambda: list(own))
     offered = SimpleNamespace(name="where_am_i", description="", parameters=None)
-    _offer(SimpleNamespace(agent=agent), _client_tools([offered]))  # pyright: ignore[reportArgumentType]
+    _offer(SimpleNamespace(agent=agent), _client_tools([offered]), "ada")  # pyright: ignore[reportArgumentType]
     await agent.prompt("hi")
     own.append(second)
     await agent.prompt("hi")
-    _offer(SimpleNamespace(agent=agent), [])  # pyright: ignore[reportArgumentType]
+    _offer(SimpleNamespace(agent=agent), [], "ada")  # pyright: ignore[reportArgumentType]
     await agent.prompt("hi")
     assert [[each.name for each in request.context.tools] for request in stream.requests] == [
         ["first", "where_am_i"],

@@ -426,6 +426,84 @@ async def test_rewind_asks_and_resets_every_reader(folder: Path) -> None:
         assert found["total"] == 2
 
 
+async def offered(client: Client, session: str) -> dict[str, Any]:
+    """The offer of the program that is open in a session."""
+    async with asyncio.timeout(20):
+        while not (questions := (await client.ask("GET", f"sessions/{session}"))[1]["questions"]):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    return questions[0]
+
+
+async def offer_by(client: Client, session: str, way: str) -> dict[str, Any]:
+    """Makes the program offer something to choose, and returns the offer."""
+    if way == "plan":
+        await client.ask("PATCH", f"sessions/{session}", {"plan": True})
+        await client.say(session, "plan")
+        assert (await client.ask("PATCH", f"sessions/{session}", {"plan": False}))[0] == 200
+    else:
+        assert (await client.ask("POST", f"sessions/{session}/command", {"line": way}))[0] == 202
+    return await offered(client, session)
+
+
+@pytest.mark.parametrize("way", ["plan", "/model", "/thinking", "/rewind"])
+async def test_an_offer_that_nobody_answers_hinders_nothing(folder: Path, way: str) -> None:
+    async with running(folder, *[text(f"Reply {number}.") for number in range(6)]) as client:
+        session = await client.new()
+        await client.say(session, "first")
+        where = f"sessions/{session}"
+        offer = await offer_by(client, session, way)
+        _, described = await client.ask("GET", where)
+        assert (described["state"], offer["kind"]) == ("idle", "choice")
+
+        assert await client.ask("POST", f"{where}/abort", {}) == (200, {"returned": []})
+        _, described = await client.ask("GET", where)
+        assert (described["state"], described["questions"]) == ("idle", [])
+        answer = {"question": offer["id"], "choice": offer["choices"][0]}
+        status, problem = await client.ask("POST", f"{where}/answers", answer)
+        assert (status, problem["code"]) == (409, "answered")
+
+        await offer_by(client, session, way)
+        events = await client.say(session, "goes on")
+        assert [event["choice"] for event in named(events, "answered")] == [""]
+        assert (await client.ask("GET", where))[1]["questions"] == []
+
+        offer = await offer_by(client, session, way)
+        assert (await client.ask("DELETE", where))[0] == 204
+
+
+async def test_an_offer_is_answered_after_the_session_was_let_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swink_agent.web.channels.LET_GO", 0.05)
+    async with running(folder, *[text(f"Reply {number}.") for number in range(3)]) as client:
+        session = await client.new()
+        await client.say(session, "first")
+        await client.say(session, "second")
+        offer = await offer_by(client, session, "/rewind")
+        await let_go(client, session)
+        answer = {"question": offer["id"], "choice": offer["choices"][0]}
+        assert (await client.ask("POST", f"sessions/{session}/answers", answer))[0] == 200
+        await let_go(client, session)
+        assert len(store_of(folder).load(session).messages) == 2
+
+        offer = await offer_by(client, session, "/rewind")
+        await let_go(client, session)
+        with store_of(folder).open(session) as other:  # another program goes on with it
+            agent = Agent("scripted:m", stream_fn=scripted("Elsewhere."))
+            other.attach(agent)
+            await agent.prompt("elsewhere")
+        answer = {"question": offer["id"], "choice": offer["choices"][0]}
+        status, problem = await client.ask("POST", f"sessions/{session}/answers", answer)
+        assert (status, problem["code"]) == (409, "answered"), "it was about another history"
+        assert len(store_of(folder).load(session).messages) == 4
+
+
+async def let_go(client: Client, session: str) -> None:
+    """Waits until the server has released a session."""
+    channel = client.site.channels.of(session)
+    async with asyncio.timeout(20):
+        while channel.talk is None or channel.talk.holds_session:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
 async def test_secrets_are_masked_on_their_way(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = "sk-ant-api03-" + "a1B2c3D4e5F6" * 5
     async with running(folder, text(f"It is {secret}, I think.")) as client:

@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 
 from swink_agent.web.channels import SessionChannels
-from swink_agent.web.streams import EventLog, Place, Readers
+from swink_agent.web.streams import MOST_UNSENT, EventLog, Place, Readers, write_in_time
 
 
 async def test_events_are_kept_up_to_a_number_and_a_size() -> None:
@@ -92,7 +92,44 @@ async def deaf(port: int) -> socket.socket:
     return made
 
 
-async def test_a_reader_that_does_not_read_is_closed_and_delays_nobody() -> None:
+async def test_an_event_larger_than_the_limit_reaches_every_reader() -> None:
+    log, readers = EventLog(), Readers(10)
+    async with (
+        serving(log, readers) as port,
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{port}/") as one,
+        session.get(f"http://127.0.0.1:{port}/") as two,
+    ):
+        await until(lambda: len(readers) == 2)
+        log.append("picture", b'"%s"' % (b"x" * (MOST_UNSENT + 2_000_000)))
+        log.append("last", b"1")
+        log.close()
+        async with asyncio.timeout(20):
+            for response in (one, two):
+                assert (await response.read()).endswith(b"event: last\ndata: 1\n\n")
+
+
+class _SlowResponse:
+    """A response whose client reads 2 MB in a second."""
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    async def write(self, data: bytes) -> None:
+        await asyncio.sleep(len(data) / 2_000_000)
+        self.size += len(data)
+
+
+async def test_a_client_that_reads_slowly_may_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swink_agent.web.streams.LONGEST_UNSENT", 1.0)
+    response: Any = _SlowResponse()
+    request: Any = None
+    await write_in_time(request, response, b"x" * 3_000_000)
+    assert response.size == 3_000_000
+
+
+async def test_a_reader_that_does_not_read_is_closed_and_delays_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swink_agent.web.streams.LONGEST_UNSENT", 1.0)
     log, readers = EventLog(), Readers(10)
     async with serving(log, readers) as port, aiohttp.ClientSession() as session:
         slow = await deaf(port)

@@ -25,6 +25,7 @@ from swink_agent.core.types import AgentContext, ModelSpec
 from swink_agent.core.values.decoders import json_decoder
 
 from . import stream_fn_for
+from .kit.listener import Connection, listening, listening_sockets, noted
 from .kit.outgoing import refused_files
 from .kit.server_log import ServerLog, quoted
 from .proxy import PATH, ProxyRequest
@@ -78,21 +79,29 @@ class ProxyServer:
     @asynccontextmanager
     async def serve(self, host: str = "127.0.0.1", port: int = 0) -> AsyncGenerator[str]:
         """Serves during the block. The value is the address."""
-        runner = web.AppRunner(
-            self.app(),
-            access_log=None,
-            logger=ServerLog("swink_agent.proxy"),
-            keepalive_timeout=self._read_seconds,
-            lingering_time=min(_LINGER_SECONDS, self._read_seconds),
-            handler_cancellation=True,
-            shutdown_timeout=1,
-        )
+        app = self.app()
+        app.middlewares.insert(0, noted)
+        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1)
         await runner.setup()
+        manager, loop = runner.server, asyncio.get_running_loop()
+        assert manager is not None
+
+        def connection() -> Connection:
+            return Connection(
+                manager,
+                patience=self._read_seconds,
+                loop=loop,
+                access_log=None,
+                logger=ServerLog("swink_agent.proxy"),
+                keepalive_timeout=self._read_seconds,
+                lingering_time=min(_LINGER_SECONDS, self._read_seconds),
+            )
+
         try:
-            site = web.TCPSite(runner, host, port)
-            await site.start()
-            bound = runner.addresses[0]
-            yield f"http://{bound[0]}:{bound[1]}"
+            sockets = await listening_sockets(host, port)
+            bound = sockets[0].getsockname()
+            async with listening(manager, sockets, connection):
+                yield f"http://{bound[0]}:{bound[1]}"
         finally:
             await runner.cleanup()
 

@@ -1,4 +1,4 @@
-"""Access checks: the host names of the server, the sites that may send requests, and the token.
+"""Access checks: the host names of the server, the sites that may send requests, the token, and codes that work once.
 
 Owns these checks, in their order, the cookie, and the headers of every answer. `Site.authorized` decides afterwards
 what a user may do with a session.
@@ -13,6 +13,7 @@ import hmac
 import ipaddress
 import re
 import secrets
+import time
 from collections.abc import Collection
 from typing import Any
 from urllib.parse import urlsplit
@@ -35,6 +36,8 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 _HOW = "start with the address that `swink web` printed, or send `Authorization: Bearer TOKEN`"
+CODE_SECONDS = 60.0
+"""Seconds in which a code for one visit works."""
 _MAY_SEND = "authorization, content-type, last-event-id"
 
 
@@ -53,11 +56,19 @@ class Access:
         """The unguessable part of every page's path."""
         self.port = port
         self._cookie = secrets.token_urlsafe(32)
+        self._code: tuple[str, float] | None = None
         self._hosts = {host.lower() for host in hosts}
         self._origins = {origin.lower().rstrip("/") for origin in origins}
 
     def __repr__(self) -> str:
         return "<Access>"
+
+    def masked(self, text: str) -> str:
+        """Returns a text for the log, without the token, the cookie and the key."""
+        code = "" if self._code is None else self._code[0]
+        for secret in (self.token, self._cookie, self.key, code):
+            text = text.replace(secret, "[masked]") if secret else text
+        return text
 
     @property
     def prefix(self) -> str:
@@ -118,6 +129,22 @@ class Access:
         wanted = (self.token or "").encode()
         return bool(wanted) and hmac.compare_digest(given.encode("utf-8", "surrogateescape"), wanted)
 
+    def new_code(self) -> str:
+        """Returns a code that lets one browser in, once, within a minute, and replaces the one before."""
+        code = secrets.token_urlsafe(24)
+        self._code = (code, time.monotonic() + CODE_SECONDS)
+        return code
+
+    def takes_code(self, given: str) -> bool:
+        """Whether this is the code, which then never works again."""
+        if self._code is None:
+            return False
+        code, until = self._code
+        is_right = hmac.compare_digest(given.encode("utf-8", "surrogateescape"), code.encode())
+        if is_right or time.monotonic() >= until:
+            self._code = None
+        return is_right and time.monotonic() < until
+
     # -- answers -------------------------------------------------------------------------------------------------
 
     def is_keyed(self, path: str) -> bool:
@@ -126,10 +153,22 @@ class Access:
 
     def entered(self, request: web.Request) -> web.Response:
         """Answers a request with the token in its address: redirects to the page under the key, and sets the cookie."""
-        asked = request.rel_url.without_query_params("token")
+        return self._with_cookie(request, web.Response(status=303, headers={"location": self._page_of(request)}))
+
+    def entered_once(self, request: web.Request) -> web.Response:
+        """Answers a request with the code in its address, like `entered`.
+
+        It comes from a file, which is another site: browsers send the cookie only after our own page has led on.
+        """
+        return self._with_cookie(request, web.Response(headers={"refresh": f"0; url={self._page_of(request)}"}))
+
+    def _page_of(self, request: web.Request) -> str:
+        asked = request.rel_url.without_query_params("token", "code")
         page = asked.raw_path.removeprefix(self.prefix)  # raw: the quoting stays
         query = f"?{asked.raw_query_string}" if asked.raw_query_string else ""
-        response = web.Response(status=303, headers={"location": f"{self.prefix}{page or '/'}{query}"})
+        return f"{self.prefix}{page or '/'}{query}"
+
+    def _with_cookie(self, request: web.Request, response: web.Response) -> web.Response:
         response.set_cookie(
             self.cookie_name, self._cookie, path=self.prefix, httponly=True, samesite="Strict", secure=request.secure
         )

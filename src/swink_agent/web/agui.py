@@ -59,10 +59,16 @@ class _ClientTool:
 
 
 class _WithClientTools:
-    """The tools of each turn: the agent's own, which may change, and the client's. The agent's own win."""
+    """The tools of each turn: the agent's own, which may change, and the client's. The agent's own win.
 
-    def __init__(self, own: Tools, added: Sequence[_ClientTool]) -> None:
+    `by` is the user whose request offers the client's tools.
+    """
+
+    def __init__(self, own: Tools, added: Sequence[_ClientTool], by: str) -> None:
         self.own = own
+        self.by = by
+        self.names: frozenset[str] = frozenset()
+        """The names of the client's tools that the agent has in this turn."""
         self._added = added
         self.known = self._joined(getattr(own, "known", ()) if callable(own) else own)
         """The tools before the first turn."""
@@ -76,7 +82,9 @@ class _WithClientTools:
     def _joined(self, tools: Iterable[AgentTool]) -> list[AgentTool]:
         own = [tool for tool in tools if not isinstance(tool, _ClientTool)]
         names = {tool.name for tool in own}
-        return [*own, *[tool for tool in self._added if tool.name not in names]]
+        added = [tool for tool in self._added if tool.name not in names]
+        self.names = frozenset([tool.name for tool in added])
+        return [*own, *added]
 
 
 async def serve(site: Site, request: web.Request) -> web.StreamResponse:
@@ -101,7 +109,7 @@ async def serve(site: Site, request: web.Request) -> web.StreamResponse:
     run = _Run(core, given.thread_id, given.run_id)
     async with channel.opening:
         position = channel.log.position
-        talk = await _begin(site, channel, given, tools, by)
+        talk = await _begin(site, request, channel, given, tools, by)
     with site.readers.counted():
         return await _stream(request, channel, talk, run, position, encoder)
 
@@ -144,7 +152,9 @@ async def _channel(site: Site, given: Any) -> SessionChannel:
         return site.channels.of(await site.create("", None, None, given.thread_id))
 
 
-async def _begin(site: Site, channel: SessionChannel, given: Any, tools: Sequence[_ClientTool], by: str) -> Talk:
+async def _begin(
+    site: Site, request: web.Request, channel: SessionChannel, given: Any, tools: Sequence[_ClientTool], by: str
+) -> Talk:
     """Begins the run that the request asks for, or answers the questions that a run waits for."""
     if given.resume:
         if channel.talk is None:
@@ -156,7 +166,7 @@ async def _begin(site: Site, channel: SessionChannel, given: Any, tools: Sequenc
     if channel.is_busy:
         raise Problem(409, "running", "a run of this session is active: answer its question, or stop it")
     talk = await channel.opened(by)
-    _offer(talk, tools)
+    channel.questions.close_offers()
     messages = [message for message in given.messages if message.role in ("user", "tool")]
     waiting = {call.call_id for call in talk.agent.pending if call.kind == "external"}
     results = {
@@ -164,9 +174,22 @@ async def _begin(site: Site, channel: SessionChannel, given: Any, tools: Sequenc
         for message in messages
         if message.role == "tool" and message.tool_call_id in waiting
     }
-    if results:
-        await talk.resume(results)
-        return talk
+    if any(channel.client_calls.get(call_id) != by for call_id in results):  # else the tool is this client's own
+        await site.authorized(request, "answer", given.thread_id)
+    channel.offered = _offer(talk, tools, by)
+    try:
+        if results:
+            await talk.resume(results)
+        else:
+            await _prompt(site, channel, talk, messages)
+    except BaseException:
+        channel.offered = None  # no run has begun with them
+        raise
+    return talk
+
+
+async def _prompt(site: Site, channel: SessionChannel, talk: Talk, messages: Sequence[Any]) -> None:
+    """Starts a run with the messages that the session does not have yet."""
     new = await asyncio.to_thread(_prompts, talk, [message for message in messages if message.role == "user"])
     if not any(_has_content(message) for message in new):
         raise invalid("messages has neither a prompt nor a result that this session does not have yet")
@@ -178,7 +201,6 @@ async def _begin(site: Site, channel: SessionChannel, given: Any, tools: Sequenc
         await talk.prompt(prompt, files)
     except NotBegun:
         pass  # the session's readers were told, and so is the client: as the error of its run
-    return talk
 
 
 def _prompts(talk: Talk, messages: Sequence[Any]) -> Sequence[Any]:
@@ -200,13 +222,15 @@ def unseen(texts: Sequence[str], history: Sequence[AgentMessage]) -> int:
     return new
 
 
-def _offer(talk: Talk, tools: Sequence[_ClientTool]) -> None:
-    """Gives the agent the client's tools instead of those of the previous request."""
+def _offer(talk: Talk, tools: Sequence[_ClientTool], by: str) -> _WithClientTools | None:
+    """Gives the agent the client's tools instead of those of the previous request, and returns them."""
     agent = talk.agent
     given = agent.given_tools
     own = given.own if isinstance(given, _WithClientTools) else given
-    if tools or own is not given:
-        agent.tools = _WithClientTools(own, tools) if tools else own
+    offered = _WithClientTools(own, tools, by) if tools else None
+    if offered is not None or own is not given:
+        agent.tools = own if offered is None else offered
+    return offered
 
 
 def _chosen(entry: Any) -> tuple[str, str]:
@@ -370,11 +394,13 @@ class _Run:
 
     def _on_question(self, event: dict[str, Any]) -> list[Any]:
         question = converted({key: value for key, value in event.items() if key != "type"}, Question)
+        if question.kind != "call":
+            return []  # an offer of the program, not a question of this run
         interrupt = self._core.Interrupt(
             id=question.id,
-            reason="tool_call" if question.kind == "call" else "input_required",
+            reason="tool_call",
             message=question.display,
-            tool_call_id=question.call_id or None,
+            tool_call_id=question.call_id,
             response_schema={
                 "anyOf": [
                     {"enum": question.choices},

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from swink_agent.core.context.context import estimate_tokens
 from swink_agent.core.encoding.codec import encode_event
-from swink_agent.core.events import AgentEnd, AgentEvent, AgentStart
+from swink_agent.core.events import AgentEnd, AgentEvent, AgentStart, ToolCallDeferred
 from swink_agent.core.secrets.redaction import EventRedactor, Redactor
 from swink_agent.core.types import AgentMessage, ModelSpec
 from swink_agent.memory import LoadedSession
@@ -40,12 +40,19 @@ TellFn = Callable[["SessionChannel"], None]
 """Called when a session changes between idle, running and waiting."""
 
 
+class OfferedTools(Protocol):
+    """The tools of a client, and the user who offered them."""
+
+    by: str
+    names: frozenset[str]
+
+
 class State(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a session, as in the event `state`."""
 
     type: str = "state"
     state: str = "idle"
-    """`idle`, `running`, or `waiting` for an answer."""
+    """`idle`, `running`, or `waiting`: a call needs an answer."""
     outcome: str = "idle"
     """How the last run ended: `idle`, `error` or `aborted`."""
     queue: list[dict[str, str]] = []
@@ -76,6 +83,10 @@ class SessionChannel:
         """The smallest number of messages that a reader was shown while there was no conversation."""
         self.began: tuple[int, int] | None = None
         """The position of the stream, and the number of messages, before the last run."""
+        self.offered: OfferedTools | None = None
+        """The tools of the client whose request made the run under way."""
+        self.client_calls: dict[str, str] = {}
+        """The calls of such tools, each with the user whose request made it: their results are that user's to give."""
         self.page: Any = None
         """The `Live` of the session's page, once the page was opened."""
         self._open_talk = open_talk
@@ -105,11 +116,11 @@ class SessionChannel:
         """The state in a word: `idle`, `running` or `waiting`."""
         if not self.is_busy:
             return "idle"
-        return "waiting" if len(self.questions) else "running"
+        return "waiting" if self.questions.has_calls else "running"
 
     @property
     def is_busy(self) -> bool:
-        return self.talk is not None and (self.talk.is_running or bool(len(self.questions)))
+        return self.talk is not None and self.talk.is_running
 
     @property
     def size(self) -> int:
@@ -120,6 +131,8 @@ class SessionChannel:
 
     def tell(self, name: str, data: Any) -> None:
         """Adds an event that does not come from a run."""
+        if name == "reset":  # the history was replaced, and an id may name another call
+            self.client_calls.clear()
         fields = msgspec.to_builtins(data)
         self.log.append(name, msgspec.json.encode({"type": name, **fields}))
 
@@ -132,12 +145,22 @@ class SessionChannel:
         if type(event) is AgentStart:
             self.log.begin_run()
             self.began = (self.log.position, self._messages_before(event))
+        elif type(event) is ToolCallDeferred:
+            self._note_deferred(event)
         masking = self._masking
         for shown in [event] if masking is None else masking.feed(event):
             name: Any = type(shown).__struct_config__.tag
             self.log.append(name, encode_event(shown))
         if type(event) is AgentEnd:
+            self.offered = None
             self.log.end_run()
+
+    def _note_deferred(self, event: ToolCallDeferred) -> None:
+        offered = self.offered
+        if offered is not None and event.kind == "external" and event.name in offered.names:
+            self.client_calls[event.call_id] = offered.by
+        else:  # an earlier call may have had the same id
+            self.client_calls.pop(event.call_id, None)
 
     def _messages_before(self, event: AgentStart) -> int:
         messages = () if self.talk is None else self.talk.agent.messages
@@ -150,6 +173,7 @@ class SessionChannel:
         if self.word != self._told.state:
             self._tell_state()
             if self._told.state == "idle":
+                self.offered = None  # also if the run did not begin
                 self.let_go_soon()
         elif self._due is None:
             self._due = asyncio.get_running_loop().call_later(_FIGURES, self._tell_state)
@@ -210,6 +234,8 @@ class SessionChannel:
         async with self.opening:
             if self.talk is not None and not self.is_busy and self._letting_go is None:
                 await self.talk.let_go()
+                if self.talk.holds_session:  # something that uses it is under way
+                    self.let_go_soon()
 
     def later(self, work: Any) -> None:
         """Runs work in the background; `close` waits for it."""
@@ -224,6 +250,7 @@ class SessionChannel:
         if talk is not None:
             self.model, self.thinking = str(talk.agent.model), str(talk.agent.thinking_level)
             self._shown = len(talk.agent.messages)
+            self.client_calls.clear()
             await talk.close()
             if self._told.state != "idle":
                 self._tell_state()

@@ -86,8 +86,19 @@ class Questions:
         self._open: dict[str, _Open] = {}
         self._answered: deque[str] = deque(maxlen=_MOST_ANSWERED)
 
-    def __len__(self) -> int:
-        return len(self._open)
+    @property
+    def has_calls(self) -> bool:
+        """Whether a run waits for an answer. An offer of the program, such as a list of models, holds up nothing."""
+        return any(each.asked is not None for each in self._open.values())
+
+    @property
+    def has_offers(self) -> bool:
+        return any(each.asked is None for each in self._open.values())
+
+    def is_offer(self, question_id: str) -> bool:
+        """Whether this question is open, and an offer of the program itself."""
+        each = self._open.get(question_id)
+        return each is not None and each.asked is None
 
     @property
     def open(self) -> list[Question]:
@@ -117,6 +128,13 @@ class Questions:
         _, choice = await self._wait(_Open(shown, None))
         return choice if choice in choices else None
 
+    def close_offers(self) -> None:
+        """Closes the questions of the program itself, as if none of their choices was taken."""
+        for question_id, each in list(self._open.items()):
+            if each.asked is None and not each.answer.done():
+                self._end(question_id, "", "")
+                each.answer.set_result((None, ""))
+
     async def _wait(self, each: _Open) -> tuple[Any, str]:
         question_id = each.question.id
         self._open[question_id] = each
@@ -125,10 +143,14 @@ class Questions:
         try:
             return await each.answer
         finally:
-            if self._open.pop(question_id, None) is not None:  # the run was stopped, or its task was cancelled
-                self._answered.append(question_id)
-                self._tell("answered", {"question": question_id, "choice": "", "by": ""})
+            if question_id in self._open:  # the run was stopped, or its task was cancelled
+                self._end(question_id, "", "")
             self._changed()
+
+    def _end(self, question_id: str, choice: str, by: str) -> None:
+        del self._open[question_id]
+        self._answered.append(question_id)
+        self._tell("answered", {"question": question_id, "choice": choice, "by": by})
 
     def answer(self, question_id: str, choice: str, reason: str, hunks: Sequence[int] | None, by: str) -> None:
         """Takes an answer. Raises `Problem` if the question is answered already, or does not offer this answer."""
@@ -145,9 +167,7 @@ class Questions:
                 raise invalid(str(error)) from None
         elif choice not in each.question.choices:
             raise invalid(f"{choice[:60]!r} is not among the choices of this question: take one that it lists")
-        del self._open[question_id]
-        self._answered.append(question_id)
-        self._tell("answered", {"question": question_id, "choice": choice, "by": by})
+        self._end(question_id, choice, by)
         each.answer.set_result((answer, choice))
 
 

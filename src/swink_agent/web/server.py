@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import traceback
 from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -175,7 +176,8 @@ async def _checked(request: web.Request, handler: _Handler) -> web.StreamRespons
     except Exception as error:
         problem = problem_of(error)
         if problem is None:
-            log.error("a request failed in the server itself: %s", type(error).__name__, exc_info=error)
+            told = site.access.masked("".join(traceback.format_exception(error)))
+            log.error("a request failed in the server itself: %s\n%s", type(error).__name__, told)
             problem = Problem(500, "failed", "the server failed; its log has the reason")
     return _refused(site, request, problem)
 
@@ -188,10 +190,15 @@ async def _answer(site: Site, request: web.Request, handler: _Handler) -> web.St
         return await handler(request)
     if (preflight := access.preflight(request)) is not None:
         return preflight
-    if access.token is not None and request.method == "GET" and "token" in request.query and _is(request, "is_page"):
-        if access.is_token(request.query["token"]):
-            return access.entered(request)
-        raise Problem(401, "token", "the token in this address is wrong: use the one that `swink web` printed last")
+    if access.token is not None and request.method == "GET" and _is(request, "is_page"):
+        if "token" in request.query:
+            if access.is_token(request.query["token"]):
+                return access.entered(request)
+            raise Problem(401, "token", "the token in this address is wrong: use the one that `swink web` printed last")
+        if "code" in request.query:
+            if access.takes_code(request.query["code"]):
+                return access.entered_once(request)
+            raise Problem(401, "token", "this page led here once: open the address that `swink web` printed")
     access.check_token(request, is_keyed=access.is_keyed(request.path))
     if request.method in CHANGING:  # a change is completed even if the client leaves
         return await _to_its_end(handler(request))
@@ -223,7 +230,7 @@ def _of_http(error: web.HTTPException) -> Problem:
 
 def _refused(site: Site, request: web.Request, problem: Problem) -> web.StreamResponse:
     if problem.status in (401, 403, 421):
-        where = f"{quoted(request.method)} {quoted(request.path)}"
+        where = f"{quoted(request.method)} {quoted(site.access.masked(request.path))}"
         log.info("refused %s from %s with %d: %s", where, request.remote or "somewhere", problem.status, problem.code)
     if "/api/" in request.path or request.path.endswith(_AGUI):  # for programs; all other paths are pages
         return problem.response()

@@ -10,7 +10,7 @@ import errno
 import logging
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any
 
 from aiohttp import web
 
+from swink_agent.adapters.kit.listener import Connection, listening, noted
 from swink_agent.adapters.kit.server_log import ServerLog
 from swink_agent.app.agent.models import choose_model, named_model
 from swink_agent.app.agent.opening import Opening
@@ -162,11 +163,11 @@ def hosts_of(host: str, allowed: Collection[str], port: int) -> list[str]:
 
 
 @asynccontextmanager
-async def served(site: Site, listening: socket.socket, tls: ssl.SSLContext | None = None) -> AsyncGenerator[None]:
+async def served(site: Site, socket_of_site: socket.socket, tls: ssl.SSLContext | None = None) -> AsyncGenerator[None]:
     """Serves during the `with` block. At its end, runs are stopped as by Esc, and readers are notified."""
     loop = asyncio.get_running_loop()
     application_of_site = application(site)
-    application_of_site.middlewares.insert(0, _noted)
+    application_of_site.middlewares.insert(0, noted)
     runner = web.AppRunner(application_of_site, handler_cancellation=True, shutdown_timeout=_SHUTDOWN)
     await runner.setup()
     manager = runner.server
@@ -175,47 +176,26 @@ async def served(site: Site, listening: socket.socket, tls: ssl.SSLContext | Non
 
     def connection() -> _Connection:
         return _Connection(
-            manager, loop=loop, access_log=quiet, logger=log, keepalive_timeout=_KEEP_ALIVE, lingering_time=_LINGER
+            manager,
+            patience=FIRST_REQUEST,
+            loop=loop,
+            access_log=quiet,
+            logger=log,
+            keepalive_timeout=_KEEP_ALIVE,
+            lingering_time=_LINGER,
         )
 
-    server: asyncio.Server | None = None
     try:
-        server = await loop.create_server(connection, sock=listening, ssl=tls, backlog=256)
-        yield
+        async with listening(manager, [socket_of_site], connection, tls):
+            yield
     finally:
-        if server is not None:
-            server.close()
         await asyncio.shield(runner.cleanup())
 
 
-@web.middleware
-async def _noted(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
-    if isinstance(request.protocol, _Connection):
-        request.protocol.note_request()
-    return await handler(request)
+class _Connection(Connection):
+    """A connection that answers invalid HTTP with a problem document and the headers of every answer."""
 
-
-class _Connection(web.RequestHandler):
-    """A connection that answers invalid HTTP with a problem document and the headers of every answer.
-
-    If it sends no request, it is closed, because it takes a file descriptor, of which a process has few.
-    """
-
-    __slots__ = ("_unused",)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._unused = asyncio.get_running_loop().call_later(FIRST_REQUEST, transport.close)
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        self.note_request()
-        super().connection_lost(exc)
-
-    def note_request(self) -> None:
-        """Keeps the connection open, because it has sent a request."""
-        self._unused.cancel()
+    __slots__ = ()
 
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None

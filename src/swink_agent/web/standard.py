@@ -126,6 +126,7 @@ class WebView:
         self, messages: Sequence[AgentMessage], words: Sequence[tuple[str, NoticeKind]] = (), *, is_first: bool = False
     ) -> None:
         if self._is_shown:
+            self._channel.questions.close_offers()  # they are about the history before
             # The history was replaced. Readers load it again and miss what is told meanwhile, such as the text that
             # /rewind gives back, so this is told last.
             asyncio.get_running_loop().call_soon(lambda: self._channel.tell("reset", {}))
@@ -170,7 +171,8 @@ class WebView:
 class StandardTalk:
     """The `Talk` of a standard agent."""
 
-    def __init__(self, conversation: Conversation, view: WebView) -> None:
+    def __init__(self, channel: SessionChannel, conversation: Conversation, view: WebView) -> None:
+        self._channel = channel
         self._talk = conversation
         self._view = view
 
@@ -191,7 +193,7 @@ class StandardTalk:
         except BaseException:
             await asyncio.to_thread(session.close)
             raise
-        talk = cls(conversation, view)
+        talk = cls(channel, conversation, view)
         if channel.model is None and channel.thinking is not None:
             talk.agent.thinking_level = ThinkingLevel(channel.thinking)
         return talk
@@ -295,7 +297,8 @@ class StandardTalk:
         await asyncio.to_thread(self._talk.opened.session.flush)
 
     async def let_go(self) -> None:
-        await self._talk.let_go()
+        if not self._talk.is_held or self._channel.questions.has_offers:  # a command that waits needs no session
+            await self._talk.let_go()
 
     async def take_up(self) -> None:
         await self._talk.take_up()

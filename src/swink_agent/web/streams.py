@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias
 
@@ -22,7 +22,7 @@ MOST_BYTES = 16 * 1024 * 1024
 """Most events and bytes that are kept when no run is active."""
 MOST_UNSENT = 4 * 1024 * 1024
 LONGEST_UNSENT = 10.0
-"""Unsent bytes, and seconds without progress, after which a reader's connection is closed."""
+"""A reader is disconnected if more than these bytes stay unsent for these seconds, or nothing is sent in them."""
 _FRAME = 0.02
 """Seconds for which events are collected before readers get them, so that many deltas are one write."""
 _TICK = 1.0
@@ -168,12 +168,18 @@ async def write_in_time(request: web.Request, response: web.StreamResponse, data
     If the client does not read for `LONGEST_UNSENT` seconds, ends the connection and raises `ConnectionError`.
     """
     try:
-        async with asyncio.timeout(LONGEST_UNSENT):
-            await response.write(data)
+        for piece in _pieces(data):
+            async with asyncio.timeout(LONGEST_UNSENT):
+                await response.write(piece)
     except TimeoutError:
         if request.transport is not None:
             request.transport.abort()  # else the end of the answer would wait for the client too
         raise ConnectionResetError("the reader does not read") from None
+
+
+def _pieces(data: bytes) -> Iterator[bytes]:
+    """Divides data, so that a connection never holds much of it, and a slow one is seen to make progress."""
+    return (data[start : start + _AT_ONCE] for start in range(0, len(data), _AT_ONCE))
 
 
 class Readers:
@@ -261,7 +267,7 @@ class Place:
         self.taken = log.size - sum([len(frame) for frame in log.frames_behind(self.position)])
         """The size of the log up to this place."""
         self.is_behind = self.position < log.position
-        """Whether the reader still gets events that it missed; `unsent` does not count those."""
+        """Whether the reader still gets events that it missed."""
 
     @property
     def is_unread(self) -> bool:
@@ -269,8 +275,8 @@ class Place:
 
     @property
     def unsent(self) -> int:
-        """Bytes that were added since the reader was up to date."""
-        return 0 if self.is_behind else self.log.size - self.taken
+        """Bytes that were added and not taken yet."""
+        return self.log.size - self.taken
 
     def first(self) -> bytes:
         """Returns the first frames: a `reset` if the position was not kept, else nothing."""
@@ -312,15 +318,24 @@ class _Reader:
         self._wake = asyncio.Event()
         self._is_over = False
         self._sent = 0
+        self._due = 0
+        """The bytes that are taken from the logs and not yet sent."""
         self._progress = (0, time.monotonic())
         """The bytes that have left this process, and when that number last changed."""
+        self._had_little = time.monotonic()
+        """When the reader last had few unsent bytes."""
         self._written_at = time.monotonic()
         self._beats = False
 
     def on_change(self) -> None:
-        if sum([place.unsent for place in self._places]) + self._buffered > MOST_UNSENT:
-            self.close()
         self._wake.set()
+
+    @property
+    def _unsent(self) -> int:
+        """Bytes that wait for a reader that was up to date. One that still catches up takes as long as it needs."""
+        if any(place.is_behind for place in self._places):
+            return 0
+        return sum([place.unsent for place in self._places]) + self._due + self._buffered
 
     @property
     def _buffered(self) -> int:
@@ -341,7 +356,9 @@ class _Reader:
         gone = self._sent - self._buffered
         if gone != self._progress[0] or not self._buffered:
             self._progress = (gone, now)
-        elif now - self._progress[1] >= LONGEST_UNSENT:
+        if self._unsent <= MOST_UNSENT:
+            self._had_little = now
+        if now - min(self._progress[1], self._had_little) >= LONGEST_UNSENT:
             self.close()
         if now - self._written_at >= _BEAT:
             self._beats = True
@@ -371,6 +388,9 @@ class _Reader:
             await self._wake.wait()
 
     async def write(self, response: web.StreamResponse, data: bytes) -> None:
-        self._sent += len(data)
-        self._written_at = time.monotonic()
-        await response.write(data)
+        self._due = len(data)
+        for piece in _pieces(data):
+            self._due -= len(piece)
+            self._sent += len(piece)
+            self._written_at = time.monotonic()
+            await response.write(piece)

@@ -365,6 +365,11 @@ class Conversation:
                 self.show(messages)
                 self.front.changed()
 
+    @property
+    def is_held(self) -> bool:
+        """Whether a command or a change of the agent delays the user's input."""
+        return not self._gate.is_open
+
     def holding(self) -> AbstractContextManager[None]:
         """Returns a context manager that delays the user's input, so that no run begins inside it."""
         return self._gate.shut()

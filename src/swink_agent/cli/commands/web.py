@@ -8,22 +8,27 @@ import secrets
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
 
 from swink_agent.app.agent.opening import SETTING_FLAGS, Opening, OpeningOptions
-from swink_agent.app.browser import open_in_browser
+from swink_agent.app.browser import browser_program, leading_page, open_in_browser
 from swink_agent.app.doctor import WEB_PORT
 from swink_agent.app.errors import ExitCode, UsageProblem
 from swink_agent.app.runs.sessions import newest_and_unknown, open_store, session_problems
+from swink_agent.app.settings.paths import data_folder
 
 from ..process.groups import takes
 from ..process.interrupts import ended_by_signal
 from ..prompt.reporter import Reporter
 from ..root import options_of_prompt
 from ..screen.screen import Screen
+
+if TYPE_CHECKING:
+    from swink_agent.web.access import Access
 
 TOKEN_VARIABLE = "SWINK_WEB_TOKEN"
 _LEAST_TOKEN = 22
@@ -112,21 +117,20 @@ async def _serve(opening: Opening, options: dict[str, Any], token: str, tls: Any
     access = Access(token=token, hosts=hosts, origins=options["allow_origin"], port=port)
     ended = ended_by_signal()
     name = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
-    url = f"{'https' if tls else 'http'}://{name}:{port}{page}?token={quote(token, safe='')}"
+    url = f"{'https' if tls else 'http'}://{name}:{port}{page}"
     reporter = Reporter(Screen(sys.stderr), opening.credentials.redactor())
     reporter.hear_log()
     serving = served(standard_site(opening, access), listening, tls)
     await serving.__aenter__()
     try:
-        click.echo(url)
+        click.echo(f"{url}?token={quote(token, safe='')}")
         for line in _meaning(host, options["allow_host"], is_encrypted=tls is not None):
             click.echo(line, err=True)
         click.echo("Serving. Ctrl+C ends it.", err=True)
-        if not options["no_open"]:
-            is_open = await asyncio.to_thread(open_in_browser, url, os.environ, opening.writable)
-            if not is_open:
+        with ExitStack() as pages:
+            if not options["no_open"] and not await asyncio.to_thread(_open, pages, url, access, opening):
                 click.echo("no browser could be opened: open the address above yourself", err=True)
-        await ended.wait()
+            await ended.wait()
     finally:
         end = time.monotonic() + _ENDING
         try:
@@ -137,6 +141,18 @@ async def _serve(opening: Opening, options: dict[str, Any], token: str, tls: Any
         if (problem := await asyncio.to_thread(opening.telemetry.close, left)) is not None:
             reporter.warn(problem)
     return ExitCode.DONE
+
+
+def _open(pages: ExitStack, url: str, access: Access, opening: Opening) -> bool:
+    """Opens the browser, whose command line has no secret; returns whether that worked. The page stays in `pages`."""
+    if not browser_program(os.environ, opening.writable):
+        return False
+    try:
+        leading = leading_page(f"{url}?code={access.new_code()}", data_folder(), f"web-{access.port}")
+        page = pages.enter_context(leading)
+    except OSError:
+        return False
+    return open_in_browser(page.as_uri(), os.environ, opening.writable)
 
 
 def _meaning(host: str, allowed: Sequence[str], *, is_encrypted: bool) -> list[str]:

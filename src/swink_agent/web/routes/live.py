@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Annotated
 
 import msgspec
@@ -11,6 +13,7 @@ from msgspec import Meta
 
 from swink_agent.app.talk.queue import QueuedKind
 
+from ..channels import SessionChannel
 from ..problems import Problem, invalid
 from ..streams import Place
 from .asking import Asked, answered, read_bytes
@@ -68,6 +71,7 @@ async def prompt(asked: Asked) -> web.StreamResponse:
         files = site.uploads.paths(channel.id, given.attachments)
         talk = await channel.opened(asked.by)
         position = channel.log.position
+        channel.questions.close_offers()
         await talk.prompt(given.text, files)
     site.list_state(channel)  # the first prompt is its title
     await site.channels.close_idle()
@@ -100,13 +104,26 @@ def _refuse_empty(given: Prompt) -> None:
 
 async def abort(asked: Asked) -> web.StreamResponse:
     channel = await asked.channel()
+    channel.questions.close_offers()
     return answered(Returned([] if channel.talk is None else await channel.talk.stop()))
 
 
 async def answer(asked: Asked) -> web.StreamResponse:
     given, channel = asked.body, await asked.channel()
-    channel.questions.answer(given.question, given.choice, given.reason, given.hunks, asked.by)
+    async with _taken_up(channel, given.question, asked.by):
+        channel.questions.answer(given.question, given.choice, given.reason, given.hunks, asked.by)
     return answered({"question": given.question, "choice": given.choice, "by": asked.by})
+
+
+@asynccontextmanager
+async def _taken_up(channel: SessionChannel, question: str, by: str) -> AsyncGenerator[None]:
+    """Opens the session again for an offer, which stays while the session is let go; a run holds its session."""
+    if not channel.questions.is_offer(question):
+        yield
+        return
+    async with channel.opening:
+        await channel.opened(by)  # closes the offer if another program has changed the session
+        yield
 
 
 async def command(asked: Asked) -> web.StreamResponse:
@@ -117,6 +134,7 @@ async def command(asked: Asked) -> web.StreamResponse:
     async with channel.opening:
         talk = await channel.opened(asked.by)
         position = channel.log.position
+        channel.questions.close_offers()
         await talk.command(line)
     return answered(Accepted(position), 202)
 

@@ -204,6 +204,7 @@ async def change(asked: Asked) -> web.StreamResponse:
             if channel.is_busy:
                 raise Problem(409, "running", "the model and the mode can only change between runs")
             talk = await channel.opened(asked.by)
+            channel.questions.close_offers()
             if wanted.model is not None or wanted.thinking is not None:
                 thinking = None if wanted.thinking is None else str(wanted.thinking)
                 await talk.set_model(wanted.model, thinking)

@@ -360,7 +360,7 @@ if (session) {
   $("stop").addEventListener("click", stop);
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || event.isComposing || event.defaultPrevented || document.querySelector("dialog[open]")) return;
-    if (!isIdle()) stop();
+    if (!isIdle() || questions.firstElementChild) stop();
   });
 
   const model = $("model");
@@ -426,20 +426,65 @@ if (session) {
     const first = questions.firstElementChild;
     if (first && !questions.contains(document.activeElement)) first.focus({ preventScroll: false });
   }
+  // What is not seen from its beginning to its end cannot be allowed, and what is not ticked is not accepted.
+  const unseen = new WeakMap(); // the edges of each call that were not visible yet
+  const seeing = new IntersectionObserver((found) => {
+    for (const { target, intersectionRatio } of found) {
+      if (intersectionRatio < 0.5) continue;
+      const dialog = target.closest("[role=alertdialog]");
+      seeing.unobserve(target);
+      unseen.get(dialog)?.delete(target);
+      if (dialog) offer(dialog);
+    }
+  }, { threshold: [0, 0.5, 1] });
+  function watch(dialog) {
+    if (unseen.has(dialog)) return;
+    const edges = dialog.querySelectorAll("[data-edge]");
+    unseen.set(dialog, new Set(edges));
+    for (const edge of edges) seeing.observe(edge);
+    offer(dialog);
+  }
+  const hunksOf = (dialog) => {
+    const boxes = [...dialog.querySelectorAll("[name=hunk]")];
+    return { boxes, ticked: boxes.filter((box) => box.checked).map((box) => Number(box.value)) };
+  };
+  function offer(dialog) {
+    const isSeen = !unseen.get(dialog).size;
+    const isFree = !("answering" in dialog.dataset);
+    const { boxes, ticked } = hunksOf(dialog);
+    const isPart = ticked.length < boxes.length;
+    for (const button of dialog.querySelectorAll("button")) button.disabled = !isFree;
+    for (const button of dialog.querySelectorAll("[data-allows]")) {
+      button.disabled = !isFree || !isSeen || isPart;
+      button.hidden = isPart;
+    }
+    const part = dialog.querySelector("[data-accept]");
+    if (part) {
+      part.hidden = !isPart;
+      part.disabled = !isFree || !isSeen || !ticked.length;
+      part.textContent = `Accept ${ticked.length} of ${boxes.length}`;
+    }
+    const hint = dialog.querySelector(".unseen");
+    if (hint) hint.hidden = isSeen;
+  }
   async function answer(dialog, body) {
-    for (const button of dialog.querySelectorAll("button")) button.disabled = true;
+    dialog.dataset.answering = "";
+    offer(dialog);
     dialog.focus(); // a disabled button loses the focus
     const sent = await ask("POST", `${here}/answers`, { question: dialog.dataset.question, ...body });
-    if (!sent) for (const button of dialog.querySelectorAll("button")) button.disabled = false;
+    if (!sent) { delete dialog.dataset.answering; offer(dialog); }
   }
+  questions.addEventListener("change", (event) => {
+    const dialog = event.target.closest("[role=alertdialog]");
+    if (event.target.name === "hunk" && dialog) offer(dialog);
+  });
   questions.addEventListener("click", (event) => {
     const button = event.target.closest("button");
     const dialog = event.target.closest("[role=alertdialog]");
     if (!button || !dialog) return;
     if (button.dataset.choice) answer(dialog, { choice: button.dataset.choice });
     else if ("accept" in button.dataset) {
-      const hunks = [...dialog.querySelectorAll("[name=hunk]:checked")].map((box) => Number(box.value));
-      answer(dialog, { choice: "once", hunks });
+      answer(dialog, { choice: "once", hunks: hunksOf(dialog).ticked });
     } else if ("because" in button.dataset) {
       const form = dialog.querySelector(".reason");
       form.hidden = !form.hidden;
@@ -452,6 +497,7 @@ if (session) {
     const dialog = event.target.closest("[role=alertdialog]");
     answer(dialog, { choice: "no", reason: event.target.elements.reason.value });
   });
+  for (const dialog of questions.children) watch(dialog);
   focusQuestion();
 
   // -- events
@@ -495,7 +541,7 @@ if (session) {
     },
     state: show,
     ask: ({ id, html }) => {
-      if (!document.getElementById(`q-${id}`)) questions.append(fragment(html));
+      if (!document.getElementById(`q-${id}`)) { questions.append(fragment(html)); watch(questions.lastElementChild); }
       focusQuestion();
       scrollDown();
     },
