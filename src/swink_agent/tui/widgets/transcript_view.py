@@ -241,7 +241,7 @@ class TranscriptView(Widget, can_focus=False):
     def _can_paint(self) -> bool:
         """Returns whether no other screen covers this one and the widget still has the size it was measured with."""
         size = (self._page.maker.width, self._window.height)
-        return self._painter is not None and self.screen.is_current and self.size == size
+        return self._painter is not None and self.screen.is_active and self.size == size
 
     def _paint(self, turn: Turn) -> None:
         if (turn.up or turn.patches) and (self._painter is None or not self._painter(self.region, turn)):
