@@ -91,8 +91,11 @@ class Viewer(TerminalApp):
         reply.finish()
         await self.drawn()
         self.mark("end")
-    async def beneath(self):
-        self.push_screen(Covering())
+    async def beneath(self, what):
+        if what == "dialog":
+            self.push_screen(Covering())
+        else:
+            self.notify("a dialog\\n" * 5, timeout=1e6)
         reply = ReplyBlock()
         self.transcript.add(reply)
         await self.drawn()
@@ -100,6 +103,7 @@ class Viewer(TerminalApp):
             reply.append_text(PROSE % (number, number))
             self.view.scroll_rows(0)
             await self.drawn()
+            self.mark(f"grown{number}")
         await asyncio.sleep(0.04)
         await self.drawn()
         self.mark("painted")
@@ -285,11 +289,13 @@ async def test_the_terminal_shows_what_a_drawing_of_all_of_it_would(tmp_path: Pa
     assert re.search(r"\x1b\[\d+L", text), "and down"
 
 
-async def test_a_dialog_stays_in_sight_while_the_conversation_beneath_it_grows(tmp_path: Path) -> None:
-    async with drawn(tmp_path, "beneath") as text:
+@pytest.mark.parametrize("what", ["dialog", "notification"])
+async def test_what_covers_the_conversation_stays_in_sight_while_it_grows(tmp_path: Path, what: str) -> None:
+    async with drawn(tmp_path, "beneath", what) as text:
         screen = Screen(COLUMNS, ROWS)
         screen.feed(text)
     rows, _, _ = screen.marks["painted"]
-    assert len([row for row in rows if "a dialog" in row]) == 5
+    covered = [screen.marks[f"grown{number}"][0] for number in range(20, 60)]
+    assert [len([row for row in seen if "a dialog" in row]) for seen in covered] == [5] * len(covered)
     assert any("part(value" in row for row in rows)
     assert rows == screen.marks["whole"][0]
