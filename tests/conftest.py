@@ -73,6 +73,12 @@ def promptly() -> Callable[[float], AbstractContextManager[None]]:
     return measured
 
 
+@pytest.fixture
+def no_usual_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs are looked for in `PATH` alone, and not in the usual folders too: what is installed does not matter."""
+    monkeypatch.setattr("swink_agent.sandbox.starting.USUAL_FOLDERS", ())
+
+
 @pytest.fixture(scope="session")
 def warm_starts() -> Callable[[Mapping[str, str]], AbstractContextManager[WarmStarts | None]]:
     """Programs that use the package and share one loaded copy, if the system allows that."""
