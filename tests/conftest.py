@@ -32,6 +32,10 @@ gc.disable()
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# No test reads or changes the clipboard of the user who runs it, or opens a window on their screen.
+for _name in ("DISPLAY", "WAYLAND_DISPLAY"):
+    os.environ.pop(_name, None)
+
 # A shell starts background jobs with interrupts ignored, and their children inherit that. The programs that these tests
 # interrupt must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -9,7 +9,10 @@ import pytest
 
 from swink_agent.app.browser import open_in_browser
 
-pytestmark = pytest.mark.skipif(sys.platform == "darwin", reason="the program there has another name")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "darwin", reason="the program there has another name"),
+    pytest.mark.usefixtures("no_usual_programs"),
+]
 
 
 @pytest.mark.parametrize(("code", "is_opened"), [(0, True), (3, False)])
