@@ -67,6 +67,7 @@ ORDINARY = [
     "cafe\u0301 Vie\u0323\u0302t",
     "naïve straße Ελληνικά Русский",
     "Hawaiʻi пʼять Việt Nam Łódź şıĸ əlaqə ɓɗɛɔ ŋa µs №",
+    "हिन्दी में APIको ใช้Pythonได้ ภาษาไทย Δt λx 5μs",
     "ქართული հայերեն አማርኛ ਪੰਜਾਬੀ ಕನ್ನಡ ខ្មែរ བོད་ ދިވެހި ﾊﾝｶｸ ㄅㄆ ꀀꀁ",
 ]
 """Writing as people do it, with the invisible characters that belong to it."""
@@ -164,6 +165,8 @@ def test_a_long_text_keeps_its_head_and_its_tail() -> None:
                 "\\u{3} control character and 2 more",
             ),
         ),
+        ("r\u101d\u101dt", ("r\u101d\u101dt is not what it looks like: it mixes latin and myanmar letters",)),
+        ("a\u0627\u0627", ("a\u0627\u0627 is not what it looks like: it mixes arabic and latin letters",)),
         ("l\u0455 -la", ("l\u0455 is not what it looks like: it mixes cyrillic and latin letters",)),
         (
             "\u0441\u0430\u0442 x",

@@ -48,6 +48,8 @@ _EVERYDAY_SCRIPTS = frozenset(
         *("oriya", "sinhala", "tamil", "telugu", "thaana", "thai", "tibetan"),
     }
 )
+_TABLED_SCRIPTS = frozenset({"armenian", "cyrillic", "greek", "hangul"})
+"""Of these, the table above has the letters that look like others. People do write Greek letters beside Latin ones."""
 _APOSTROPHES = "\u02bb\u02bc"
 _LAST_OF_EUROPE, _LAST_OF_ALPHABETS = "\u017f", "\u024f"
 _LOOKALIKE = {character: letter for letter, characters in _DRAWN_AS.items() for character in characters}
@@ -201,7 +203,8 @@ class _Letters:
             return f"{rare} is {_name(rare)}, which is rarely used"
         scripts = self._scripts(word)
         named = " and ".join(sorted(scripts))
-        if len(scripts) > 1 and "latin" in scripts and any(character in _LOOKALIKE for character in word):
+        strange = scripts & _EVERYDAY_SCRIPTS - _TABLED_SCRIPTS - self._at_home
+        if "latin" in scripts and (strange or (len(scripts) > 1 and any(letter in _LOOKALIKE for letter in word))):
             return f"it mixes {named} letters"
         if (
             self._at_home.isdisjoint(scripts)
