@@ -32,6 +32,10 @@ gc.disable()
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# No test reads or changes the clipboard of the user who runs it, or opens a window on their screen.
+for _name in ("DISPLAY", "WAYLAND_DISPLAY"):
+    os.environ.pop(_name, None)
+
 # A shell starts background jobs with interrupts ignored, and their children inherit that. The programs that these tests
 # interrupt must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -71,6 +75,12 @@ def promptly() -> Callable[[float], AbstractContextManager[None]]:
             raise TooSlowError(f"took {took:.3f} s, promised are {seconds} s")
 
     return measured
+
+
+@pytest.fixture
+def no_usual_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs are looked for in `PATH` alone, and not in the usual folders too: what is installed does not matter."""
+    monkeypatch.setattr("swink_agent.sandbox.starting.USUAL_FOLDERS", ())
 
 
 @pytest.fixture(scope="session")

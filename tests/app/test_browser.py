@@ -12,7 +12,10 @@ from swink_agent.app.agent.confinement import private_folders, sandbox_profile
 from swink_agent.app.browser import leading_page, open_in_browser
 from swink_agent.app.settings.paths import data_folder
 
-pytestmark = pytest.mark.skipif(sys.platform == "darwin", reason="the program there has another name")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "darwin", reason="the program there has another name"),
+    pytest.mark.usefixtures("no_usual_programs"),
+]
 
 
 @pytest.mark.parametrize(("code", "is_opened"), [(0, True), (3, False)])

@@ -114,6 +114,25 @@ async def test_the_whole_network_is_named_as_such() -> None:
     assert question.why.endswith("it gives no reason")
 
 
+async def test_hosts_that_are_not_single_public_ones_are_warned_about_in_words() -> None:
+    person = Person("once", "once", "always")
+    kept: list[str] = []
+    approve = Approvals(person, remember=kept.extend)
+    await approve(asking({"network": ["*"]}))
+    await approve(asking({"network": ["127.0.0.1:8000", "10.0.0.0/8"]}))
+    every, near = (question.warnings for question in person.questions)
+    assert every == (
+        "opens every public host: allow it only if the command is about that",
+        "* stands for many hosts, and anybody may own one of them",
+    )
+    assert near == (
+        "opens this machine's own services and the private network that this machine is in: allow it only if the "
+        "command is about that",
+    )
+    await approve(asking({"network": ["*"]}))  # answered with a choice that was not offered
+    assert kept == []
+
+
 async def test_a_question_cannot_change_what_is_asked_and_trusted() -> None:
     person = Person(SESSION)
 
@@ -178,6 +197,11 @@ async def test_access_that_the_tool_did_not_name_is_asked_about_and_cannot_be_tr
         (HOSTS, "ask", True, (ONCE, ALWAYS, NO)),
         (HOSTS, "smart", False, (ONCE, SESSION, NO)),
         ({"network": True}, "smart", True, (ONCE, SESSION, NO)),
+        *[
+            ({"network": ["example.org", host]}, "smart", True, (ONCE, SESSION, NO))
+            for host in ("*", "*:22", "127.0.0.1", "10.0.0.0/8", "100.64.0.0/10", "169.254.169.254", "8.0.0.0/5")
+        ],
+        ({"network": ["8.8.0.0/16"]}, "smart", True, (ONCE, SESSION, ALWAYS, NO)),
         ({**HOSTS, "write": ["/opt"]}, "smart", True, (ONCE, SESSION, NO)),
         ({"write": ["/opt"]}, "smart", True, (ONCE, SESSION, NO)),
         ({**HOSTS, "read": ["/opt"]}, "smart", True, (ONCE, SESSION, NO)),

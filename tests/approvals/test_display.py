@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import sys
+import unicodedata
 from typing import Any
 
 import pytest
@@ -63,6 +66,9 @@ ORDINARY = [
     "क्\u200dष हिन्दी မြန်မာ ไทยน้ำ",
     "cafe\u0301 Vie\u0323\u0302t",
     "naïve straße Ελληνικά Русский",
+    "Hawaiʻi пʼять Việt Nam Łódź şıĸ əlaqə ɓɗɛɔ ŋa µs №",
+    "हिन्दी में APIको ใช้Pythonได้ ภาษาไทย Δt λx 5μs",
+    "ქართული հայերեն አማርኛ ਪੰਜਾਬੀ ಕನ್ನಡ ខ្មែរ བོད་ ދިވެހި ﾊﾝｶｸ ㄅㄆ ꀀꀁ",
 ]
 """Writing as people do it, with the invisible characters that belong to it."""
 
@@ -74,6 +80,15 @@ def test_ordinary_writing_is_shown_as_it_is(text: str) -> None:
     assert safe_line(text) == text
     assert safe_text(text) == text
     assert display_warnings(text) == ()
+
+
+def test_no_character_that_draws_nothing_by_its_name_is_shown_as_it_is() -> None:
+    nothing = re.compile(r"\b(FILLER|JOINER|BLANK|NULL|INHERENT|INVISIBLE|SELECTOR(-\d+)?|ZERO WIDTH)\b")
+    drawn = re.compile("SYMBOL FOR NULL|BLANK SYMBOL|GAP FILLER|LINE FILLER")
+    named = {character: unicodedata.name(character, "") for character in map(chr, range(sys.maxunicode + 1))}
+    hidden = [character for character, name in named.items() if nothing.search(name) and not drawn.search(name)]
+    assert {"\U0001d159", "\U0001107f", "\U00016fe4"} < set(hidden)
+    assert [named[character] for character in hidden if safe_display(character) == character] == []
 
 
 @pytest.mark.table
@@ -150,11 +165,27 @@ def test_a_long_text_keeps_its_head_and_its_tail() -> None:
                 "\\u{3} control character and 2 more",
             ),
         ),
+        ("r\u101d\u101dt", ("r\u101d\u101dt is not what it looks like: it mixes latin and myanmar letters",)),
+        ("a\u0627\u0627", ("a\u0627\u0627 is not what it looks like: it mixes arabic and latin letters",)),
         ("l\u0455 -la", ("l\u0455 is not what it looks like: it mixes cyrillic and latin letters",)),
         (
             "\u0441\u0430\u0442 x",
             ("\u0441\u0430\u0442 is not what it looks like: it reads as cat but is written in cyrillic letters",),
         ),
+        *[
+            (f"{word} x", (f"{word} is not what it looks like: {letter} is {name}, which is rarely used",))
+            for word, letter, name in [
+                ("ᎬᎢ", "Ꭼ", "cherokee letter gv"),
+                ("suᏧo", "Ꮷ", "cherokee letter tsu"),
+                ("ꓚꓮꓔ", "ꓚ", "lisu letter ca"),
+                ("ⲣⲥ", "ⲣ", "coptic small letter ro"),
+                ("ɢɪᴛ", "ɢ", "latin letter small capital g"),
+                ("ʀm", "ʀ", "latin letter small capital r"),
+                ("ɡit", "ɡ", "latin small letter script g"),
+                ("rmǃ", "ǃ", "latin letter retroflex click"),
+                ("httpsː", "ː", "modifier letter triangular colon"),
+            ]
+        ],
         (
             "\uff4c\uff53",
             ("\uff4c\uff53 is not what it looks like: it reads as ls but is written in other characters",),

@@ -9,7 +9,7 @@ import pytest
 from swink_agent.sandbox import probe_backends
 from swink_agent.testing import FakeProvider, FakeReply
 
-from .conftest import Done, Swink
+from .conftest import Done, Swink, Terminal
 
 FIX = (  # two replies: the calls of one run at once, and the second needs what the first writes
     FakeReply(calls=[("write_file", {"path": "a.py", "content": "x = 1\n"})]),
@@ -132,3 +132,34 @@ async def test_the_home_folder_is_never_worked_in_by_default(swink: Swink) -> No
     done = await fix(swink)
     assert (made(swink), rejected(done)) == ([], ["write_file", "bash"])
     assert "approvals are smart: this folder holds your home folder" in done.stderr
+
+
+OPEN = FakeReply(
+    calls=[("bash", {"command": "echo out", "access": {"network": ["example.org"]}, "reason": "to look there"})]
+)
+
+
+async def test_all_asks_about_access_at_a_terminal(swink: Swink, terminal: Terminal) -> None:
+    async with FakeProvider("anthropic", [OPEN, "Done."]) as provider:
+        swink.use(provider)
+        await terminal.start("-p", "x", "--approve", "all")
+        await terminal.expect("opens example.org for this command")
+        await terminal.expect("Run it?")
+        terminal.type("n")
+        assert await terminal.finish() == 0
+    assert "the user said no" in str(provider.bodies[1]["messages"])
+
+
+async def test_all_names_the_access_that_was_refused_where_nobody_is_asked(swink: Swink) -> None:
+    async with FakeProvider("anthropic", [OPEN, OPEN, "Done."]) as provider:
+        swink.use(provider)
+        done = await swink("-p", "x", "--approve", "all", "--output", "json")
+    assert done.stderr.splitlines()[:2] == [
+        "warning: bash echo out (it asks for example.org) was not approved: there is no terminal to ask you; access "
+        "beyond the sandbox needs your answer, but --allow-host opens a host and --add-dir a folder to every command",
+        "warning: bash echo out (it asks for example.org) was not approved",
+    ]
+    first, second = json.loads(done.stdout)["rejected"]
+    assert first == second
+    assert first["arguments"]["access"] == {"network": ["example.org"]}
+    assert "a person must allow access beyond the sandbox (example.org)" in first["reason"]

@@ -227,8 +227,7 @@ async def test_a_key_is_stored_without_being_shown(swink: Swink, terminal: Termi
         await terminal.expect("does not show")
         terminal.type(f"{secret}\n")
         await terminal.expect("the key of mistral is in")
-        await terminal.expect("Which? ")
-        terminal.type("2\n")
+        await terminal.expect("/model mistral:")
         await terminal.expect("> ")
         terminal.type("/q\n")
         assert await terminal.finish() == 0

@@ -81,6 +81,7 @@ def test_copying_starts_no_program_of_the_folder(world: World, program: str, var
     assert world.started_in == "/"
 
 
+@pytest.mark.usefixtures("no_usual_programs")
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS has one clipboard program, by its absolute path")
 def test_copying_does_without_where_only_the_folder_has_a_program(world: World) -> None:
     world.plant("xclip")

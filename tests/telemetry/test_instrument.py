@@ -288,6 +288,26 @@ async def test_calls_that_never_started_have_a_span_with_their_outcome(collected
     assert "gen_ai.execute_tool.duration" not in collected.metrics()
 
 
+async def test_names_and_ids_of_calls_are_masked_and_bounded(collected: Collected) -> None:
+    secret = "canary-of-the-spans-0815"
+    named = tool(name=f"get_{secret}")(lambda: "x")
+    made_up = call(f"{secret} \ud800{'x' * 100_000}").with_id(f"{secret}{'y' * 100_000}")
+    agent = Agent(
+        MODEL, stream_fn=scripted(call(named.name) + made_up, "done"), tools=[named], redactor=Redactor([secret])
+    )
+    with instrument(agent, **collected.providers):
+        await agent.prompt("go")
+    calls = [span for span in collected.spans if span.name.startswith("execute_tool ")]
+    assert len(calls) == 2
+    [measured] = collected.metrics()["gen_ai.execute_tool.duration"]
+    texts = [value for span in calls for value in (span.name, *(span.attributes or {}).values())]
+    for text_of_it in map(str, [*texts, *measured.attributes.values()]):
+        assert secret not in text_of_it
+        assert len(text_of_it.encode()) <= 300
+    names = [(span.attributes or {})["gen_ai.tool.name"] for span in calls]
+    assert measured.attributes["gen_ai.tool.name"] in names
+
+
 async def test_a_delegates_run_is_nested_in_the_call_that_runs_it(collected: Collected) -> None:
     seen: list[int] = []
 

@@ -37,6 +37,18 @@ def test_the_set_is_complete_and_asks_where_something_can_change(tools: list[Age
     }
 
 
+def test_the_descriptions_name_every_greatest_number(tools: list[AgentTool]) -> None:
+    bounds = {
+        (tool.name, name): (schema["maximum"], schema["description"])
+        for tool in tools
+        for name, schema in tool.parameters_schema["properties"].items()
+        if "maximum" in schema
+    }
+    assert {("search", "limit"), ("bash", "timeout"), ("list_dir", "depth")} <= set(bounds)
+    for bound, description in bounds.values():
+        assert f" {bound:g}" in description
+
+
 def test_each_is_described_well_and_briefly(tools: list[AgentTool]) -> None:
     for tool in tools:
         compile_schema(tool.parameters_schema)

@@ -9,6 +9,7 @@ import pytest
 
 from swink_agent.tui.clipboard import ClipboardError, read_clipboard
 
+pytestmark = pytest.mark.usefixtures("no_usual_programs")
 PNG = b"\x89PNG\r\n\x1a\n rest"
 
 

@@ -21,6 +21,7 @@ COLUMNS, ROWS = 120, 40
 STREAMED = 25_000
 PROGRAM = """
 import asyncio, random, sys
+from textual.screen import ModalScreen
 from textual.widgets import Static
 from swink_agent import ToolOutcome
 from swink_agent.tui.driver import TerminalApp, TerminalDriver
@@ -46,6 +47,11 @@ def part(value: int) -> str:
 | a    | %d |
 
 '''
+
+class Covering(ModalScreen):
+    CSS = "Covering { align: center middle; } Static { width: 40; height: 5; }"
+    def compose(self):
+        yield Static("a dialog\\n" * 5)
 
 class Viewer(TerminalApp):
     CSS = "TranscriptView { height: 1fr; } Static { height: 1; }"
@@ -85,6 +91,25 @@ class Viewer(TerminalApp):
         reply.finish()
         await self.drawn()
         self.mark("end")
+    async def beneath(self, what):
+        if what == "dialog":
+            self.push_screen(Covering())
+        else:
+            self.notify("a dialog\\n" * 5, timeout=1e6)
+        reply = ReplyBlock()
+        self.transcript.add(reply)
+        await self.drawn()
+        for number in range(60):
+            reply.append_text(PROSE % (number, number))
+            self.view.scroll_rows(0)
+            await self.drawn()
+            self.mark(f"grown{number}")
+        await asyncio.sleep(0.04)
+        await self.drawn()
+        self.mark("painted")
+        self.refresh(layout=True)
+        await self.drawn()
+        self.mark("whole")
     async def anything(self, seed, steps):
         chance = random.Random(int(seed))
         replies, calls = [], []
@@ -262,3 +287,15 @@ async def test_the_terminal_shows_what_a_drawing_of_all_of_it_would(tmp_path: Pa
     assert not different
     assert re.search(r"\x1b\[\d+M", text), "rows were moved up"
     assert re.search(r"\x1b\[\d+L", text), "and down"
+
+
+@pytest.mark.parametrize("what", ["dialog", "notification"])
+async def test_what_covers_the_conversation_stays_in_sight_while_it_grows(tmp_path: Path, what: str) -> None:
+    async with drawn(tmp_path, "beneath", what) as text:
+        screen = Screen(COLUMNS, ROWS)
+        screen.feed(text)
+    rows, _, _ = screen.marks["painted"]
+    covered = [screen.marks[f"grown{number}"][0] for number in range(20, 60)]
+    assert [len([row for row in seen if "a dialog" in row]) for seen in covered] == [5] * len(covered)
+    assert any("part(value" in row for row in rows)
+    assert rows == screen.marks["whole"][0]

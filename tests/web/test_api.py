@@ -135,6 +135,7 @@ WRONG: list[tuple[str, str, dict[str, Any], int, str]] = [
     ("GET", "sessions/..%2f..%2fetc%2fpasswd", {}, 404, "not_found"),
     ("GET", "sessions/none", {}, 404, "not_found"),
     ("GET", "sessions?limit=0", {}, 422, "invalid"),
+    ("GET", "sessions?limit=501", {}, 422, "invalid"),
     ("GET", "sessions?limit=x", {}, 422, "invalid"),
     ("GET", "sessions?unknown=1", {}, 422, "invalid"),
     ("POST", "sessions/none/prompt", {"json": {"text": "x"}}, 404, "not_found"),
@@ -161,6 +162,7 @@ async def test_every_error_is_a_problem_document(folder: Path) -> None:
                 assert set(problem) == {"type", "title", "status", "detail", "code"}
                 assert problem["status"] == status
                 assert code in problem["code"]
+                assert "limit=501" not in path or "500" in problem["detail"]
                 assert ("allow" in response.headers) == (status == 405)
 
 

@@ -108,7 +108,10 @@ def access_warnings(access: Mapping[str, Any]) -> list[str]:
         )
     if network is True:
         warnings.append("nothing is filtered: all that the command can read can be sent anywhere")
-    wide = [host for host in _entries(access, _NETWORK) if "*" in host]
+    hosts = _entries(access, _NETWORK)
+    if places := _places(hosts):
+        warnings.append(f"opens {_listed(places)}: allow it only if the command is about that")
+    wide = [host for host in hosts if "*" in host or ("/" in host and not _places([host]))]
     if wide:
         warnings.append(f"{_some(wide)} stands for many hosts, and anybody may own one of them")
     return warnings
@@ -122,9 +125,21 @@ def _entries(access: Mapping[str, Any], kind: str) -> Sequence[str]:
 def _some(entries: Sequence[str]) -> str:
     named = [cut_middle(safe_display(entry, None), _LONGEST_NAMED) for entry in entries[:_NAMED]]
     more = len(entries) - len(named)
-    if more:
-        return f"{', '.join(named)} and {more} more"
-    return named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
+    return _listed([*named, f"{more} more"] if more else named)
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _places(hosts: Sequence[str]) -> list[str]:
+    """What the hosts open besides single public hosts and names beneath one, in words."""
+    from swink_agent.sandbox.network.hosts import places_beyond  # on use: most sessions open nothing
+
+    try:
+        return places_beyond(hosts)
+    except ValueError:
+        return ["what cannot be read as a host"]
 
 
 # -- what is trusted for longer ------------------------------------------------------------------------------
@@ -161,5 +176,6 @@ def opened_hosts(access: Mapping[str, Any]) -> list[str]:
 
 
 def to_remember(access: Mapping[str, Any]) -> list[str]:
-    """The hosts that can be remembered: none if the call asks for anything but hosts."""
-    return list(_entries(access, _NETWORK)) if set(access) == {_NETWORK} else []
+    """The hosts that can be remembered: none if the call asks for anything but hosts, or for too many at once."""
+    hosts = _entries(access, _NETWORK)
+    return list(hosts) if set(access) == {_NETWORK} and not _places(hosts) else []

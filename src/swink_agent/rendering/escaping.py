@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from swink_agent.core.texts.invisible import compatibility_form, is_deceptive, ordinary_places
 
@@ -28,17 +28,30 @@ _WORD = re.compile(r"[^\W_]+")
 # Letters of other scripts that most fonts draw as the ASCII letter beside them.
 # fmt: off
 _DRAWN_AS = {
-    "a": "\u0430\u03b1\u0251", "c": "\u0441\u03f2", "d": "\u0501", "e": "\u0435\u212e",
-    "g": "\u0261\u0581", "h": "\u04bb\u0570", "i": "\u0456\u03b9\u0131", "j": "\u0458\u03f3",
+    "a": "\u0430\u03b1", "c": "\u0441\u03f2", "d": "\u0501", "e": "\u0435\u212e",
+    "g": "\u0581", "h": "\u04bb\u0570", "i": "\u0456\u03b9", "j": "\u0458\u03f3",
     "k": "\u03ba\u043a", "l": "\u04cf", "m": "\u043c", "n": "\u0578\u03b7", "o": "\u043e\u03bf\u0585",
     "p": "\u0440\u03c1", "q": "\u051b\u0566", "s": "\u0455", "t": "\u0442\u03c4", "u": "\u057d\u03c5",
     "v": "\u0475\u03bd", "w": "\u051d\u0461\u03c9", "x": "\u0445\u03c7", "y": "\u0443\u04af\u03b3",
-    "z": "\u1d22", "A": "\u0410\u0391", "B": "\u0412\u0392", "C": "\u0421\u03f9", "E": "\u0415\u0395",
+    "A": "\u0410\u0391", "B": "\u0412\u0392", "C": "\u0421\u03f9", "E": "\u0415\u0395",
     "H": "\u041d\u0397", "I": "\u0406\u0399\u04c0", "J": "\u0408", "K": "\u041a\u039a",
     "M": "\u041c\u039c", "N": "\u039d", "O": "\u041e\u039f", "P": "\u0420\u03a1", "S": "\u0405",
     "T": "\u0422\u03a4", "X": "\u0425\u03a7", "Y": "\u0423\u03a5\u04ae", "Z": "\u0396",
 }
 # fmt: on
+# The scripts of everyday writing, as Unicode recommends them for names (annex 31), by the first words of their letters'
+# names. Letters that are as wide as two others, such as Chinese ones, look like no letter of ours.
+_EVERYDAY_SCRIPTS = frozenset(
+    {
+        *("arabic", "armenian", "bengali", "cyrillic", "devanagari", "ethiopic", "georgian", "greek", "gujarati"),
+        *("gurmukhi", "hangul", "hebrew", "kannada", "khmer", "lao", "malayalam", "myanmar"),
+        *("oriya", "sinhala", "tamil", "telugu", "thaana", "thai", "tibetan"),
+    }
+)
+_TABLED_SCRIPTS = frozenset({"armenian", "cyrillic", "greek", "hangul"})
+"""Of these, the table above has the letters that look like others. People do write Greek letters beside Latin ones."""
+_APOSTROPHES = "\u02bb\u02bc"
+_LAST_OF_EUROPE, _LAST_OF_ALPHABETS = "\u017f", "\u024f"
 _LOOKALIKE = {character: letter for letter, characters in _DRAWN_AS.items() for character in characters}
 
 
@@ -84,10 +97,9 @@ def display_warnings(text: str) -> tuple[str, ...]:
         more = f" and {len(hidden) - 3} more" if len(hidden) > 3 else ""
         warnings.append(f"it holds characters that do not show: {named}{more}")
     words = list(dict.fromkeys([word for word in _WORD.findall(text) if not word.isascii()]))
-    # A text that is written in another script also has words in it that do not look like Latin words.
-    at_home = {_script(letter) for word in words if not _is_mixed(word) for letter in word if letter not in _LOOKALIKE}
+    letters = _Letters(words)
     for word in words:
-        reading = _reads_as(word, at_home)
+        reading = letters.reading(word)
         if reading is not None:
             warnings.append(f"{safe_display(word, 60)} is not what it looks like: {reading}")
             if len(warnings) == 4:
@@ -164,30 +176,69 @@ def _name(character: str) -> str:
     return unicodedata.name(character, "control character" if ord(character) < 0xA0 else "unassigned").lower()
 
 
-def _is_mixed(word: str) -> bool:
-    return len({script for character in word if (script := _script(character))}) > 1
+class _Letters:
+    """The letters in the words of one text, each looked up once."""
 
+    def __init__(self, words: Sequence[str]) -> None:
+        every = set("".join(words))
+        self._script = {letter: script for letter in every if (script := _script(letter))}
+        self._rare = frozenset([letter for letter in every if not _is_everyday(letter)])
+        # A text that is written in another script also has words in it that do not look like Latin words.
+        pure = [word for word in words if len(self._scripts(word)) < 2]
+        self._at_home = {self._script.get(letter, "") for word in pure for letter in word if letter not in _LOOKALIKE}
 
-def _reads_as(word: str, at_home: set[str]) -> str | None:
-    """Returns why a word is misleading, or `None`. Words in a script of the surrounding text are not misleading."""
-    # A raised or circled number is not mistaken for another, and users of wide scripts type wide digits.
-    bare = "".join([character for character in word if unicodedata.category(character) != "No"])
-    if bare.isdecimal() and not at_home.isdisjoint(_WIDE_SCRIPTS):
+    def _scripts(self, word: str) -> set[str]:
+        return {self._script[letter] for letter in word if letter in self._script}
+
+    def reading(self, word: str) -> str | None:
+        """Returns why a word is misleading, or `None`. Words in a script of the text around are not misleading."""
+        # A raised or circled number is not mistaken for another, and users of wide scripts type wide digits.
+        bare = "".join([character for character in word if unicodedata.category(character) != "No"])
+        if bare.isdecimal() and not self._at_home.isdisjoint(_WIDE_SCRIPTS):
+            return None
+        compatible = compatibility_form(bare)
+        if compatible != bare and compatible.isascii():
+            return f"it reads as {safe_display(compatible, 60)} but is written in other characters"
+        if rare := next((letter for letter in word if letter in self._rare), None):
+            return f"{rare} is {_name(rare)}, which is rarely used"
+        scripts = self._scripts(word)
+        named = " and ".join(sorted(scripts))
+        strange = scripts & _EVERYDAY_SCRIPTS - _TABLED_SCRIPTS - self._at_home
+        if "latin" in scripts and (strange or (len(scripts) > 1 and any(letter in _LOOKALIKE for letter in word))):
+            return f"it mixes {named} letters"
+        if (
+            self._at_home.isdisjoint(scripts)
+            and "latin" not in scripts
+            and all(character.isascii() or character in _LOOKALIKE for character in word)
+        ):
+            plain = "".join(_LOOKALIKE.get(character, character) for character in word)
+            return f"it reads as {safe_display(plain, 60)} but is written in {named} letters"
         return None
-    compatible = compatibility_form(bare)
-    if compatible != bare and compatible.isascii():
-        return f"it reads as {safe_display(compatible, 60)} but is written in other characters"
-    scripts = sorted({script for character in word if (script := _script(character))})
-    if _is_mixed(word) and "latin" in scripts and any(character in _LOOKALIKE for character in word):
-        return f"it mixes {' and '.join(scripts)} letters"
-    if (
-        at_home.isdisjoint(scripts)
-        and "latin" not in scripts
-        and all(character.isascii() or character in _LOOKALIKE for character in word)
-    ):
-        plain = "".join(_LOOKALIKE.get(character, character) for character in word)
-        return f"it reads as {safe_display(plain, 60)} but is written in {' and '.join(scripts)} letters"
-    return None
+
+
+def _is_everyday(letter: str) -> bool:
+    """Whether people write with this letter. All else may look like an ASCII letter: nobody knows it by sight."""
+    if letter.isascii() or not letter.isalpha() or letter in _APOSTROPHES:
+        return True
+    plain = compatibility_form(letter)
+    if plain != letter:
+        return all(map(_is_everyday, plain))
+    if unicodedata.east_asian_width(letter) == "W":
+        return True
+    script = _script(letter)
+    return _is_of_alphabet(letter) if script == "latin" else script in _EVERYDAY_SCRIPTS
+
+
+def _is_of_alphabet(letter: str) -> bool:
+    """Whether a Latin letter is of an alphabet, and not of a phonetic notation, which has small capitals and clicks.
+
+    Letters of alphabets have an upper and a lower case, and at least one of them is in the first blocks of Unicode.
+    """
+    if letter <= _LAST_OF_EUROPE or unicodedata.normalize("NFD", letter)[0].isascii():
+        return True
+    cases = {letter.upper(), letter.lower()}
+    is_old = any(len(case) == 1 and case <= _LAST_OF_ALPHABETS for case in cases)
+    return len(cases) == 2 and is_old and "SMALL CAPITAL" not in unicodedata.name(letter, "")
 
 
 def _script(character: str) -> str:

@@ -72,6 +72,7 @@ class SandboxedProcess:
     def reached(self) -> tuple[Reached, ...]:
         """The hosts that the command asked for by name, if the profile has `hosts`; at most 200 different ones.
 
+        Hosts that were reached are never left out for others, nor those that could not be reached for refused ones.
         Where all commands of a sandbox share a network (Landlock, sandbox-exec), hosts of other commands that ran at
         the same time are included.
         """

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _SCOPE = "swink_agent"
 _OTHER = "_OTHER"
+_LONGEST_NAME = 200
 _API = ("opentelemetry.trace", "opentelemetry.metrics")
 """The modules of the API, whose own providers do nothing. An SDK's are elsewhere."""
 
@@ -162,8 +163,7 @@ class RunSpan:
 
     def asked(self, request: ModelRequest) -> None:
         """Records a request to a model."""
-        if self._instruments.content:
-            self._redactor = request.redactor_fn()
+        self._redactor = request.redactor_fn()
         self._report_given_up(request.failure)
         if self._request is not None:
             self._request.request = request
@@ -279,11 +279,12 @@ class RunSpan:
 
     def _start_call(self, call_id: str, name: str) -> tuple[Span, int]:
         began = time.time_ns()
+        name = self._name(name)
         attributes = {
             "gen_ai.operation.name": "execute_tool",
             **self._common,
             "gen_ai.tool.name": name,
-            "gen_ai.tool.call.id": call_id,
+            "gen_ai.tool.call.id": self._name(call_id),
             "gen_ai.tool.type": "function",
         }
         start = self._instruments.tracer.start_span
@@ -298,7 +299,7 @@ class RunSpan:
         ended = time.time_ns()
         error = None if event.outcome is ToolOutcome.RAN else str(event.outcome)
         if is_started:
-            measured = {"gen_ai.tool.name": event.name, "gen_ai.tool.type": "function", **self._whose}
+            measured = {"gen_ai.tool.name": self._name(event.name), "gen_ai.tool.type": "function", **self._whose}
             if error is not None:
                 measured["error.type"] = error
             self._instruments.tool_seconds.record((ended - began) / 1e9, measured)
@@ -325,7 +326,9 @@ class RunSpan:
             spans = self._calls.get(event.call_id)
             parent = self._inside if not spans else trace.set_span_in_context(spans[-1][0], self._inside)
             whose = self._model, self._session, self._redactor
-            self._delegates[event.call_id] = RunSpan(self._instruments, event.name, inner.run_id, *whose, parent)
+            self._delegates[event.call_id] = RunSpan(
+                self._instruments, self._name(event.name), inner.run_id, *whose, parent
+            )
             return
         run = self._delegates.get(event.call_id)
         if run is not None:
@@ -378,6 +381,10 @@ class RunSpan:
         from .content import as_attribute
 
         return as_attribute(words, self._mask())
+
+    def _name(self, name: str) -> str:
+        """A name or an id that a model, a provider or a server chose: masked, then cut, without half characters."""
+        return self._mask().redact(name)[:_LONGEST_NAME].encode(errors="replace").decode()
 
     def _mask(self) -> Redactor:
         if self._redactor is None:

@@ -106,7 +106,10 @@ class BashTool:
                     "type": "number",
                     "exclusiveMinimum": 0,
                     "maximum": LONGEST_TIMEOUT,
-                    "description": f"Seconds until it is ended; {timeout:g} unless given, none in the background.",
+                    "description": (
+                        f"Seconds until it is ended, at most {LONGEST_TIMEOUT:g}; {timeout:g} unless given, none in "
+                        "the background."
+                    ),
                 },
                 "background": {
                     "type": "boolean",

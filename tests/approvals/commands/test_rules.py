@@ -59,7 +59,7 @@ def test_plain_words_are_read_as_bash_reads_them(command: str, words: list[str])
     [
         *["", "   ", "''", '""', "' '", "ls; id", "ls;id", "ls & id", "ls&", "ls && id", "ls || id", "ls | id"],
         *["ls |& id", "(ls)", "{ ls; }", "ls )", "ls\nid", "ls\n", "\nls", "ls\r\nid", "ls\rid", "ls \\\nid"],
-        *["ls 'a\nb'", 'ls "a\nb"', "ls\tid", "ls 'a\tb'", "ls > f", "ls >f", "ls 2>&1", "ls >> f", "ls < f"],
+        *["ls\tid", "ls > f", "ls >f", "ls 2>&1", "ls >> f", "ls < f"],
         *["ls <<E", "ls <<< x", "ls &> f", "ls <(id)", "ls >(id)", "ls $x", "ls ${x}", "ls $(id)", "ls `id`"],
         *["ls $((1))", "ls $[1]", 'ls "$x"', 'ls "`id`"', "ls $'a'", 'ls $"a"', "ls $IFS", "ls a$", 'ls "a$"', "$x"],
         *["`id`", "$(id)", "A=b ls", "A=b", "A+=b ls", "a[0]=b ls", "'A=b' ls", "A= ls", "ls *", "ls ?", "ls [a]"],
@@ -85,6 +85,14 @@ def test_anything_else_is_not_read_at_all(command: str) -> None:
         assert verdict(command, CommandRules(allow=["ls", "echo", "pwd"])) != "allow"
     if ("id" in command and "\\\n" not in command) or any(mark in command for mark in "*?<"):
         assert verdict(command, CommandRules(allow=["ls", "echo", "pwd"])) != "allow"
+
+
+@pytest.mark.parametrize("command", ["ls 'a\nb'", 'ls "a\nb"', "ls 'a\tb'"])
+def test_a_text_of_several_lines_is_covered_by_rules_of_a_user_alone(command: str) -> None:
+    with pytest.raises(NotPlain):
+        plain_words(command)
+    assert verdict(command) == "ask"
+    assert verdict(command, CommandRules(allow=["ls"])) == "allow"
 
 
 # No plain words, and yet nothing but commands that read.
@@ -114,7 +122,7 @@ def test_joined_commands_that_each_read_are_allowed(command: str) -> None:
         ("sleep 1?", "'sleep' is asked about: it may wait for longer than 99 seconds"),
         ("sort *", "'sort' is asked about: * may become an option"),
         ("A=b ls", "the command is not a plain one: it begins with the assignment A=b"),
-        ("ls 'a\nb'", "the command is not a plain one: it has more than one line"),
+        ("ls 'a\nb'", "'ls' is asked about: a word of it has a tab or several lines"),
         ("ls\nmake", "no rule allows 'make'"),
         ("time ls", "the command is not a plain one: time is a keyword of the shell"),
         ("ls '\u202e'", "the command is not a plain one: it has the character \\u{202e}, which is not plain"),
@@ -139,6 +147,8 @@ def test_the_reason_says_what_was_found(command: str, reason: str) -> None:
         ("ls a\\\nb \\\n c", [["ls", "ab", "c"]]),
         ('ls !x "!y" # it\'s', [["ls", "!x", "!y"]]),
         ("ls a#b ''#c x# #d", [["ls", "a#b", "#c", "x#"]]),
+        ("ls 'a\n$(b)' \"c\n\td\"\nls", [["ls", "a\n$(b)", "c\n\td"], ["ls"]]),
+        ("ls <<E 'a'\nb\nE\nls", [["ls", "a"], ["ls"]]),
     ],
 )
 def test_a_script_is_read_as_bash_reads_it(command: str, words: list[list[str]]) -> None:
@@ -153,6 +163,7 @@ def test_a_script_is_read_as_bash_reads_it(command: str, words: list[list[str]])
         *["for f in a; do ls $fE; done", "for f in a; do ls $g; done", "ls $f", "ls 2\\\n>/dev/null"],
         *["for _ in a; do ls $_; done", "for _ in a; do ls; done"],
         *["for f in a; do ls $f\\\nb; done", "ls &\\\n& ls", "ls |\\\n| ls", "cat <<E\\\nF\nx\nEF\n"],
+        *["cat <<E 'a\nb\nE\n'", 'cat <<E "a\nE\nb"\nE\n', 'ls "a\n$(id)"', 'ls "a\\\nb"'],
     ],
 )
 def test_what_is_not_known_of_a_script_is_not_read(command: str) -> None:
@@ -875,6 +886,53 @@ OURS = CommandRules.standard(
 )
 def test_commands_in_a_row_are_allowed_if_each_of_them_is(command: str, verdict: str) -> None:
     assert OURS.decide(command, folder="/tmp").verdict == verdict, OURS.decide(command)
+
+
+COMMITS = CommandRules.standard(
+    patterns=["git commit *", "git add *"], deny=["sudo"], compound=True, search_path="/usr/bin:/bin"
+)
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    ("command", "verdict"),
+    [
+        ('git commit -m "Subject\n\n- one; two | three\n\t- four & more"', "allow"),
+        ("git commit -m 'Subject\n\nRun `x` or $(y) for $1'", "allow"),
+        ("git add a.py && git commit -m 'a\nb' && git status", "allow"),
+        ("git commit -m 'a\nsudo is not used any more'", "allow"),
+        ("git commit -F - <<EOF\nSubject\n\nit's; rm -rf x\nEOF", "allow"),
+        ("git commit -F - <<'EOF'\nRun `x` or $(y)\nEOF\ngit status", "allow"),
+        ("git commit -F - <<-EOF\n\tSubject\n\tEOF", "allow"),
+        ("cat <<EOF | git commit -F -\nSubject\nEOF", "allow"),
+        ("git commit -m 'a\nb' < /dev/null", "allow"),
+        # what bash replaces, in quotes and in a here-document
+        *[(f'git commit -m "a\n{text}"', "ask") for text in ("$(touch x)", "`touch x`", "$HOME", "${x}", "$((1))")],
+        *[(f"git commit -F - <<EOF\n{text}\nEOF", "ask") for text in ("$(touch x)", "`x`", "$HOME", "${x}", "\\$(x)")],
+        # another command behind it, and another place for what goes in or out
+        ('git commit -m "a\nb"; rm -rf x', "ask"),
+        ("git commit -m 'a\nb'\nrm -rf x", "ask"),
+        ("git commit -m 'a\nb' | sh", "ask"),
+        ("git commit -m 'a\nb' > f", "ask"),
+        ("git commit -F - <<EOF; rm -rf x\na\nEOF", "ask"),
+        ("git commit -F - <<EOF | sh\nrm -rf x\nEOF", "ask"),
+        ("git commit -F - <<EOF > f\na\nEOF", "ask"),
+        ("git commit -F - <<EOF\na\nEOF\nrm -rf x", "ask"),
+        ("git commit -F - <<'EOF'\na\nEOF \nrm -rf x\nEOF", "allow"),  # the end of a document is a whole line
+        ("git commit -F - <<EOF\na", "ask"),
+        ("git commit -F - < secret.txt", "ask"),
+        ("git commit -F - <<EOF < secret.txt\na\nEOF", "ask"),
+        ("git commit -F - <<< a", "ask"),
+        ("git commit -F - <<EOF -m 'a\nEOF\nb'\nEOF", "ask"),
+        ("git commit -F - <<EOF\na\nEOF\nsudo x", "deny"),
+        # the table of commands that only read knows words of one line
+        ("sed -n '1p\nw x' a.txt", "ask"),
+        ("awk '{print}\n{system(\"x\")}' a.txt", "ask"),
+        ("cat 'a\nb'", "ask"),
+    ],
+)
+def test_a_rule_covers_texts_of_several_lines_and_nothing_that_bash_would_replace(command: str, verdict: str) -> None:
+    assert COMMITS.decide(command, folder="/tmp").verdict == verdict, COMMITS.decide(command).reason
 
 
 def test_commands_in_a_row_are_asked_about_unless_told_otherwise() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from swink_agent.sandbox import SandboxProfile
 from swink_agent.sandbox.network.addresses import is_metadata, is_public, read_address
-from swink_agent.sandbox.network.hosts import Hosts, covers, host_entry, normal_host
+from swink_agent.sandbox.network.hosts import Hosts, covers, host_entry, normal_host, places_beyond
 
 NORMAL = {
     "example.org": "example.org",
@@ -236,3 +236,46 @@ def test_ipv4_inside_ipv6_is_what_counts() -> None:
         assert address is not None
         assert is_metadata(address)
     assert read_address("example.org") is None
+
+
+OWN, PRIVATE = "this machine's own services", "the private network that this machine is in"
+SHARED = "the shared network of this machine's provider or VPN"
+DIRECT = "what is directly connected to this machine (link-local)"
+KEYS = "the service from which a cloud gives this machine its keys"
+OTHER = "addresses that do not belong to the public Internet"
+PLACES: list[tuple[str, list[str]]] = [
+    ("example.org", []),
+    ("*.example.org:22", []),
+    ("localhost", []),  # what names resolve to is checked when they are used
+    ("1.1.1.1", []),
+    ("8.8.0.0/16", []),
+    ("2606:4700::/32", []),
+    ("*", ["every public host"]),
+    ("127.0.0.1:8000", [OWN]),
+    ("2130706433", [OWN]),
+    ("[::1]", [OWN]),
+    ("[::ffff:127.0.0.1]:80", [OWN]),
+    ("10.0.0.5", [PRIVATE]),
+    ("192.168.1.0/24", [PRIVATE]),
+    ("fd12::/16", [PRIVATE]),
+    ("[64:ff9b::10.0.0.1]", [PRIVATE]),
+    ("100.96.0.0/12", [SHARED, KEYS]),
+    ("100.65.0.1", [SHARED]),
+    ("169.254.1.1", [DIRECT]),
+    ("fe80::/64", [DIRECT]),
+    ("169.254.169.254", [DIRECT, KEYS]),
+    ("168.63.129.16", [KEYS]),
+    ("168.63.0.0/16", [KEYS]),
+    ("198.18.0.1", [OTHER]),
+    ("64:ff9b::/96", [OTHER]),
+    ("2002::/16", [OTHER]),
+    ("96.0.0.0/5", [SHARED, KEYS]),
+    ("0.0.0.0/0", [OWN, PRIVATE, SHARED, DIRECT, KEYS]),
+    ("::/0", [OWN, PRIVATE, DIRECT, KEYS]),
+]
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(("entry", "places"), PLACES)
+def test_what_an_entry_opens_beyond_public_hosts_is_said_in_words(entry: str, places: list[str]) -> None:
+    assert places_beyond(["pypi.org", entry]) == places

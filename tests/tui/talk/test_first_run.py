@@ -163,13 +163,21 @@ async def test_the_slow_first_reading_shows_as_progress_until_the_first_word(tal
 # -- keys ----------------------------------------------------------------------------------------------------
 
 
-async def test_the_wizard_picks_a_provider_reads_the_key_and_offers_its_model(talk: Talk, tmp_path: Path) -> None:
+async def test_the_wizard_picks_a_provider_reads_the_key_and_shows_its_model(talk: Talk, tmp_path: Path) -> None:
     conversation = await talk.open(text("x"))
     talk.front.picks = ["openai"]
     talk.front.secrets = [SECRET]
     await conversation.submit("#key")
     assert [item.key for item in talk.front.picked[0][1]][:2] == ["anthropic", "openai"]
-    assert talk.front.confirmed == ["Use openai:gpt-5.6-terra?"]
+    assert talk.front.confirmed == []  # what is typed now is a prompt
+    assert conversation.model == "anthropic:claude-sonnet-4-6"
+    offer = conversation.view.transcript.blocks[-1]
+    assert [row.strip() for row in offer.text.splitlines()] == [
+        "anthropic:claude-sonnet-4-6 is still used. To change that, type or click:",
+        "/model openai:gpt-5.6-terra",
+    ]
+    offer.toggle(1)
+    await conversation.settled()
     assert conversation.model == "openai:gpt-5.6-terra"
     assert f"the key of openai is in {tmp_path / 'config' / 'keys.json'}" in told(conversation)
     await conversation.submit("#keys")

@@ -323,11 +323,11 @@ def test_a_change_stands_side_by_side_in_a_window_of_160_columns() -> None:
     tool = ToolBlock("1", "edit_file", "a.py")
     details = {"path": "a.py", "old": "one\ntwo\nthree\n", "new": "one\n2\nthree\nfour\n"}
     tool.finish(ToolOutcome.RAN, "ok", is_error=False, details=details)
-    rows = drawn(tool, 159)
+    rows = drawn(tool, 159)  # the scrollbar takes a column
     assert "2 - two" in rows[3]
     assert "2 + 2" in rows[3]
     assert "4 + four" in rows[5]
-    assert len(drawn(tool, 120)) == len(rows) + 1
+    assert len(drawn(tool, 158)) == len(rows) + 1
 
 
 @pytest.mark.parametrize(("old", "new", "sign"), [("", "a\nb\n", "+"), ("a\nb\n", "", "-")])

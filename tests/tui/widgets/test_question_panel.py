@@ -132,7 +132,7 @@ async def test_one_hunk_is_not_offered_hunk_by_hunk() -> None:
     assert host.answers == [ApprovalAnswer(ApprovalChoice.ONCE)]
 
 
-@pytest.mark.parametrize("width", [80, 170])
+@pytest.mark.parametrize("width", [80, 159, 160])
 async def test_a_change_is_drawn_as_the_finished_block_draws_it(width: int) -> None:
     old = "".join(f"x = {number}\n" for number in range(60))
     new = old.replace("x = 5\n", "y = 'five'\n")
@@ -142,7 +142,7 @@ async def test_a_change_is_drawn_as_the_finished_block_draws_it(width: int) -> N
         drawn = [f"│{plain(line.spans)}".rstrip() for line in Change("src/app.py", old, new).lines(width - 5)]
         assert [row for row in host.shown() if row.startswith("│")] == drawn
         beside = [row for row in drawn if "6 - x = 5" in row and "y = 'five'" in row]
-        assert bool(beside) == (width > 160)
+        assert bool(beside) == (width >= 160)
         styles = {segment.text.strip(): segment.style for y in range(12) for segment in host.panel.render_line(y)}
         assert styles["'five'"] == looks.style("code.string+added")
 

@@ -190,7 +190,8 @@ class Judgement:
         """Whether the user's rules or trust cover a part of it."""
         commands = (command for pipeline in self.script for command in pipeline.commands)
         return any(
-            not command.inputs and not command.repeated and self._own(command.plain) is not None for command in commands
+            not command.reads_file and not command.repeated and self._own(command.plain) is not None
+            for command in commands
         )
 
     def _has_alternatives(self, position: int) -> bool:
@@ -206,7 +207,7 @@ class Judgement:
                 problem = place.problem(word.text)
                 if problem is not None:
                     return f"the command is asked about: {problem}"
-        rule = None if command.inputs or command.repeated else self._own(command.plain)
+        rule = None if command.reads_file or command.repeated else self._own(command.plain)
         if command.words[0].text == "cd":
             if command.repeated:
                 return "the command changes its folder in a loop"
@@ -247,6 +248,8 @@ class Judgement:
 
     def _standard_problem(self, command: SimpleCommand, *, is_piped: bool) -> str | None:
         words, places = command.words, self.here
+        if any("\n" in word.text or "\t" in word.text for word in words):  # the table knows words of one line
+            return f"{show([words[0].text])} is asked about: a word of it has a tab or several lines"
         if words[0].text == "git":
             words, places = _without_git_options(words, places)
         programs: tuple[str, ...] = ()

@@ -101,6 +101,11 @@ class SimpleCommand(Value, frozen=True):
     """Whether its error output goes to its output (`2>&1`)."""
 
     @property
+    def reads_file(self) -> bool:
+        """Whether its input is a file. A here-document is written in the command, as its words are."""
+        return any(word.text != _NOWHERE for word in self.inputs)
+
+    @property
     def plain(self) -> tuple[str, ...] | None:
         """The words as text, if none has a pattern or an unknown part."""
         if any(word.pattern is not None or word.varies for word in self.words):
@@ -143,10 +148,10 @@ def pattern_words(text: str) -> list[tuple[str, ...]]:
 def read_script(command: str) -> tuple[Pipeline, ...]:
     """The pipelines that bash would run, in order. Raises `NotPlain`.
 
-    In addition to `plain_words` it accepts: `|`, `&&`, `||`, `;` and line ends between commands; comments; a backslash
-    before a line end; `!`; the patterns `*` and `?`; `$?`; `<` from a file; here-documents in which bash replaces
-    nothing; `>` and `>>` into /dev/null; `2>&1` and the like; `[ … ]`; and `for name in words; do …; done`, which
-    becomes one round for each word.
+    In addition to `plain_words` it accepts: `|`, `&&`, `||`, `;` and line ends between commands; line ends and tabs in
+    quotes; comments; a backslash before a line end; `!`; the patterns `*` and `?`; `$?`; `<` from a file;
+    here-documents in which bash replaces nothing; `>` and `>>` into /dev/null; `2>&1` and the like; `[ … ]`; and
+    `for name in words; do …; done`, which becomes one round for each word.
     """
     return _ScriptReader(command).script()
 
@@ -529,6 +534,11 @@ class _ScriptReader(_Reader):
             self._add(character)
         else:
             raise self._refusal(character)
+
+    def _check_quoted(self, character: str) -> None:
+        # Shells differ in whether a here-document begins after the first line end, or after the one that ends the list.
+        if character not in "\n\t" or self.awaited:
+            super()._check_quoted(character)
 
     def _stands_alone(self) -> bool:
         before = self.command[self.position - 2 : self.position - 1]

@@ -42,9 +42,12 @@ from .inputs import PromptInputs
 from .reporter import Loudness, Reporter
 
 _UNATTENDED = (
-    "there is no terminal to ask you; --approve all allows such calls, confined to the folder,{auto} and --allow, with "
-    "a rule such as 'bash: pytest *', some of them; access beyond the sandbox needs your answer, but --allow-host "
-    "opens a host and --add-dir a folder to every command"
+    "there is no terminal to ask you; {rules}access beyond the sandbox needs your answer, but --allow-host opens a "
+    "host and --add-dir a folder to every command"
+)
+_RULES = (
+    "--approve all allows such calls, confined to the folder,{auto} and --allow, with a rule such as 'bash: pytest *', "
+    "some of them; "
 )
 _AUTO = " --approve auto those that can be undone,"
 
@@ -87,9 +90,9 @@ class _Prompt:
         answers = answers_for(given, session.pending) if given else None
         redactor = self._opening.redactor(session)
         mode = self._settings.value("approve")
-        asks = mode in ("ask", "smart", "auto")
+        asks = mode != "none"
         asking = TerminalAsk.open(self._screen, redactor.redact) if asks else None
-        hint = _UNATTENDED.format(auto="" if mode == "auto" else _AUTO) if asks and asking is None else ""
+        hint = _unattended(mode) if asks and asking is None else ""
         reporter = Reporter(self._screen, redactor, self._loudness, rejection_hint=hint)
         try:
             with reporter.hearing_log(), self._interrupts.handled(asking):
@@ -230,6 +233,12 @@ class _Interrupts:
             self._asking.restore()
         if self._made is not None:
             self._made.close()
+
+
+def _unattended(mode: str) -> str:
+    """Why a call was not approved where nobody can be asked, and the options that help."""
+    rules = "" if mode == "all" else _RULES.format(auto="" if mode == "auto" else _AUTO)
+    return _UNATTENDED.format(rules=rules)
 
 
 def _tell_first(made: StandardAgent, project: Project | None, session: RunSession, reporter: Reporter) -> None:

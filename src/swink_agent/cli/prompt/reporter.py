@@ -17,10 +17,11 @@ from typing import Any, Literal, TypeAlias
 from swink_agent.app.runs.answers import OUTSIDE, named
 from swink_agent.app.runs.headless import Outcome
 from swink_agent.app.runs.telling import FetchProgress, number_of, seconds, shortening_of, summary_of
+from swink_agent.approvals.access import access_of, what_opens
 from swink_agent.approvals.display import safe_display
 from swink_agent.core import events
-from swink_agent.core.approval import PendingCall
-from swink_agent.core.events import AgentEvent, DelegateEvent, MessageUpdate, ToolExecutionEnd
+from swink_agent.core.approval import PendingCall, ProposedCall
+from swink_agent.core.events import AgentEvent, DelegateEvent, MessageUpdate, ToolApprovalRequested, ToolExecutionEnd
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.stream import TextDelta, ThinkingDelta
 from swink_agent.core.tool import AgentToolResult
@@ -43,7 +44,10 @@ _LONGEST_WHY = 400
 
 
 class Reporter:
-    """Listens to a run and reports it. `rejection_hint` is shown once, when a call is rejected."""
+    """Listens to a run and reports it.
+
+    `rejection_hint` says why nobody can be asked. Every call that is not approved is then named, the hint once.
+    """
 
     def __init__(
         self,
@@ -58,6 +62,7 @@ class Reporter:
         self._redactor = redactor
         self._loudness = loudness
         self._rejection_hint = rejection_hint
+        self._nobody_answers = bool(rejection_hint)
         self.mode_note = ""
         """The mode of approvals and the reason for it. Shown once, before the first call that needs approval."""
         self._clock = clock
@@ -66,6 +71,8 @@ class Reporter:
         self._has_told = False
         self._decided: frozenset[str] = frozenset()
         """The calls that the user answered before the run."""
+        self._asked: dict[str, ToolApprovalRequested] = {}
+        """The calls that wait for approval, if nobody can be asked."""
         self._fetch = FetchProgress()
 
     @property
@@ -145,8 +152,10 @@ class Reporter:
                 self._live.start(call_id, self._call(name, arguments))
             case events.ToolExecutionUpdate(call_id=call_id, update=update):
                 self._live.hear(call_id, extract_text(update.content))
-            case events.ToolApprovalRequested():
+            case ToolApprovalRequested():
                 self._live.stop()
+                if self._nobody_answers:
+                    self._asked[event.call_id] = event
                 if self.mode_note:
                     self.note(self.mode_note)
                     self.mode_note = ""
@@ -154,9 +163,9 @@ class Reporter:
                 self._decided |= frozenset([call.call_id for call in pending])
             case events.ToolApprovalResolved(call_id=call_id) if call_id in self._decided:
                 pass  # the user's own answer
-            case events.ToolApprovalResolved(name=name, approved=False) if self._rejection_hint:
-                self.warn(f"a call of {safe_display(name, 60)} was not approved: {self._rejection_hint}")
-                self._rejection_hint = ""  # once is enough
+            case events.ToolApprovalResolved() if (asked := self._asked.pop(event.call_id, None)) is not None:
+                if not event.approved:
+                    self._tell_refused(asked)
             case events.ToolCallDeferred(call_id=call_id):
                 self._live.end(call_id)
             case ToolExecutionEnd():
@@ -181,10 +190,17 @@ class Reporter:
                 self._live.hear(event.call_id, f"{self._call(name, arguments)}\n")
             case events.MessageRetry() | events.ModelFallback() | events.TurnResumed():
                 self.on_event(inner)
-            case events.ToolApprovalRequested() | events.ToolApprovalResolved():
+            case ToolApprovalRequested() | events.ToolApprovalResolved():
                 self.on_event(inner)
             case _:
                 pass
+
+    def _tell_refused(self, asked: ToolApprovalRequested) -> None:
+        """Names a call that nobody could be asked about, and what it would have opened."""
+        access = access_of(ProposedCall(asked.call_id, asked.name, asked.arguments, asked.scope))
+        wanted = "" if access is None else f" (it asks for {what_opens(access)})"
+        why, self._rejection_hint = self._rejection_hint, ""  # once is enough
+        self.warn(f"{self._call(asked.name, asked.arguments)}{wanted} was not approved{why and f': {why}'}")
 
     def _on_message(self, message: AssistantMessage) -> None:
         self._live.stop()

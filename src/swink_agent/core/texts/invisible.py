@@ -11,7 +11,9 @@ import re
 from unicodedata import category, combining, east_asian_width, normalize
 
 # Unicode calls these printable, but they show nothing: fillers, joiners, variation selectors.
-_FILLERS = (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0)
+_FILLERS = (
+    *(0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x2D7F, 0x3164, 0xFFA0, 0x1107F, 0x16FE4, 0x1BC9D, 0x1D159),
+)
 _SELECTORS = (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))
 _BLANK = frozenset({*_FILLERS, *_SELECTORS})
 

@@ -1,4 +1,4 @@
-"""IP addresses: parsing them, and which of them are public or a cloud's metadata service.
+"""IP addresses: parsing them, which of them are public or a cloud's metadata service, and words for the others.
 
 The tables are written out here, because those of `ipaddress` differ between versions of Python.
 """
@@ -35,6 +35,16 @@ _METADATA = frozenset(
         *(IPv4Address("169.254.0.23"), IPv4Address("169.254.42.42"), IPv6Address("fd00:42::42")),
     }
 )
+_OTHER = "addresses that do not belong to the public Internet"
+_PLACES = {
+    "this machine's own services": _networks("127.0.0.0/8", "0.0.0.0/8", "::/127"),
+    "the private network that this machine is in": _networks(
+        *("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
+    ),
+    "the shared network of this machine's provider or VPN": _networks("100.64.0.0/10"),
+    "what is directly connected to this machine (link-local)": _networks("169.254.0.0/16", "fe80::/10"),
+    "the service from which a cloud gives this machine its keys": tuple(map(ip_network, _METADATA)),
+}
 _PART = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+")
 
 
@@ -87,6 +97,21 @@ def is_public(address: Address) -> bool:
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _NOT_PUBLIC_4)
     return address in _UNICAST_6 and not any(address in network for network in _NOT_PUBLIC_6)
+
+
+def places_in(network: Network) -> list[str]:
+    """What is in the network, or at the single address, besides hosts of the public Internet; in words."""
+    inner = _inside(network.network_address) if network.prefixlen == network.max_prefixlen else ()
+    if inner:
+        return list(dict.fromkeys([place for address in inner for place in places_in(ip_network(address))]))
+    places = [words for words, networks in _PLACES.items() if any(map(network.overlaps, networks))]
+    return places or ([] if _is_all_public(network) else [_OTHER])
+
+
+def _is_all_public(network: Network) -> bool:
+    if isinstance(network, IPv4Network):
+        return not any(map(network.overlaps, _NOT_PUBLIC_4))
+    return network.subnet_of(_UNICAST_6) and not any(map(network.overlaps, (*_NOT_PUBLIC_6, _SIX_TO_FOUR)))
 
 
 def _inside(address: Address) -> tuple[IPv4Address, ...]:

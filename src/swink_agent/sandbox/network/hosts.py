@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import IPv6Address, ip_network
 from typing import NamedTuple
 
-from .addresses import Address, Network, is_metadata, is_public, read_address
+from .addresses import Address, Network, is_metadata, is_public, places_in, read_address
 
 DEFAULT_PORTS = (80, 443)
 _EVERY = "*"
@@ -54,6 +54,14 @@ def covers(allowed: Iterable[str], wanted: Iterable[str]) -> bool:
     """Whether everything that the entries `wanted` allow is allowed by `allowed` too. Raises `ValueError`."""
     held = [_read(text) for text in allowed]
     return all(any(_covers(outer, inner) for outer in held) for entry in wanted for inner in _by_port(_read(entry)))
+
+
+def places_beyond(entries: Iterable[str]) -> list[str]:
+    """What the entries open besides single public hosts and names beneath one: every public host, or places in words.
+
+    Names do not count: what they resolve to is checked when they are used. Raises `ValueError`.
+    """
+    return list(dict.fromkeys([place for text in entries for place in _places(_read(text))]))
 
 
 def normal_host(text: str) -> str | Address:
@@ -110,6 +118,14 @@ def _names(entry: _Entry, host: str | Address) -> bool:
     if is_metadata(host) or entry.name or entry.beneath:
         return False
     return is_public(host) if entry.network is None else host in entry.network
+
+
+def _places(entry: _Entry) -> list[str]:
+    if entry.name or entry.beneath:
+        return []
+    if (opened := entry.network or entry.address) is None:
+        return ["every public host"]
+    return places_in(ip_network(opened))
 
 
 def _by_port(entry: _Entry) -> Iterator[_Entry]:

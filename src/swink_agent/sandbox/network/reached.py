@@ -38,14 +38,23 @@ class Reached(Value, frozen=True):
 
 
 class ReachedLog:
-    """The requests of one command: the first 200 different ones, in their order."""
+    """The requests of one command: at most 200 different ones, in their order.
+
+    Hosts that were reached push out hosts that could not be reached, and these push out refused ones. So no command
+    can hide what it reached behind requests that fail.
+    """
 
     def __init__(self) -> None:
-        self._entries: dict[Reached, None] = {}
+        self._kinds: tuple[dict[Reached, int], ...] = ({}, {}, {})
+        """Reached, failed, refused: each request with its number. Only the first 200 of a kind are kept."""
+        self._count = 0
 
     def add(self, reached: Reached) -> None:
-        if len(self._entries) < _MOST:
-            self._entries.setdefault(reached)
+        kind = self._kinds[2 if not reached.allowed else 1 if reached.why else 0]
+        if reached not in kind and len(kind) < _MOST:
+            kind[reached] = self._count
+            self._count += 1
 
     def entries(self) -> tuple[Reached, ...]:
-        return tuple(self._entries)
+        kept = [item for kind in self._kinds for item in kind.items()][:_MOST]
+        return tuple([reached for reached, _ in sorted(kept, key=lambda item: item[1])])

@@ -66,7 +66,7 @@ _SCHEMA: dict[str, Any] = {
             "type": "integer",
             "minimum": 1,
             "maximum": _MOST_RESULTS,
-            "description": f"Most results to show; {_DEFAULT_LIMIT} unless given.",
+            "description": f"Most results to show, at most {_MOST_RESULTS}; {_DEFAULT_LIMIT} unless given.",
         },
     },
     "additionalProperties": False,

@@ -15,8 +15,9 @@ from .highlighting import Highlighter, family_of_path
 from .line import Line, Span, padded, plain, safe
 from .wrapping import chopped, slice_spans
 
-SIDE_BY_SIDE = 150
-"""The least width in cells, in a window of about 160 columns, at which the two texts are shown side by side."""
+SIDE_BY_SIDE = 155
+"""The least width in cells at which the two texts are shown side by side: in a window of 160 columns, marks before the
+rows and the scrollbar take 5."""
 ShownFn: TypeAlias = Callable[[str], str]
 """Escapes a line of a file for the terminal."""
 _MOST_WORDS = 400

@@ -239,9 +239,11 @@ class TranscriptView(Widget, can_focus=False):
                 self.refresh(Region(0, first, self.size.width, last - first))
 
     def _can_paint(self) -> bool:
-        """Returns whether no other screen covers this one and the widget still has the size it was measured with."""
+        """Returns whether no dialog or notification covers this and it still has the size it was measured with."""
         size = (self._page.maker.width, self._window.height)
-        return self._painter is not None and self.screen.is_current and self.size == size
+        if self._painter is None or self.size != size:
+            return False
+        return self.screen.is_active and not self.screen.query("Toast")
 
     def _paint(self, turn: Turn) -> None:
         if (turn.up or turn.patches) and (self._painter is None or not self._painter(self.region, turn)):

@@ -1,7 +1,7 @@
 """`#keys` and `#key`: list and store the keys of providers.
 
-`#key` asks for the provider and the key, stores the key, and offers the provider's model. The redactor learns the key
-first, so that the key appears in no notice, error, log, history or session.
+`#key` asks for the provider and the key, stores the key, and shows how to use the provider's model. The redactor learns
+the key first, so that the key appears in no notice, error, log, history or session.
 """
 
 from __future__ import annotations
@@ -85,17 +85,18 @@ async def _pick_provider(conversation: Conversation) -> Provider | None:
 
 
 async def _offer_model(conversation: Conversation, provider: Provider) -> None:
-    """Offers to switch to the provider's model."""
+    """Switches to the provider's model if there is none yet, else shows how to switch.
+
+    Does not ask: what the user types meanwhile is their next prompt.
+    """
+    opened = conversation.opened
     if not provider.default_model or conversation.is_running:
         return
-    opened = conversation.opened
-    if opened is not None and opened.agent.model.provider == provider.name:
-        return
     model = ModelSpec(provider.name, provider.default_model)
-    choices = (("yes", f"use {model} from now on"), ("no", "keep the current model"))
-    if opened is not None and await conversation.front.confirm(f"Use {model}?", choices, "yes") != "yes":
-        return
-    if conversation.is_running or conversation.opened is not opened:
-        return  # a run or another agent began meanwhile
-    await conversation.remake(model=model)
-    conversation.notice(f"{model} is used from now on")
+    if opened is None:
+        await conversation.remake(model=model)
+        conversation.notice(f"{model} is used from now on")
+    elif opened.agent.model.provider != provider.name:
+        line = f"/model {model}"
+        title = f"{opened.agent.model} is still used. To change that, type or click:"
+        conversation.view.offer(title, [(line, "", "")], lambda _: conversation.later(conversation.submit(line)))
