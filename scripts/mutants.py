@@ -10,7 +10,7 @@ those that run a mutant's line run against it, until one fails. Tests that start
 not see what those run. Everything is in a namespace of its own, where only the copy and an empty `/tmp` can be written
 and no other process can be seen, because a mutant may delete or kill the wrong thing. That needs Linux and root.
 
-`--folder` keeps the copy, the coverage and the verdicts, and goes on from there after an interruption.
+`--folder` keeps the copy, the coverage and the verdicts. Given again, it goes on from there, with the same copy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import ast
 import dataclasses
-import hashlib
 import itertools
 import json
 import os
@@ -44,7 +43,10 @@ NOT_SWAPPED = {"isinstance", "issubclass", "getattr", "hasattr", "cast", "TypeVa
 SHIFTED = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
 LEAST = 8  # mutants of a small package
 MOST_TESTS, MOST_FILES, MOST_SECONDS = 150, 25, 12.0  # for one mutant
-PRELOADED = ("aiohttp", "click", "idna", "jsonschema_rs", "msgspec", "platformdirs", "textual.app", "tomlkit", "yaml")
+PRELOADED = (
+    *("pytest", "xdist", "pytest_timeout", "hypothesis", "aiohttp", "click", "idna", "jsonschema_rs", "msgspec"),
+    *("platformdirs", "textual.app", "tomlkit", "yaml"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,31 +213,25 @@ def found_again(package: Path, stored: Sequence[Mapping[str, Any]]) -> dict[Muta
 
 def copy_tree(folder: Path) -> None:
     """Copies what git knows or would know, and gives the copy an environment that finds the package only there."""
+    copy, finished = folder / "copy", folder / "home"
+    if finished.exists():
+        return
     listed = subprocess.check_output(["git", "ls-files", "-coz", "--exclude-standard"], cwd=ROOT, text=True)
-    names = sorted(name for name in listed.split("\0") if name and (ROOT / name).is_file())
-    digest = hashlib.sha256()
-    for name in names:
-        if name.startswith(("src/", "tests/")):
-            digest.update(name.encode() + (ROOT / name).read_bytes())
-    state, copy = folder / "state", folder / "copy"
-    if state.exists() and state.read_text() != digest.hexdigest():
-        sys.exit(f"{folder} holds a copy of another state of src and tests: remove it, or give another --folder")
-    if not state.exists():
-        for name in names:
+    for name in listed.split("\0"):
+        if name and (ROOT / name).is_file():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, copy / name)
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", copy / ".venv"], check=True)
-        site = next((copy / ".venv/lib").glob("python3*/site-packages"))
-        used = next(path for path in map(Path, sys.path) if path.name == "site-packages")
-        (site / "copy.pth").write_text(f"{copy / 'src'}\n{used}\n")
-        for script in (ROOT / ".venv/bin").iterdir():
-            head = script.read_bytes()
-            if head.startswith(b"#!") and not (to := copy / ".venv/bin" / script.name).exists():
-                to.write_bytes(head.replace(f"{ROOT}/.venv".encode(), f"{copy}/.venv".encode()))
-                to.chmod(0o755)
-        for name in ("tmp", "home"):
-            (folder / name).mkdir()
-        state.write_text(digest.hexdigest())
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", copy / ".venv"], check=True)
+    site = next((copy / ".venv/lib").glob("python3*/site-packages"))
+    used = next(path for path in map(Path, sys.path) if path.name == "site-packages")
+    (site / "copy.pth").write_text(f"{copy / 'src'}\n{used}\n")
+    for script in (ROOT / ".venv/bin").iterdir():
+        head = script.read_bytes()
+        if head.startswith(b"#!") and not (to := copy / ".venv/bin" / script.name).exists():
+            to.write_bytes(head.replace(f"{ROOT}/.venv".encode(), f"{copy}/.venv".encode()))
+            to.chmod(0o755)
+    (folder / "tmp").mkdir(exist_ok=True)
+    finished.mkdir()
 
 
 CONFINED = """
@@ -273,15 +269,20 @@ class Measuring:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._starts = False
         self.coverage.switch_context(nodeid)
-        self.tests[nodeid] = [0.0, False, True]
+        self.tests[nodeid] = [-self._cost(), False, True]
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        self.tests[report.nodeid][0] += report.duration
         self.tests[report.nodeid][2] &= report.outcome == "passed"
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self.tests[nodeid][0] += self._cost()
         self.tests[nodeid][1] = self._starts
         self.coverage.switch_context("")
+
+    def _cost(self) -> float:
+        """The processor's time, and a part of the time that passes: the machine may be busy, or the test may wait."""
+        times = os.times()
+        return sum(times[:4]) + times.elapsed / 8
 
 
 class Choosing:
@@ -315,7 +316,8 @@ def in_child(folder: Path, seconds: float, arguments: Sequence[str], plugin: Any
             resource.setrlimit(resource.RLIMIT_DATA, (6 << 30, 6 << 30))
             import pytest
 
-            usual = ["-p", "no:cacheprovider", "--tb=short", "--basetemp=/tmp/tests"]
+            early = "-Wignore::pytest.PytestAssertRewriteWarning"  # plugins are loaded before the fork
+            usual = ["-p", "no:cacheprovider", "--tb=short", "--basetemp=/tmp/tests", early]
             code = int(pytest.main([*usual, *arguments], plugins=[plugin]))
             if finish is not None:
                 finish()
@@ -336,11 +338,12 @@ def in_child(folder: Path, seconds: float, arguments: Sequence[str], plugin: Any
         return code
 
 
-def measure(folder: Path) -> None:
-    """Runs the tests of each folder under coverage, unless that is done."""
+def measure(folder: Path, packages: Sequence[str]) -> None:
+    """Runs the tests of each folder under coverage, or those of some packages, unless that is done."""
     import coverage
 
     folders = [path for path in Path("tests").iterdir() if path.is_dir() and any(path.rglob("test_*.py"))]
+    folders = [path for path in folders if not packages or path.name in packages]
     for tests in sorted(folders, key=lambda path: sum(file.stat().st_size for file in path.rglob("*.py"))):
         done = folder / f"{tests.name}.tests.json"
         if done.exists():
@@ -411,7 +414,8 @@ class Reach:
         usable = [name for name in self._ordered(running, mutant) if self._passes(name)]
         others = [name for name in self._ordered(starting, mutant) if self._passes(name)]
         front = [first] if first in self.tests else []
-        return _bounded([*front, *usable], self.tests, 1.0) + _bounded(others, self.tests, 0.5)
+        chosen = _bounded([*front, *usable], self.tests, 1.0)
+        return chosen + _bounded(others, self.tests, 0.5 if chosen else 1.0)
 
     def _passes(self, name: str) -> bool:
         return name in self.tests and self.tests[name][2]
@@ -451,7 +455,9 @@ def verdict(folder: Path, reach: Reach, mutant: Mutant, first: str | None, tick:
     wanted, failed = reach.for_mutant(mutant, first), folder / "failed"
     if not wanted:
         return "missed", ""
-    original = path.read_bytes()
+    original, kept = path.read_bytes(), folder / "original"
+    kept.with_suffix(".new").write_bytes(f"{path}\n".encode() + original)
+    kept.with_suffix(".new").rename(kept)
     try:
         path.write_bytes(changed(folder / "copy/src/swink_agent", mutant))
         os.utime(path, (moment := next(tick), moment))  # compiled files go by time and size
@@ -470,34 +476,45 @@ def verdict(folder: Path, reach: Reach, mutant: Mutant, first: str | None, tick:
             wanted = [by]  # a test that starts programs may fail because the machine is busy
         return "caught", by
     finally:
-        path.write_bytes(original)
-        os.utime(path, (moment := next(tick), moment))
+        restore(folder, next(tick))
+
+
+def restore(folder: Path, moment: int) -> None:
+    """Undoes a change, also after an interruption."""
+    if (kept := folder / "original").exists():
+        name, _, original = kept.read_bytes().partition(b"\n")
+        Path(name.decode()).write_bytes(original)
+        os.utime(name, (moment, moment))
+        kept.unlink()
 
 
 def run_inside(folder: Path, options: argparse.Namespace) -> None:
+    tick = itertools.count(int(time.time()) - 1_000_000_000)  # never the same, also after an interruption
+    restore(folder, next(tick))
     for name in PRELOADED:
         try:
             __import__(name)  # all children have it loaded then
         except ImportError:
             pass
-    measure(folder)
+    measure(folder, options.package)
     if options.measure:
         return
     package = folder / "copy/src/swink_agent"
     before = json.loads(options.compare.read_text())["mutants"] if options.compare else []
     hints = found_again(package, before)
     chosen = list(hints) if before else sample(package, options.seed, options.count)
-    chosen = [each for each in chosen if options.package in (None, each.package)]
+    chosen = [each for each in chosen if not options.package or each.package in options.package]
     reach, kept = Reach(folder), folder / "verdicts"
-    tick = itertools.count(int(time.time()) - 1_000_000_000)  # never the same, also after an interruption
-    known = dict(map(json.loads, kept.read_text().splitlines())) if kept.exists() else {}
+    lines = map(json.loads, kept.read_text().splitlines()) if kept.exists() else ()
+    # A mutant that was missed is tried again once the tests of more folders are measured.
+    known = {name: made for name, made, folders in lines if made[0] != "missed" or folders >= len(reach.data)}
     results: list[dict[str, Any]] = []
     for number, mutant in enumerate(chosen, 1):
         name = json.dumps(mutant.stored())
         if name not in known:
             known[name] = verdict(folder, reach, mutant, hints.get(mutant, {}).get("by"), tick)
             with kept.open("a") as file:
-                file.write(json.dumps([name, known[name]]) + "\n")
+                file.write(json.dumps([name, known[name], len(reach.data)]) + "\n")
         outcome, by = known[name]
         say(f"{number}/{len(chosen)} {outcome}: {mutant.title[:150]}")
         results.append({**mutant.stored(), "verdict": outcome, "by": by})
@@ -539,7 +556,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=40)
     parser.add_argument("--count", type=int, default=320)
-    parser.add_argument("--package", help="only the mutants of this package")
+    parser.add_argument("--package", action="append", default=[], help="only mutants of this, and tests of its folder")
     parser.add_argument("--out", type=Path, help="where the verdicts are written, as JSON")
     parser.add_argument("--compare", type=Path, help="a stored run: its mutants again, and those that are missed now")
     parser.add_argument("--table", type=Path, help="show the figures of a stored run, and run nothing")
@@ -559,7 +576,7 @@ def main() -> None:
         if options.compare is not None:
             options.compare = options.compare.resolve()
         passed = [f"--seed={options.seed}", f"--count={options.count}", *(["--measure"] if options.measure else [])]
-        passed += [f"--package={options.package}"] if options.package else []
+        passed += [f"--package={name}" for name in options.package]
         passed += [f"--compare={options.compare}"] if options.compare else []
         if (code := confine(folder, passed)) or options.measure:
             sys.exit(code)
