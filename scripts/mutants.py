@@ -338,17 +338,19 @@ def in_child(folder: Path, seconds: float, arguments: Sequence[str], plugin: Any
         return code
 
 
-def measure(folder: Path, packages: Sequence[str]) -> None:
-    """Runs the tests of each folder under coverage, or those of some packages, unless that is done."""
+def measure(folder: Path, packages: Sequence[str], chosen: Sequence[str]) -> None:
+    """Runs the tests of each folder under coverage, or the chosen ones, or those of some packages, if not yet done."""
     import coverage
 
     folders = [path for path in Path("tests").iterdir() if path.is_dir() and any(path.rglob("test_*.py"))]
     folders = [path for path in folders if not packages or path.name in packages]
+    folders = [Path(name) for name in chosen] or folders
     for tests in sorted(folders, key=lambda path: sum(file.stat().st_size for file in path.rglob("*.py"))):
-        done = folder / f"{tests.name}.tests.json"
+        name = ".".join(tests.parts[1:])
+        done = folder / f"{name}.tests.json"
         if done.exists():
             continue
-        data = folder / f"{tests.name}.coverage"
+        data = folder / f"{name}.coverage"
         data.unlink(missing_ok=True)
         source = str(folder / "copy/src/swink_agent")
         # Made before the fork and started in it, as coverage counts from where the package is loaded.
@@ -367,7 +369,7 @@ def measure(folder: Path, packages: Sequence[str]) -> None:
         found = json.loads(done.read_text())
         failed = [name for name, (_, _, passed) in found.items() if not passed]
         say(f"{tests}: {len(found)} tests in {time.monotonic() - start:.0f} s; {len(failed)} did not pass")
-        (folder / f"{tests.name}.log").write_bytes((folder / "log").read_bytes())
+        (folder / f"{name}.log").write_bytes((folder / "log").read_bytes())
 
 
 class _Started:
@@ -496,7 +498,7 @@ def run_inside(folder: Path, options: argparse.Namespace) -> None:
             __import__(name)  # all children have it loaded then
         except ImportError:
             pass
-    measure(folder, options.package)
+    measure(folder, options.package, options.tests)
     if options.measure:
         return
     package = folder / "copy/src/swink_agent"
@@ -557,6 +559,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=40)
     parser.add_argument("--count", type=int, default=320)
     parser.add_argument("--package", action="append", default=[], help="only mutants of this, and tests of its folder")
+    parser.add_argument("--tests", action="append", default=[], help="only these tests: a file or folder in tests/")
     parser.add_argument("--out", type=Path, help="where the verdicts are written, as JSON")
     parser.add_argument("--compare", type=Path, help="a stored run: its mutants again, and those that are missed now")
     parser.add_argument("--table", type=Path, help="show the figures of a stored run, and run nothing")
@@ -576,7 +579,7 @@ def main() -> None:
         if options.compare is not None:
             options.compare = options.compare.resolve()
         passed = [f"--seed={options.seed}", f"--count={options.count}", *(["--measure"] if options.measure else [])]
-        passed += [f"--package={name}" for name in options.package]
+        passed += [*(f"--package={name}" for name in options.package), *(f"--tests={path}" for path in options.tests)]
         passed += [f"--compare={options.compare}"] if options.compare else []
         if (code := confine(folder, passed)) or options.measure:
             sys.exit(code)
