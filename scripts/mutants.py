@@ -245,11 +245,13 @@ def confine(folder: Path, arguments: Sequence[str]) -> int:
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
     unshare = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     python = folder / "copy/.venv/bin/python"
+    script = shutil.copy(__file__, folder)  # this one may be edited meanwhile
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # which ends the child
-    script = ["sh", "-c", CONFINED, "sh", str(folder), str(python), str(Path(__file__).resolve())]
+    command = ["sh", "-c", CONFINED, "sh", str(folder), str(python), str(script)]
     kept = {name: value for name in ("PATH", "LANG", "TERM") if (value := os.environ.get(name)) is not None}
     environ = {**kept, "HOME": str(folder / "home")}
-    return subprocess.run([*unshare, *script, "--inside", str(folder), *arguments], env=environ, check=False).returncode
+    inside = [*unshare, *command, "--inside", str(folder), *arguments]
+    return subprocess.run(inside, env=environ, check=False).returncode
 
 
 # -- within the namespaces -----------------------------------------------------------------------------------
