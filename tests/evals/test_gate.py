@@ -37,7 +37,9 @@ def test_all_violations_are_named_at_once() -> None:
 
 
 def test_a_limit_that_is_just_reached_is_kept() -> None:
-    assert Gate(min_pass_rate=2 / 3).check(run(True, True, False)).passed
+    reached = run(True, True, False)
+    assert Gate(min_pass_rate=2 / 3).check(reached).passed
+    assert Gate(max_cost=reached.summary.cost, max_seconds=reached.summary.seconds).check(reached).passed
     assert not Gate(min_pass_rate=0.6667).check(run(True, True, False)).passed
 
 

@@ -36,6 +36,7 @@ KEY = "sk-ant-" + "a1B2" * 8
         ("<Ann@Example.ORG>, bob@x.io", "<[email]>, [email]"),
         ("card 4111 1111 1111 1111 ok", "card [credit_card] ok"),
         ("5500-0000-0000-0004", "[credit_card]"),
+        ("4222222222222", "[credit_card]"),
         ("378282246310005.", "[credit_card]."),
         ("3782 822463 10005", "[credit_card]"),
         ("12 3782 822463 10005", "12 [credit_card]"),
@@ -114,8 +115,6 @@ def test_doing_it_twice_changes_nothing() -> None:
 def test_kinds_and_the_replacement_can_be_chosen() -> None:
     assert PiiRedactor(["email"], "***").redact("a@b.org 123-45-6789") == "*** 123-45-6789"
     assert PiiRedactor("ssn", "<{kind} removed>").redact("a@b.org 123-45-6789") == "a@b.org <ssn removed>"
-    with pytest.raises(ValueError, match="'name' is not a kind; the kinds are email"):
-        PiiRedactor(["name"])
 
 
 # -- in a run --------------------------------------------------------------------------------------------------

@@ -249,8 +249,6 @@ def test_own_patterns_are_added_and_ours_can_be_left_out(turn: TurnFn) -> None:
         "instruction override",
     )
     assert PromptGuard(patterns={"canary": "swordfish"}, standard=False).scan(ORDER) == ()
-    with pytest.raises(ValueError, match="PromptGuard: '\\(' for 'mine' is not a regular expression"):
-        PromptGuard(patterns={"mine": "("})
 
 
 def test_results_of_trusted_tools_are_not_looked_at(turn: TurnFn) -> None:
@@ -265,8 +263,3 @@ async def test_errors_are_looked_at_too() -> None:
     (sent,) = results_of(model.requests[1].messages)
     assert sent.is_error
     assert extract_text(sent.content).startswith("[Notice ")
-
-
-def test_an_action_that_there_is_not_is_an_error() -> None:
-    with pytest.raises(ValueError, match="'mark' or 'stop'"):
-        PromptGuard("shout")  # type: ignore[arg-type]

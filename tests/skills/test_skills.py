@@ -38,6 +38,11 @@ def test_a_skill_is_its_front_matter_and_its_text(tmp_path: Path) -> None:
     assert find_skills(tmp_path / "missing") == []
 
 
+def test_a_description_and_a_text_may_be_as_long_as_their_limits(tmp_path: Path) -> None:
+    make(tmp_path, "a", "x" * 1024, "y" * (256 * 1024))
+    assert [skill.problem for skill in find_skills(tmp_path)] == [""]
+
+
 def test_other_fields_of_the_standard_are_accepted_and_allow_nothing(tmp_path: Path) -> None:
     text = (
         "---\nname: pdf\ndescription: >\n  Reads\n  PDF.\nlicense: MIT\nallowed-tools: bash\n"

@@ -457,23 +457,6 @@ async def test_content_has_the_form_of_the_conventions_is_masked_and_then_cut(co
     assert len(str(result)) == 64 * 1024
 
 
-@pytest.mark.table
-@pytest.mark.parametrize(
-    ("agent", "options", "told"),
-    [
-        (Agent, {}, "^agent must be an Agent, not the class Agent"),
-        ("support", {}, "^agent must be an Agent, not a str$"),
-        (None, {"content": "false"}, "^content must be True or False, not a str$"),
-        (None, {"name": 3}, "^name must be a string, not an int$"),
-        (None, {"tracer_provider": "otlp"}, "^tracer_provider must be a provider with get_tracer"),
-        (None, {"meter_provider": 3}, "^meter_provider must be a provider with get_meter"),
-    ],
-)
-def test_wrong_arguments_are_refused(agent: Any, options: dict[str, Any], told: str) -> None:
-    with pytest.raises(TypeError, match=told):
-        instrument(agent or Agent(MODEL, stream_fn=scripted("one")), **options)
-
-
 async def test_twice_is_refused_and_removing_ends_it(collected: Collected) -> None:
     agent = Agent(MODEL, stream_fn=scripted("one", "two"))
     first = instrument(agent, **collected.providers)

@@ -372,7 +372,7 @@ def _listed(cwd: str | None) -> list[schema.SessionInfo]:
             session_id=info.id,
             cwd=info.cwd or "/",
             title=info.title or None,
-            # Without a time if a hostile file has one that is none, or for a session without a record.
+            # Without a time if a hostile file has an impossible one, or for a session without a record.
             updated_at=(formatted(info.updated, "%Y-%m-%dT%H:%M:%S.%f+00:00", UTC) or None) if info.updated else None,
         )
         for info in infos

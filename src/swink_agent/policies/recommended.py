@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import IO, Literal
 
 from swink_agent.core.values import hints
+from swink_agent.core.values.checks import check_switch
 
 
 def recommended(
@@ -36,6 +37,7 @@ def recommended(
     from .limits.max_turns import MaxTurns
     from .texts.prompt_guard import PromptGuard
 
+    check_switch("recommended: pii", pii)
     policies: list[hints.Policy] = []
     if audit is not None:
         from .records.audit import AuditLog

@@ -10,10 +10,12 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from swink_agent.core.machine.extras import MissingExtra, require
 from swink_agent.core.texts.invisible import is_deceptive, ordinary_places
+from swink_agent.core.values.checks import check_text, is_not
+from swink_agent.core.values.several import check_path
 from swink_agent.core.values.value import Value
 
 from .reading import SkillFileError, read_beneath
@@ -54,6 +56,8 @@ class Skill(Value, frozen=True):
 
 def find_skills(place: str | os.PathLike[str], source: str = "") -> list[Skill]:
     """The skills in a folder of skills, sorted by name, including unusable ones. A missing folder has none."""
+    check_path("find_skills(place=…)", place)
+    check_text("source", source)
     try:
         with os.scandir(place) as entries:
             found = sorted([(entry.name, entry.is_symlink()) for entry in entries if entry.is_dir()])[:_MOST_FOLDERS]
@@ -70,7 +74,12 @@ def find_skills(place: str | os.PathLike[str], source: str = "") -> list[Skill]:
 
 
 def read_skill(folder: str | os.PathLike[str], source: str = "", data: bytes | None = None) -> Skill:
-    """The skill in a folder. `data` is the content of its `SKILL.md`, if the caller has read it. Never raises."""
+    """The skill in a folder. `data` is the content of its `SKILL.md`, if the caller has read it. Raises only for
+    arguments of the wrong kind."""
+    check_path("read_skill(folder=…)", folder)
+    check_text("source", source)
+    if not isinstance(cast("object", data), bytes | None):
+        raise is_not("data", data, "bytes, or None")
     folder = Path(folder)
     path = str(folder / FILE)
     try:

@@ -6,12 +6,13 @@ The prompt has only names and descriptions; the rest is read on request.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from swink_agent.core.errors import ToolError
 from swink_agent.core.machine.files import identity_of
 from swink_agent.core.texts.likeness import which_name
 from swink_agent.core.tool import AgentToolResult, ToolContext
+from swink_agent.core.values.checks import is_not
 
 from .reading import FolderId, SkillFileError, files_beneath, read_beneath
 from .skill import FILE, Skill
@@ -25,6 +26,8 @@ _INTRODUCTION = "Skills: before you do something that one of these is for, read 
 
 def usable(skills: Iterable[Skill]) -> list[Skill]:
     """The usable skills; of several with one name, the first."""
+    if not isinstance(cast("object", skills), Iterable):
+        raise is_not("skills", skills, "a list of skills")
     chosen: dict[str, Skill] = {}
     for skill in skills:
         if not skill.problem:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from swink_agent.core.machine.extras import require
+from swink_agent.core.values.checks import check_text
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -50,6 +51,7 @@ class TelemetryExport:
 
 def start_export(service: str = "swink") -> TelemetryExport:
     """Begins to send spans and metrics. Raises `MissingExtra` if a package of the extra `otel` is not installed."""
+    check_text("service", service)
     sdk = require("opentelemetry.sdk.trace", extra="otel")
     batches = require("opentelemetry.sdk.trace.export", extra="otel")
     sdk_metrics = require("opentelemetry.sdk.metrics", extra="otel")

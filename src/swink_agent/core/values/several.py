@@ -18,6 +18,12 @@ def several(given: Any, what: str) -> tuple[Any, ...]:
     return tuple(cast("Iterable[Any]", given))
 
 
+def check_path(what: str, given: object) -> None:
+    """Raises `TypeError`, naming `what`, for anything but the path of one file or folder."""
+    if not isinstance(given, (str, os.PathLike)):
+        raise TypeError(f"{what}: {a_kind(given)} is not a path")
+
+
 def several_texts(given: str | Iterable[str], what: str) -> tuple[str, ...]:
     """Returns the strings. Raises `TypeError` for anything else, without the value, which may be a secret."""
     items = several(given, what)

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from swink_agent.core.encoding.codec import decode_json
 from swink_agent.core.types import AgentMessage, Extension, UserMessage
-from swink_agent.core.values.decoders import json_decoder
 from swink_agent.core.values.value import Value, show
 
 from ..errors import EvalStoreError, told
@@ -46,7 +45,7 @@ def encode_task(task: EvalTask) -> bytes:
 
 def decode_task(data: bytes | str) -> EvalTask:
     """Decodes a task. Raises `ValueError`."""
-    return json_decoder(EvalTask).decode(data)
+    return decode_json(data, EvalTask, "task")
 
 
 def encode_attempt(attempt: Attempt) -> bytes:

@@ -34,7 +34,7 @@ def export_json(
     }
     try:
         return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
-    except UnicodeEncodeError:  # the info holds a lone surrogate, which JSON can escape in ASCII
+    except (UnicodeEncodeError, msgspec.DecodeError):  # a lone surrogate, which JSON can escape in ASCII
         return json.dumps(document, default=_plain, indent=2) + "\n"
 
 

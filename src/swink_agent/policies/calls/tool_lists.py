@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import msgspec
 
 from swink_agent.core.policy import PreDispatchContext, Skip
+from swink_agent.core.values.checks import is_not
+from swink_agent.core.values.several import several_texts
 
 from ..texts._strings import as_regex, strings_in
 
@@ -34,9 +36,9 @@ class AllowList:
     __slots__ = ("_conditions", "_names", "_tools")
 
     def __init__(self, tools: str | Iterable[str], arguments: ArgumentPatterns | None = None) -> None:
-        names = (tools,) if isinstance(tools, str) else tuple(tools)
+        names = several_texts(tools, "AllowList(tools=…)")
         self._names = ", ".join(names) or "none"
-        self._tools = as_names(names, "AllowList")
+        self._tools = as_names(names, "AllowList(tools=…)")
         self._conditions = _as_conditions(arguments or {}, "AllowList")
 
     def __repr__(self) -> str:
@@ -70,7 +72,7 @@ class DenyList:
     __slots__ = ("_conditions", "_tools")
 
     def __init__(self, tools: str | Iterable[str] = (), arguments: ArgumentPatterns | None = None) -> None:
-        self._tools = as_names(tools, "DenyList")
+        self._tools = as_names(tools, "DenyList(tools=…)")
         self._conditions = _as_conditions(arguments or {}, "DenyList")
 
     def __repr__(self) -> str:
@@ -96,12 +98,15 @@ class _Condition(NamedTuple):
 
 
 def as_names(names: str | Iterable[str], owner: str) -> tuple[re.Pattern[str], ...]:
-    """Compiles tool names or globs (`*`, `?`, `[…]`), case-sensitive. Raises `ValueError` for an empty one."""
-    return tuple([_glob(name, owner) for name in ([names] if isinstance(names, str) else names)])
+    """Compiles tool names or globs (`*`, `?`, `[…]`), case-sensitive. Raises `ValueError` for an empty one, and
+    `TypeError` for what is not a string."""
+    return tuple([_glob(name, owner) for name in several_texts(names, owner)])
 
 
 def _as_conditions(arguments: ArgumentPatterns, owner: str) -> tuple[_Condition, ...]:
     """Compiles the patterns. Raises `ValueError`, which names a pattern that is not a regular expression."""
+    if not isinstance(cast("object", arguments), Mapping):
+        raise is_not(f"{owner}(arguments=…)", arguments, "a mapping from tools to patterns")
     conditions: list[_Condition] = []
     for tool, wanted in arguments.items():
         by_argument = wanted if isinstance(wanted, Mapping) else {"*": wanted}

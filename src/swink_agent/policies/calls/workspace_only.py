@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from swink_agent.core.policy import PreDispatchContext, Skip
-from swink_agent.core.values.several import several_paths, several_texts
+from swink_agent.core.values.several import check_path, several_paths, several_texts
 
 from ..texts._strings import strings_in
 
@@ -67,6 +67,7 @@ class WorkspaceOnly:
         keys: str | Collection[str] = PATH_KEYS,
         also: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
     ) -> None:
+        check_path("WorkspaceOnly(root=…)", root)
         self._root = os.path.abspath(root)
         self._keys = frozenset([key.lower() for key in several_texts(keys, "WorkspaceOnly(keys=…)")])
         places = [self._root, *map(os.path.abspath, several_paths(also, "WorkspaceOnly(also=…)"))]

@@ -19,6 +19,7 @@ from swink_agent.core.cancel import Signal, current_task
 from swink_agent.core.context.context import json_size
 from swink_agent.core.policy import PolicyContext, PreDispatchContext, Stop
 from swink_agent.core.types import AssistantMessage, ModelSpec, StopReason, Usage
+from swink_agent.core.values.checks import check_number, is_function, is_not
 
 WorstCaseFn: TypeAlias = Callable[[ModelSpec, int, int | None], tuple[float | None, int | None]]
 """`(model, input tokens, most output tokens or None)` to `(highest cost in US dollars, assumed output tokens)`.
@@ -69,8 +70,13 @@ class Budget:
         if max_cost is None and max_tokens is None:
             raise ValueError("Budget() limits nothing; give max_cost in US dollars, max_tokens, or both")
         for name, limit in (("max_cost", max_cost), ("max_tokens", max_tokens), ("max_output", max_output)):
-            if limit is not None and not limit >= 0:
+            if limit is None:
+                continue
+            check_number(f"Budget: {name}", limit)
+            if not limit >= 0:
                 raise ValueError(f"Budget: {name} is {limit}; give a number that is not negative")
+        if worst_case is not None and not is_function(worst_case):
+            raise is_not("Budget: worst_case", worst_case, "a function")
         if unknown_prices not in ("refuse", "allow"):
             raise ValueError(f"Budget: unknown_prices is {unknown_prices!r}; it must be 'refuse' or 'allow'")
         self.max_cost = max_cost

@@ -14,6 +14,7 @@ import msgspec
 from swink_agent.core.policy import Inject, PolicyContext, PreDispatchContext, Skip, Stop
 from swink_agent.core.record import CallRecord
 from swink_agent.core.types import AssistantMessage, Text, ToolOutcome
+from swink_agent.core.values.checks import check_switch, check_whole
 
 
 class LoopDetection:
@@ -39,6 +40,10 @@ class LoopDetection:
         stop_after: int | None = None,
         compare_results: bool = True,
     ) -> None:
+        for name, number in (("repeats", repeats), ("window", window), ("stop_after", stop_after)):
+            if number is not None:
+                check_whole(f"LoopDetection: {name}", number, 0)
+        check_switch("LoopDetection: compare_results", compare_results)
         if repeats < 2:
             raise ValueError(f"LoopDetection: repeats is {repeats}; a repetition takes at least 2")
         if action not in ("nudge", "skip", "stop"):

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from swink_agent.core.policy import PolicyContext, PreDispatchContext, Stop
+from swink_agent.core.values.checks import check_number, is_function, is_not
 
 
 class MaxDuration:
@@ -23,6 +24,9 @@ class MaxDuration:
     __slots__ = ("_clock", "_started", "seconds")
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        check_number("MaxDuration: seconds", seconds, "a number of seconds")
+        if not is_function(clock):
+            raise is_not("MaxDuration: clock", clock, "a function")
         if not seconds > 0:
             raise ValueError(f"MaxDuration({seconds}) would let nothing run; give more than 0 seconds")
         self.seconds = seconds

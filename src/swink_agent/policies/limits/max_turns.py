@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from swink_agent.core.policy import PolicyContext, Stop
+from swink_agent.core.values.checks import check_whole
 
 
 class MaxTurns:
@@ -15,8 +16,7 @@ class MaxTurns:
     __slots__ = ("turns",)
 
     def __init__(self, turns: int) -> None:
-        if turns < 1:
-            raise ValueError(f"MaxTurns({turns}) would let nothing run; give at least 1")
+        check_whole("MaxTurns: turns", turns)
         self.turns = turns
 
     def __repr__(self) -> str:

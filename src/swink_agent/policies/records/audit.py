@@ -17,6 +17,8 @@ from swink_agent.core.policy import PolicyContext, PreDispatchContext
 from swink_agent.core.record import CallRecord
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import Text, ToolResultMessage, extract_text
+from swink_agent.core.values.checks import check_methods, is_function, is_not
+from swink_agent.core.values.several import check_path
 
 _LONGEST_TEXT = 2000
 log = logging.getLogger("swink_agent")
@@ -52,6 +54,12 @@ class AuditLog:
         redactor: Redactor | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        if not hasattr(file, "write"):
+            check_path("AuditLog(file=…)", file)
+        if redactor is not None:
+            check_methods("AuditLog: redactor", redactor, "a Redactor", "redact")
+        if not is_function(clock):
+            raise is_not("AuditLog: clock", clock, "a function")
         self._file = file if hasattr(file, "write") else os.path.abspath(cast("str", file))
         self._redactor = Redactor() if redactor is None else redactor
         self._clock = clock

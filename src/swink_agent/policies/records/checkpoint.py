@@ -18,7 +18,9 @@ from swink_agent.core.policy import PolicyContext
 from swink_agent.core.secrets.messages import masked_message
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, AssistantMessage, CustomMessage, ToolResultMessage
+from swink_agent.core.values.checks import check_methods, check_whole
 from swink_agent.core.values.decoders import json_decoder
+from swink_agent.core.values.several import check_path
 
 _VERSION = 1
 
@@ -53,8 +55,10 @@ class Checkpoint:
     __slots__ = ("_redactor", "every", "path")
 
     def __init__(self, path: str | os.PathLike[str], every: int = 1, *, redactor: Redactor | None = None) -> None:
-        if every < 1:
-            raise ValueError(f"Checkpoint: every is {every}; give at least 1")
+        check_path("Checkpoint(path=…)", path)
+        check_whole("Checkpoint: every", every)
+        if redactor is not None:
+            check_methods("Checkpoint: redactor", redactor, "a Redactor", "redact")
         self.path = os.path.abspath(path)
         self.every = every
         self._redactor = redactor
@@ -106,7 +110,7 @@ class Checkpoint:
             if saved.version > _VERSION:
                 raise ValueError(f"it was written by a newer version ({saved.version}); update swink-agent")
             messages = tuple([decode_message(bytes(raw), types) for raw in saved.messages])
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:  # the latter for JSON that is nested too deep
             raise ValueError(f"{os.fspath(path)} is not a readable checkpoint: {error}") from error
         return SavedConversation(messages, saved.state)
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from swink_agent.core.policy import PolicyContext
 from swink_agent.core.types import AgentMessage, Text, Thinking
+from swink_agent.core.values.checks import is_not
 
 RewriteFn = Callable[[str], str]
 B = TypeVar("B")
@@ -18,6 +19,8 @@ _NO_STRINGS = frozenset({int, float, bool, type(None)})
 
 def as_regex(pattern: str | re.Pattern[str], where: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
     """Compiles a pattern, with the flags if it is a string. Raises `ValueError`, which begins with `where`."""
+    if not isinstance(cast("object", pattern), str | re.Pattern):
+        raise is_not(where, pattern, "a pattern")
     try:
         return pattern if isinstance(pattern, re.Pattern) else re.compile(pattern, flags)
     except re.error as error:

@@ -11,6 +11,8 @@ from typing import Literal
 
 from swink_agent.core.policy import Inject, PolicyContext
 from swink_agent.core.types import AssistantMessage
+from swink_agent.core.values.checks import check_switch, check_text
+from swink_agent.core.values.several import several, several_texts
 
 from .._stops_later import StopsLater as _StopsLater
 from ._characters import Folded, fold
@@ -49,14 +51,17 @@ class ContentFilter(_StopsLater):
     ) -> None:
         if action not in ("stop", "redact"):
             raise ValueError(f"ContentFilter: action is {action!r}; it must be 'stop' or 'redact'")
+        check_text("ContentFilter: replacement", replacement)
+        for name, switch in (("whole_words", whole_words), ("replies", replies), ("results", results)):
+            check_switch(f"ContentFilter: {name}", switch)
         super().__init__()
         self.action = action
         self.replacement = replacement
         self.replies = replies
         self.results = results
-        given = [patterns] if isinstance(patterns, str) else patterns
+        given = several(patterns, "ContentFilter(patterns=…)")
         self._patterns = tuple([as_regex(item, f"ContentFilter: {item!r}", re.IGNORECASE) for item in given])
-        folded = [fold(word).text.strip() for word in ([words] if isinstance(words, str) else words)]
+        folded = [fold(word).text.strip() for word in several_texts(words, "ContentFilter(words=…)")]
         if not all(folded):
             raise ValueError("ContentFilter: a word is empty; it would match everywhere")
         if not folded and not self._patterns:

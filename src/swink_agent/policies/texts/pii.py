@@ -12,6 +12,8 @@ from typing import TypeAlias
 
 from swink_agent.core.policy import Inject, PolicyContext
 from swink_agent.core.secrets.redaction import Redactor
+from swink_agent.core.values.checks import check_text
+from swink_agent.core.values.several import several_texts
 
 from ._strings import rewrite_turn
 
@@ -42,7 +44,8 @@ class PiiRedactor:
     __slots__ = ("_keys", "_replacements", "kinds")
 
     def __init__(self, kinds: str | Collection[str] = DEFAULT_KINDS, replacement: str = "[{kind}]") -> None:
-        kinds = (kinds,) if isinstance(kinds, str) else kinds
+        kinds = several_texts(kinds, "PiiRedactor(kinds=…)")
+        check_text("PiiRedactor: replacement", replacement)
         for kind in kinds:
             if kind not in PII_KINDS:
                 raise ValueError(f"PiiRedactor: {kind!r} is not a kind; the kinds are {', '.join(PII_KINDS)}")

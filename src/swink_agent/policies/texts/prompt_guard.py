@@ -9,12 +9,13 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
-from typing import Literal
+from typing import Literal, cast
 
 from msgspec.structs import replace
 
 from swink_agent.core.policy import Inject, PolicyContext
 from swink_agent.core.types import Text, ToolResultMessage, UserBlock
+from swink_agent.core.values.checks import check_switch, is_not
 
 from .._stops_later import StopsLater as _StopsLater
 from ..calls.tool_lists import as_names
@@ -51,6 +52,9 @@ class PromptGuard(_StopsLater):
     ) -> None:
         if action not in ("mark", "stop"):
             raise ValueError(f"PromptGuard: action is {action!r}; it must be 'mark' or 'stop'")
+        if not isinstance(cast("object", patterns), Mapping | None):
+            raise is_not("PromptGuard(patterns=…)", patterns, "a mapping from kinds to patterns")
+        check_switch("PromptGuard: standard", standard)
         super().__init__()
         self.action = action
         own = [
@@ -58,7 +62,7 @@ class PromptGuard(_StopsLater):
             for kind, pattern in (patterns or {}).items()
         ]
         self._rules = Rules(own, standard_rules() if standard else ())
-        self._trusted = as_names(trusted_tools, "PromptGuard")
+        self._trusted = as_names(trusted_tools, "PromptGuard(trusted_tools=…)")
         self._key = os.urandom(16)
 
     def __repr__(self) -> str:
