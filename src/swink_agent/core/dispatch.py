@@ -23,12 +23,19 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from .approval import ApprovalMode
+from .approval import ApprovalMode, Approve, ApproveWith, Defer, Grant, Reject
 from .events import DeferralKind, ToolExecutionEnd, ToolExecutionStart
+from .journal import Recorder
+from .output import masked_result, masked_unless_long
 from .policy import PolicyContext, PreDispatchContext, Skip
+from .record import CallRecord
+from .run.approving import Failed, decide, needs_approval, scope_of
+from .run.attempts import run_attempts
 from .run.consulting import consult_before_dispatch
+from .run.deferring import defer, keep_waiting
 from .run.failures import as_agent_error
-from .run.relay import masked_result, masked_unless_long
+from .run.observer import observed
+from .run.pending import Pending
 from .run.state import Run
 from .run.supervisor import LAST_MOMENTS, Interrupted
 from .run.tool_call import CallState, not_an_object
@@ -43,9 +50,9 @@ from .types import (
     ToolResultMessage,
     extract_text,
 )
-from .values import hints
 from .values.value import OpenDict, copy_json, frozen_json, is_same_json, show
 
+_OTHER_ACCESS = "the answer changed the access that was asked about; make the call again to ask for other access"
 CUT_OFF = "the reply reached its length limit inside the arguments"
 
 _Cancellation: TypeAlias = Literal["steering", "aborted", "tool"]
@@ -86,7 +93,7 @@ class Batch:
         self.run = run
         self.supervisor = run.supervisor
         self.calls: list[CallState] = []
-        run.calls = self.calls
+        run.records_of_calls = self.records
         self.was_steered = False
         self._running = 0  # how many calls have started and were not passed to `_finish` yet
         self._finished: list[CallState] = []  # calls that have ended and have no result yet
@@ -122,9 +129,7 @@ class Batch:
         if self.needs_screening:
             await self.screen()
         if self.needs_approval:
-            from .run.approving import approve  # on use: many agents need no approval
-
-            await approve(self)
+            await self.approve()
         if self.run.stopped_by is None and any(map(_will_wait, self.calls)):
             await self.may_ask()
 
@@ -178,6 +183,10 @@ class Batch:
         if run.delegations is not None:
             run.delegations.settle([call.spent for call in self.calls])
         return tuple(map(_MESSAGE, self.calls)), self.was_steered
+
+    def records(self) -> tuple[CallRecord, ...]:
+        """What is known of the calls so far, for policies."""
+        return tuple([call.record() for call in self.calls])
 
     @property
     def unresolved(self) -> list[CallState]:
@@ -298,12 +307,53 @@ class Batch:
             case Skip():
                 self.refuse(call, f"tool call skipped: {verdict.reason}", _SKIPPED, verdict.reason)
 
+    # -- approval ------------------------------------------------------------------------------------------------
+
+    async def approve(self) -> None:
+        """Asks about the calls that need approval, one after another, before any call runs."""
+        run = self.run
+        for call in self.unresolved:
+            if run.stopped_by is not None or run.is_interrupted:
+                return
+            if not needs_approval(run, call):
+                continue
+            decision = await decide(run, call, self.context_for(call), self.may_ask)
+            if decision is None:
+                return
+            if isinstance(decision, Failed):
+                self.resolve(call, decision.result, _FAILED)
+            elif isinstance(decision.answer, Defer):
+                self.defer(call, "approval", decision.answer.reason, decision.scope)
+            else:
+                await self.act_on(call, decision.answer, decision.scope)
+
+    async def act_on(self, call: CallState, answer: Approve | ApproveWith | Reject, scope: dict[str, Any]) -> None:
+        """Rejects the call, or gives it the grant with which it runs."""
+        if isinstance(answer, Reject):
+            text = f"tool call rejected: {answer.reason}" if answer.reason else "tool call rejected"
+            self.refuse(call, text, ToolOutcome.REJECTED, answer.reason)
+            return
+        granted: dict[str, Any] | Failed = scope
+        if isinstance(answer, ApproveWith):
+            call.arguments, call.note = answer.arguments, answer.note
+            if self.run.config.pre_dispatch_policies:
+                await self.screen_one(call, self.run.policy_context())
+            if call.message is not None:
+                return
+            granted = await scope_of(self.run, call)
+            if isinstance(granted, Failed):
+                self.resolve(call, granted.result, _FAILED)
+                return
+            if not is_same_json(granted.get("access"), scope.get("access")):
+                self.refuse(call, f"tool call rejected: {_OTHER_ACCESS}", ToolOutcome.REJECTED, _OTHER_ACCESS)
+                return
+        reads_only = isinstance(answer, Approve) and answer.reads_only
+        call.grant = Grant(call.name, call.arguments, granted, reads_only)
+
     # -- deferral ------------------------------------------------------------------------------------------------
 
     def defer(self, call: CallState, kind: DeferralKind, reason: str = "", scope: dict[str, Any] | None = None) -> None:
         """Lets a call wait for an answer, unless its arguments are invalid."""
-        from .run.deferring import defer  # on use: most runs defer nothing
-
         problem = self.run.toolbox.problems(call.name, call.arguments)
         if problem is not None:
             self.refuse(call, f"invalid arguments for {call.name}: {problem}", _INVALID, problem)
@@ -381,7 +431,7 @@ class Batch:
         for call in admitted:
             self._start(call, is_alone=False)
 
-    def _record_starts(self, group: list[CallState], recorder: hints.Recorder) -> None:
+    def _record_starts(self, group: list[CallState], recorder: Recorder) -> None:
         """Records that these calls start, before any of them does."""
         toolbox = self.run.toolbox
         for call in group:
@@ -452,8 +502,6 @@ class Batch:
         self._running += 1
         work = self._invoke(call, tool, context)
         if run.observers:
-            from .run.observer import observed  # on use: most runs have no observers
-
             work = observed(run.observers, context, work)
         call.task = self.supervisor.begin(work) if is_alone else self.supervisor.spawn(work)
 
@@ -481,11 +529,9 @@ class Batch:
             if call.options is None:
                 given = await tool.execute(copy_json(call.arguments), context)
             else:
-                from .run.attempts import run_attempts  # on use: few tools have options
-
                 given = await run_attempts(self.run, call, tool, context, call.options)
             result = given if type(given) is AgentToolResult else as_result(given, tool.name)
-            masked = masked_unless_long(self.run, result)
+            masked = masked_unless_long(self.run.redactor, result)
             if masked is None:  # it is so long that masking it here would block the event loop
                 masked = await self.run.threads.run(partial(masked_result, self.run.redactor, result))
             call.given = call.masked = masked
@@ -575,8 +621,6 @@ class Batch:
             call.spent = self.run.delegations.spent_by(context)
         result, task = call.given, call.task
         if call.waits_for is not None and forced is None:
-            from .run.deferring import keep_waiting
-
             if call.has_slot:
                 self._free_slot(call)
             keep_waiting(self.run, call, call.waits_for)
@@ -596,13 +640,11 @@ class Batch:
         self.resolve(call, result, outcome, reason)
 
 
-def _waits_for(error: BaseException) -> hints.Pending | None:
+def _waits_for(error: BaseException) -> Pending | None:
     """Returns what a delegate waits for, if its error holds that. Errors of other tools may use the same name."""
     waits_for = error.__dict__.get("waits_for")
     if waits_for is None:
         return None
-    from .run.pending import Pending  # on use: few calls wait
-
     return waits_for if type(waits_for) is Pending else None
 
 

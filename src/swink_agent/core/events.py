@@ -33,10 +33,10 @@ from msgspec import field
 
 from .approval import PendingCall
 from .stream import AssistantMessageDelta
-from .tool import AgentToolResult
 from .types import (
     AgentMessage,
     AgentResult,
+    AgentToolResult,
     AssistantMessage,
     Cost,
     ModelSpec,

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
+from typing import Any, Literal, Protocol, TypeAlias, cast
 
 import msgspec
 from msgspec import field
 
 from .errors import AgentError, ErrorKind
 from .events import CompactionReport, RunKind
+from .secrets.redaction import Redactor
 from .types import (
     AgentMessage,
     AgentResult,
@@ -35,9 +36,6 @@ from .types import (
     Usage,
 )
 from .values.value import Value, copy_json
-
-if TYPE_CHECKING:
-    from .secrets.redaction import Redactor
 
 # Entries are not tracked by the garbage collector (`gc=False`): they hold no cycles, and a journal may keep many.
 

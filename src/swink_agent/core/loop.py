@@ -28,11 +28,15 @@ from .context.context import cannot_continue, default_convert_to_llm, has_unclos
 from .dispatch import dispatch
 from .errors import Aborted, AgentError, ErrorKind, NoMessages
 from .events import AgentEnd, AgentStart, MessageEnd, RunKind, TurnEnd, TurnEndReason, TurnResumed, TurnStart
+from .journal import Recorder
+from .output import Channel, EventStream
 from .reply import ask_model, convert_context, register_secrets, transform_context
 from .run.announcing import Announcer
 from .run.consulting import consult, consult_after_turn
-from .run.event_stream import Channel, EventStream
+from .run.deferring import close_waiting, keep_injected
 from .run.failures import as_agent_error
+from .run.pending import Answer, checked_answers, pending_calls
+from .run.resuming import Resumption
 from .run.state import Run
 from .run.supervisor import Interrupted
 from .run.transcript import Transcript
@@ -51,7 +55,6 @@ from .types import (
     as_messages,
     as_prompts,
 )
-from .values import hints
 from .values.value import copy_json
 
 log = logging.getLogger("swink_agent")
@@ -84,7 +87,7 @@ def agent_loop_continue(
 
 
 def agent_loop_resume(
-    answers: Mapping[str, hints.Answer],
+    answers: Mapping[str, Answer],
     context: AgentContext,
     config: AgentLoopConfig,
     cancel: CancellationToken | None = None,
@@ -96,8 +99,6 @@ def agent_loop_resume(
     Raises `NotPending` for a call that does not wait, `ValueError` for no answers or an ambiguous id, and `TypeError`
     for an answer that does not fit its call.
     """
-    from .run.pending import checked_answers  # on use: most runs defer nothing
-
     return _stream_of(None, context, config, cancel, checked_answers(answers, context.messages))
 
 
@@ -106,7 +107,7 @@ def _stream_of(
     context: AgentContext,
     config: AgentLoopConfig,
     cancel: CancellationToken | None,
-    answers: dict[str, hints.Answer] | None = None,
+    answers: dict[str, Answer] | None = None,
 ) -> EventStream:
     token = CancellationToken(cancel)
     toolbox = as_toolbox(context.tools)
@@ -125,7 +126,7 @@ def _stream_of(
         run.answers = answers
         announcer = Announcer(channel.subscriptions.notify)
         run.announcing = lambda: announcer
-        announcer.begin(run)
+        announcer.begin(run.emit, run.supervisor.loop)
         try:
             return await run_loop(run, prompts)
         finally:
@@ -161,8 +162,6 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
         try:
             if prompts is not None or run.answers is not None or await _has_something_to_answer(run):
                 if run.answers is None and has_unclosed(run.transcript.history):
-                    from .run.deferring import close_waiting  # on use: most runs find nothing that waits
-
                     close_waiting(run)
                 run.transcript.add(prompts or (), "prompt")
                 await _run_turns(run, starts_with_overflow)
@@ -246,13 +245,11 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
     return await _end_turn(run, message, results, was_steered)
 
 
-async def _resume_turn(run: Run, answers: dict[str, hints.Answer]) -> bool:
+async def _resume_turn(run: Run, answers: dict[str, Answer]) -> bool:
     """Runs the answered calls of an earlier reply, without asking for a new one; returns the same as `_run_turn`.
 
     After an abort that came earlier, or while the tools of the turn are made, the answers do not count.
     """
-    from .run.resuming import Resumption  # on use: most runs defer nothing
-
     run.answers, is_too_late = None, run.is_interrupted
     resumption = Resumption(run, answers)
     run.emit(TurnStart(run.turn_index))
@@ -281,13 +278,11 @@ async def _end_turn(
         message, results = await _after_turn(run, message, results)
         run.is_waiting = run.is_waiting and is_waiting(run.transcript.history)  # a policy may replace any result
     if run.is_waiting and run.pending:
-        from .run.deferring import keep_injected
-
         results = keep_injected(run, results)
     if run.audience.all:
         run.emit(TurnEnd(run.turn_index, message, results, _reason(run, bool(results), was_steered)))
     run.turn_index += 1
-    run.calls = ()
+    run.records_of_calls = None
     if run.channel is not None:
         await run.let_reader_catch_up()
     return bool(results)
@@ -412,7 +407,7 @@ async def _has_something_to_answer(run: Run) -> bool:
     return False
 
 
-async def _record_end(run: Run, recorder: hints.Recorder) -> AgentResult | None:
+async def _record_end(run: Run, recorder: Recorder) -> AgentResult | None:
     """Records how the run ended and waits for the journal. An aborted run waits only until its deadline.
 
     Returns the recorded result, which an abort during the wait no longer changes; `None` if it may not be durable.
@@ -449,8 +444,6 @@ def _result_of(run: Run) -> AgentResult:
         stop_reason = StopReason.STOP if last is None else last.stop_reason
     pending: tuple[PendingCall, ...] = ()
     if run.is_waiting:
-        from .run.pending import pending_calls  # on use: most runs defer nothing
-
         pending = pending_calls(run.transcript.history)
     return AgentResult(
         messages=messages,

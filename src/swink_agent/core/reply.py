@@ -10,11 +10,12 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Generator, Sequence
 from operator import is_
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import msgspec.structs
 
 from .config import GetApiKeyFn
+from .context.compaction import CompactionContext
 from .context.context import estimate_tokens, start_of_waiting
 from .errors import (
     Aborted,
@@ -38,6 +39,7 @@ from .events import (
 )
 from .run.consulting import consult
 from .run.failures import as_agent_error, described, error_in, explained, failed, masked_cause, patience
+from .run.observer import ModelRequest, tell_request
 from .run.state import Run
 from .run.supervisor import Interrupted, as_exception
 from .stream import (
@@ -63,9 +65,6 @@ from .types import (
 )
 from .values.checks import a_kind
 from .values.value import is_secret_name
-
-if TYPE_CHECKING:
-    from .context.compaction import CompactionContext
 
 log = logging.getLogger("swink_agent")
 _LINGERING = 1.0  # seconds that a stream gets to end after its terminal event
@@ -130,8 +129,6 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
             options, tools = run.request.asked_of(model, stream_fn, options, tools)
         context = AgentContext(run.instructions, conversation, tools)
         if run.observers:
-            from .run.observer import ModelRequest, tell_request  # on use: most runs have no observers
-
             failure = None if run.error is None else run.error.kind
             tell_request(run.observers, ModelRequest(run.id, model, context, options, run.own_redactor, failure))
         reading = _read(run, assembler, stream_fn, model, context, options)
@@ -306,8 +303,6 @@ async def transform_context(
     if not run.config.has_transform:
         return None
     if compaction is None:
-        from .context.compaction import CompactionContext  # on use: many agents have no transforms
-
         compaction = CompactionContext(run)
     report: CompactionReport | None = None
     try:
@@ -366,8 +361,6 @@ def _checked(returned: object) -> Sequence[AgentMessage]:
 
 async def compact_on_demand(run: Run, instructions: str | None) -> CompactionReport | None:
     """Runs the transforms alone, for `Agent.compact`. Raises an `AgentError`, such as `Aborted`."""
-    from .context.compaction import CompactionContext
-
     run.instructions = run.system_prompt if isinstance(run.system_prompt, str) else ""
     compaction = CompactionContext(run, is_on_demand=True, instructions=instructions)
     if run.transcript.recorder is not None:

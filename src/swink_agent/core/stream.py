@@ -29,6 +29,7 @@ from .types import (
     encodable,
 )
 from .values.checks import a_kind, check_options
+from .values.nesting import DEEPEST, is_too_deep
 from .values.value import Value, show
 
 
@@ -488,9 +489,6 @@ def _parsed(text: str) -> dict[str, Any] | None:
         value: Any = _decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None if text.strip() else {}
-    if len(text) > _SHALLOW:
-        from .values.nesting import DEEPEST, is_too_deep  # on use: most calls are short
-
-        if text.count("{") + text.count("[") > DEEPEST and is_too_deep(value):
-            return None
+    if len(text) > _SHALLOW and text.count("{") + text.count("[") > DEEPEST and is_too_deep(value):
+        return None
     return value if type(value) is dict else None  # pyright: ignore[reportUnknownVariableType]

@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterable
 from typing import IO, Literal
 
-from swink_agent.core.values import hints
+from swink_agent.core.policy import Policy
+from swink_agent.core.secrets.redaction import Redactor
 
 
 def recommended(
@@ -20,9 +21,9 @@ def recommended(
     prompt_guard: Literal["mark", "stop"] = "mark",
     pii: bool = False,
     audit: str | os.PathLike[str] | IO[str] | None = None,
-    redactor: hints.Redactor | None = None,
+    redactor: Redactor | None = None,
     also: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
-) -> list[hints.Policy]:
+) -> list[Policy]:
     """Returns a new list for `Agent(policies=…)`.
 
     It contains `MaxTurns` unless `max_turns` is `None`, and always `WorkspaceOnly(root)`, `PromptGuard` and
@@ -36,7 +37,7 @@ def recommended(
     from .limits.max_turns import MaxTurns
     from .texts.prompt_guard import PromptGuard
 
-    policies: list[hints.Policy] = []
+    policies: list[Policy] = []
     if audit is not None:
         from .records.audit import AuditLog
 

@@ -13,7 +13,9 @@ from typing import Any, TypeVar, cast, overload
 
 import msgspec
 
+from ..encoding.codec import as_json
 from ..errors import InvalidContinue
+from ..run.pending import pending_calls
 from ..types import (
     AgentMessage,
     AssistantMessage,
@@ -30,6 +32,7 @@ from ..types import (
     ToolResultMessage,
     UserMessage,
 )
+from ..values.nesting import kept_shallow
 from ..values.value import show
 
 M = TypeVar("M")
@@ -130,8 +133,6 @@ def cannot_continue(messages: Sequence[AgentMessage]) -> InvalidContinue:
     """Returns the error for a history that has nothing to answer: it names the calls that wait, if there are any."""
     if not is_waiting(messages):
         return InvalidContinue()
-    from ..run.pending import pending_calls  # on use: this is an error
-
     calls = ", ".join([f"{call.call_id!r} ({call.name})" for call in pending_calls(messages)])
     return InvalidContinue(f"calls wait for an answer: {calls}; resume() with answers, or prompt() to continue without")
 
@@ -294,9 +295,6 @@ def json_size(value: object) -> int:
     try:
         return len(msgspec.json.encode(value))
     except Exception:
-        from ..encoding.codec import as_json  # on use: nearly all values are JSON
-        from ..values.nesting import kept_shallow
-
         return len(as_json(kept_shallow(value)))
 
 

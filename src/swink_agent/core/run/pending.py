@@ -19,6 +19,7 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 from ..approval import Approve, ApproveWith, PendingCall, Reject
+from ..encoding.codec import decode_message
 from ..errors import NotPending
 from ..events import DeferralKind
 from ..tool import AgentToolResult
@@ -98,8 +99,6 @@ def decoded_messages(messages: Sequence[Any]) -> tuple[AgentMessage, ...] | None
     """Decodes the messages that a pending result keeps; returns `None` if one of them is not a message."""
     if not messages:
         return ()
-    from ..encoding.codec import decode_message  # on use: few pending results keep messages
-
     try:
         return tuple([decode_message(msgspec.json.encode(message)) for message in messages])
     except (TypeError, ValueError, RecursionError):

@@ -20,7 +20,7 @@ from ..journal import Recorder
 from ..tool import AgentToolResult
 from ..types import AssistantMessage, ToolOutcome, ToolResultMessage
 from ..values.value import frozen_json
-from .approving import act_on, tell_answer
+from .approving import tell_answer
 from .deferring import release_injected
 from .pending import LOST, Answer, Pending, WaitingCall, decoded_messages, pending_calls, waiting_calls
 from .state import Run
@@ -116,14 +116,14 @@ class _AnsweredBatch(Batch):
                 self._go_on_inside(call, one, answers)
                 continue
             if one.pending.kind == "approval":
-                tell_answer(self, call, answer if isinstance(answer, (ApproveWith, Reject)) else Approve())
+                tell_answer(self.run, call, answer if isinstance(answer, (ApproveWith, Reject)) else Approve())
             match answer:
                 case AgentToolResult():
                     self.resolve(call, answer, ToolOutcome.FAILED if answer.is_error else ToolOutcome.RAN)
                 case Approve() | ApproveWith():
                     approved.append((call, answer))
                 case _:
-                    await act_on(self, call, answer if isinstance(answer, Reject) else Reject(), {})
+                    await self.act_on(call, answer if isinstance(answer, Reject) else Reject(), {})
         await self._screen_approved(approved)
 
     def _go_on_inside(self, call: CallState, one: WaitingCall, answers: dict[str, Answer]) -> None:
@@ -169,7 +169,7 @@ class _AnsweredBatch(Batch):
                 if call.message is None and call.arguments is not before:
                     self.refuse(call, f"tool call rejected: {_CHANGED}", _REJECTED, _CHANGED)
             if call.message is None and self.run.stopped_by is None:
-                await act_on(self, call, answer, pending.scope)
+                await self.act_on(call, answer, pending.scope)
             if self.run.stopped_by is not None:
                 return
 

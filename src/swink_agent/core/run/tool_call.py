@@ -7,22 +7,20 @@ from __future__ import annotations
 
 import asyncio
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
 from ..approval import Grant
+from ..journal import CallFacts
+from ..output import Relay
 from ..record import CallRecord
 from ..tool import AgentTool, AgentToolResult, ToolContext, ToolOptions
 from ..types import Cost, ToolResultMessage, Usage
 from ..values.checks import a_kind
 from ..values.nesting import too_deep
-from .relay import Relay
+from .pending import Pending
 from .state import Run
-
-if TYPE_CHECKING:
-    from ..journal import CallFacts
-    from .pending import Pending
 
 _LONGEST_EXCERPT = 200
 

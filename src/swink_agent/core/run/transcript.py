@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..context.context import SentMessages, Snapshot, is_empty, repair_pairs
+from ..journal import MessageSource, Recorder
+from ..secrets.redaction import Redactor
 from ..types import (
     FAILURES,
     LLM_MESSAGES,
@@ -23,10 +25,6 @@ from ..types import (
     UserMessage,
     is_blank,
 )
-
-if TYPE_CHECKING:
-    from ..journal import MessageSource, Recorder
-    from ..secrets.redaction import Redactor
 
 
 class Transcript:
@@ -64,8 +62,6 @@ class Transcript:
     def own_redactor(self) -> Redactor:
         """Returns the redactor for an agent without one: it knows the secrets of the current environment."""
         if self.redactor is None:
-            from ..secrets.redaction import Redactor  # on use: many runs have no tools and no errors
-
             self.redactor = Redactor()
         else:
             self.redactor.learn_environment(os.environ)

@@ -12,6 +12,7 @@ from typing import Any, cast
 from msgspec import structs
 from msgspec.json import decode, encode
 
+from ..encoding.codec import decode_message, encode_message
 from ..types import (
     AgentMessage,
     AssistantMessage,
@@ -108,8 +109,6 @@ def _masked_pending(details: dict[str, Any], redactor: Redactor) -> dict[str, An
     """Masks the details of a waiting call. If that changes them, sets `is_masked`: masked arguments must never run."""
     messages = details.get("messages")
     if isinstance(messages, (list, tuple)):
-        from ..encoding.codec import decode_message, encode_message  # on use: few calls wait in a delegate
-
         # The delegate's messages are masked as messages, so that each waiting call among them gets its own `is_masked`.
         try:
             read = [decode_message(encode(message)) for message in cast("list[Any]", messages)]

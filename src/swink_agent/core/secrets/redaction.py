@@ -7,6 +7,7 @@ values are too ordinary to be secrets, and `placeholders` replaces them. The run
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import re
@@ -623,8 +624,6 @@ def _text(secret: object) -> str:
 
 
 def _digested(key: bytes) -> bytes:
-    import hashlib  # on use: few applications give a key
-
     return hashlib.blake2b(key, digest_size=32, person=b"swink-redactor").digest()
 
 
