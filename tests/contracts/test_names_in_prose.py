@@ -199,7 +199,7 @@ def test_names_in_docstrings_and_comments_exist() -> None:
     ("name", "exists"),
     [
         ("core/lazy.py", True),
-        ("run/supervisor", True),
+        ("run/transcript", True),
         ("core/lost.py", False),
         ("run/lost", False),
         ("lost_module.py", False),

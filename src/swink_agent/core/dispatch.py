@@ -6,8 +6,8 @@
     suspend   give deferred calls their pending results, unless steering or an abort cancels them
 
 Owns the batch. Every call gets exactly one result, and one `ToolExecutionEnd` unless it stays deferred. A call that has
-no result when the batch ends gets one with the reason. `run/approving` asks for approval, `run/relay` passes updates
-on, `run/deferring` defers calls, and `run/resuming` runs the calls of a reply whose answers came later.
+no result when the batch ends gets one with the reason. `approving` asks for approval, `output` passes updates on,
+and `deferral` runs the calls of a reply whose answers came later.
 """
 
 from __future__ import annotations
@@ -24,21 +24,18 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from .approval import ApprovalMode, Approve, ApproveWith, Defer, Grant, Reject
-from .events import DeferralKind, ToolExecutionEnd, ToolExecutionStart
+from .approving import Failed, decide, needs_approval, scope_of
+from .calls import CallState, not_an_object, run_attempts
+from .events import DeferralKind, ToolCallDeferred, ToolExecutionEnd, ToolExecutionStart
 from .journal import Recorder
 from .output import masked_result, masked_unless_long
 from .policy import PolicyContext, PreDispatchContext, Skip
 from .record import CallRecord
-from .run.approving import Failed, decide, needs_approval, scope_of
-from .run.attempts import run_attempts
 from .run.consulting import consult_before_dispatch
-from .run.deferring import defer, keep_waiting
 from .run.failures import as_agent_error
 from .run.observer import observed
 from .run.pending import Pending
 from .run.state import Run
-from .run.supervisor import LAST_MOMENTS, Interrupted
-from .run.tool_call import CallState, not_an_object
 from .tool import AgentTool, AgentToolResult, ToolContext, as_result, error_result
 from .types import (
     AssistantMessage,
@@ -51,6 +48,7 @@ from .types import (
     extract_text,
 )
 from .values.value import OpenDict, copy_json, frozen_json, is_same_json, show
+from .waits import LAST_MOMENTS, Interrupted
 
 _OTHER_ACCESS = "the answer changed the access that was asked about; make the call again to ask for other access"
 CUT_OFF = "the reply reached its length limit inside the arguments"
@@ -63,6 +61,12 @@ _CANCELLED_TEXTS: dict[_Cancellation, str] = {
     "tool": "tool call cancelled from within",
 }
 """The result that the model reads, by reason."""
+_WAITING_TEXTS: dict[DeferralKind, str] = {
+    "approval": "tool call waiting: it needs an approval, and has no answer yet",
+    "external": "tool call waiting: its result is not there yet",
+    "delegate": "tool call waiting: a call that it made has no answer yet",
+}
+"""The texts for a model that is asked nevertheless, for example by another program that has the history."""
 
 GRACE = 0.05  # seconds that a running tool gets to finish by itself when steering or an abort interrupts its batch
 
@@ -357,8 +361,21 @@ class Batch:
         problem = self.run.toolbox.problems(call.name, call.arguments)
         if problem is not None:
             self.refuse(call, f"invalid arguments for {call.name}: {problem}", _INVALID, problem)
-        else:
-            defer(self.run, call, kind, reason, scope or {})
+            return
+        reason, note = (self.run.redactor.redact(text) if text else "" for text in (reason, call.note))
+        self._keep_waiting(call, Pending(kind, call.arguments, reason, scope or {}, note=note))
+
+    def _keep_waiting(self, call: CallState, pending: Pending) -> None:
+        """Gives a call its pending result, and records it. The arguments are masked on disk, but not in memory."""
+        run, recorder = self.run, self.run.transcript.recorder
+        call.waiting = message = ToolResultMessage(
+            call.id, _WAITING_TEXTS[pending.kind], True, pending.as_details(), call.name, outcome=ToolOutcome.PENDING
+        )
+        run.executing.pop(call.id, None)
+        if recorder is not None:
+            recorder.resolved(message, call.index, run.state, call.facts(pending.reason, recorder.call_facts))
+        if run.audience.all:
+            run.emit(ToolCallDeferred(call.id, call.name, call.arguments, pending.kind, pending.reason))
 
     async def _suspend(self, deferred: list[CallState]) -> None:
         """Gives the deferred calls their pending results, unless steering or an abort interrupts."""
@@ -623,7 +640,7 @@ class Batch:
         if call.waits_for is not None and forced is None:
             if call.has_slot:
                 self._free_slot(call)
-            keep_waiting(self.run, call, call.waits_for)
+            self._keep_waiting(call, call.waits_for)
             return
         if result is None or forced is not None or (task is not None and task.cancelled()):
             is_aborted = self.supervisor.is_interrupted

@@ -26,11 +26,11 @@ from typing import (
 )
 
 from .errors import ToolError
-from .run.threads import WorkerThreads
 from .schemas.schema import FunctionSchema
 from .tool import AgentToolResult, OnSteer, ToolContext, ToolOptions, as_result, error_result
 from .values.checks import a_kind, check_tool_name
 from .values.value import Deps_contra, copy_json
+from .waits import WorkerThreads
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -5,10 +5,10 @@
              outer loop: again while post-loop policies or follow-ups give the agent more to do
     a turn   pending messages enter → transforms → pre-turn policies → reply → tools → post-turn policies
 
-A run that brings answers to waiting calls begins with the turn of the reply that made those calls (`run/resuming`). Any
-other run first rejects the calls that wait (`run/deferring`).
+A run that brings answers to waiting calls begins with the turn of the reply that made those calls (`deferral`). Any
+other run first rejects the calls that wait (`deferral`).
 
-Owns the order of events. `reply` asks the model, `dispatch` runs a batch of tool calls, and `run/supervisor` makes an
+Owns the order of events. `reply` asks the model, `dispatch` runs a batch of tool calls, and `waits` makes an
 abort end every wait. Failures of models, tools, hooks and policies are not raised here.
 """
 
@@ -25,6 +25,7 @@ from .approval import PendingCall
 from .cancel import CancellationToken
 from .config import AgentLoopConfig
 from .context.context import cannot_continue, default_convert_to_llm, has_unclosed, is_answered, is_waiting
+from .deferral import Resumption, close_waiting, keep_injected
 from .dispatch import dispatch
 from .errors import Aborted, AgentError, ErrorKind, NoMessages
 from .events import AgentEnd, AgentStart, MessageEnd, RunKind, TurnEnd, TurnEndReason, TurnResumed, TurnStart
@@ -33,12 +34,9 @@ from .output import Channel, EventStream
 from .reply import ask_model, convert_context, register_secrets, transform_context
 from .run.announcing import Announcer
 from .run.consulting import consult, consult_after_turn
-from .run.deferring import close_waiting, keep_injected
 from .run.failures import as_agent_error
 from .run.pending import Answer, checked_answers, pending_calls
-from .run.resuming import Resumption
 from .run.state import Run
-from .run.supervisor import Interrupted
 from .run.transcript import Transcript
 from .run.turn import as_toolbox, takes_context
 from .stream import prompt_text
@@ -56,6 +54,7 @@ from .types import (
     as_prompts,
 )
 from .values.value import copy_json
+from .waits import Interrupted
 
 log = logging.getLogger("swink_agent")
 _TOOLS_EXECUTED = TurnEndReason.TOOLS_EXECUTED

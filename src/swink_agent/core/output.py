@@ -34,7 +34,6 @@ from .events import (
     ToolExecutionUpdate,
 )
 from .run.observer import RunObserver
-from .run.supervisor import Supervisor, new_task
 from .secrets.messages import masked_texts
 from .secrets.redaction import Redactor, RedactorStream
 from .stream import MessageAssembler, TextDelta, ToolCallDelta
@@ -44,6 +43,7 @@ from .values.checks import is_not
 from .values.nesting import inside, kept_shallow
 from .values.partial_json import PartialJson
 from .values.value import frozen_json
+from .waits import Supervisor, new_task
 
 log = logging.getLogger("swink_agent")
 

@@ -41,7 +41,6 @@ from .run.consulting import consult
 from .run.failures import as_agent_error, described, error_in, explained, failed, masked_cause, patience
 from .run.observer import ModelRequest, tell_request
 from .run.state import Run
-from .run.supervisor import Interrupted, as_exception
 from .stream import (
     AssistantMessageEvent,
     MessageAssembler,
@@ -65,6 +64,7 @@ from .types import (
 )
 from .values.checks import a_kind
 from .values.value import is_secret_name
+from .waits import Interrupted, as_exception
 
 log = logging.getLogger("swink_agent")
 _LINGERING = 1.0  # seconds that a stream gets to end after its terminal event

@@ -16,7 +16,6 @@ from .approval import Grant
 from .cancel import CancellationToken
 from .errors import MissingDeps, ToolError
 from .run.announcing import Announcer
-from .run.threads import WorkerThreads
 from .schemas.dependencies import admits_none, context_deps, hints_of, name_of
 from .schemas.validation import compile_schema, describe_problems
 from .secrets.redaction import Redactor
@@ -36,6 +35,7 @@ from .types import (
 )
 from .values.checks import a_kind, check_switch, is_not
 from .values.value import Deps_co, Deps_contra, Value
+from .waits import WorkerThreads
 
 OnSteer = Literal["cancel", "finish"]
 _NO_MODEL, _NO_USAGE = ModelSpec("", ""), Usage()

@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager
 from typing import Literal, TypeAlias
 
 from ..config import MessageProvider
-from ..run.supervisor import Supervisor
 from ..types import AgentMessage
 from ..values.checks import is_not
+from ..waits import Supervisor
 
 QueueMode: TypeAlias = Literal["one_at_a_time", "all"]
 QueueName: TypeAlias = Literal["steering", "follow_up"]

@@ -7,7 +7,7 @@ copy of a history, even one from a file, shows which calls wait.
     a later result        of the same call replaces the pending one
     damaged details       the call cannot be answered, and does not prevent answers to other calls
 
-Owns these rules and the details. `deferring` defers calls, and `resuming` acts on answers.
+Owns these rules and the details. `dispatch` defers calls, and `deferral` acts on answers.
 """
 
 from __future__ import annotations

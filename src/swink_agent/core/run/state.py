@@ -28,12 +28,11 @@ from ..stream import MessageAssembler
 from ..tool import AgentTool, Toolbox, ToolContext
 from ..types import AgentMessage, AgentResult, AssistantMessage, Cost, PolicyStop, ToolResultMessage, Usage, as_messages
 from ..values.value import copy_json
+from ..waits import Supervisor, WorkerThreads
 from .announcing import Announcer
 from .consulting import tell_run_over
 from .observer import RunObserver
 from .pending import Answer
-from .supervisor import Supervisor
-from .threads import WorkerThreads
 from .transcript import Transcript
 from .turn import TurnTools
 

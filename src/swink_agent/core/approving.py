@@ -11,14 +11,14 @@ from typing import Any, TypeAlias, cast
 
 from msgspec import Struct
 
-from ..approval import ApprovalMode, Approve, ApproveWith, Defer, ProposedCall, Reject
-from ..errors import ToolError
-from ..events import ToolApprovalRequested, ToolApprovalResolved
-from ..tool import AgentToolResult, ToolContext, error_result
-from ..values.value import copy_json, frozen_json
-from .state import Run
-from .supervisor import Interrupted
-from .tool_call import CallState
+from .approval import ApprovalMode, Approve, ApproveWith, Defer, ProposedCall, Reject
+from .calls import CallState
+from .errors import ToolError
+from .events import ToolApprovalRequested, ToolApprovalResolved
+from .run.state import Run
+from .tool import AgentToolResult, ToolContext, error_result
+from .values.value import copy_json, frozen_json
+from .waits import Interrupted
 
 _NO_CALLBACK = "it needs approval, and the agent has no approve callback; give it one"
 
