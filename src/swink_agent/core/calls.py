@@ -180,8 +180,7 @@ async def run_attempts(run: Run, call: CallState, tool: AgentTool, context: Tool
             if error.retry_after is None or attempt > options.retries or call.context is None:
                 raise
             delay = max(0.0, error.retry_after)
-            if run.audience.all:
-                run.emit(ToolExecutionRetry(call.id, call.name, attempt, run.redactor.redact(str(error)), delay))
+            run.emit(ToolExecutionRetry(call.id, call.name, attempt, run.redactor.redact(str(error)), delay))
             await run.config.sleep(delay)
 
 

@@ -90,12 +90,11 @@ def close_waiting(run: Run) -> None:
             facts = recorder.call_facts(0.0, asked, reason=_CLOSED, is_started=False, arguments=changed)
             recorder.resolved(message, one.index, run.state, facts)
         run.transcript.take_place(one.position, one.result, message)
-        if run.audience.all:
-            run.emit(
-                ToolExecutionEnd(
-                    one.call.id, one.call.name, result, True, ToolOutcome.REJECTED, _CLOSED, 0.0, one.pending.arguments
-                )
+        run.emit(
+            ToolExecutionEnd(
+                one.call.id, one.call.name, result, True, ToolOutcome.REJECTED, _CLOSED, 0.0, one.pending.arguments
             )
+        )
     run.places = tuple([one.position for one in waiting])
     release_injected(run, waiting)
 
@@ -151,7 +150,6 @@ class _AnsweredBatch(Batch):
         self, run: Run, message: AssistantMessage, answered: list[tuple[WaitingCall, dict[str, Answer]]]
     ) -> None:
         super().__init__(run, message, ())
-        self.needs_approval = True  # `prepare` has the answers
         self.waited: dict[CallState, WaitingCall] = {}
         self._answers: dict[CallState, dict[str, Answer]] = {}
         for one, answers in answered:

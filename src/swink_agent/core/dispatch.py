@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from .approval import ApprovalMode, Approve, ApproveWith, Defer, Grant, Reject
+from .approval import Approve, ApproveWith, Defer, Grant, Reject
 from .approving import Failed, decide, needs_approval, scope_of
 from .calls import CallState, not_an_object, run_attempts
 from .events import DeferralKind, ToolCallDeferred, ToolExecutionEnd, ToolExecutionStart
@@ -70,9 +70,6 @@ _WAITING_TEXTS: dict[DeferralKind, str] = {
 
 GRACE = 0.05  # seconds that a running tool gets to finish by itself when steering or an abort interrupts its batch
 
-_ENABLED = ApprovalMode.ENABLED
-_RAN, _FAILED, _CANCELLED, _INVALID = ToolOutcome.RAN, ToolOutcome.FAILED, ToolOutcome.CANCELLED, ToolOutcome.INVALID
-_SKIPPED = ToolOutcome.SKIPPED
 _MESSAGE = attrgetter("message")
 
 log = logging.getLogger("swink_agent")
@@ -88,11 +85,6 @@ def dispatch(
 class Batch:
     """The calls of one reply while they are processed."""
 
-    __slots__ = (
-        *("_finished", "_queued", "_running", "_steering_deadline", "calls", "needs_approval", "needs_screening"),
-        *("run", "supervisor", "was_steered"),
-    )
-
     def __init__(self, run: Run, message: AssistantMessage, calls: Sequence[ToolCall]) -> None:
         self.run = run
         self.supervisor = run.supervisor
@@ -103,22 +95,13 @@ class Batch:
         self._finished: list[CallState] = []  # calls that have ended and have no result yet
         self._queued: Sequence[CallState] = ()  # calls that wait until fewer calls of their tool run
         self._steering_deadline: float | None = None
-        self.needs_screening = bool(run.config.pre_dispatch_policies)
-        is_all_asked = run.config.approval_mode == _ENABLED
-        self.needs_approval = False
         find, options = run.toolbox.by_name.get, run.toolbox.options
         for index, block in enumerate(calls):
             tool = find(block.name)
             call = CallState(run, tool, index, block.id, block.name, block.arguments, block.arguments)
             if options:
                 call.options = options.get(block.name)
-                if call.options is not None and call.options.external:
-                    self.needs_screening = True  # somebody else will answer it
             self.calls.append(call)
-            if tool is None:
-                self.needs_screening = True
-            elif is_all_asked or getattr(tool, "requires_approval", False):
-                self.needs_approval = True  # perhaps: `approving` decides for each call
             if block.partial_json is not None:
                 if message.stop_reason == StopReason.LENGTH:
                     self.refuse(
@@ -126,14 +109,12 @@ class Batch:
                     )
                 else:
                     problem = not_an_object(block.partial_json)
-                    self.refuse(call, f"invalid arguments for {block.name}: {problem}", _INVALID, problem)
+                    self.refuse(call, f"invalid arguments for {block.name}: {problem}", ToolOutcome.INVALID, problem)
 
     async def prepare(self) -> None:
         """Refuses the calls that must not run. The others are ready to run afterwards."""
-        if self.needs_screening:
-            await self.screen()
-        if self.needs_approval:
-            await self.approve()
+        await self.screen()
+        await self.approve()
         if self.run.stopped_by is None and any(map(_will_wait, self.calls)):
             await self.may_ask()
 
@@ -141,8 +122,7 @@ class Batch:
         """Runs the calls, group by group; returns their results and whether steering interrupted them."""
         run, supervisor = self.run, self.supervisor
         try:
-            if self.needs_screening or self.needs_approval:
-                await self.prepare()
+            await self.prepare()
             group, others = self._those_that_run(), None
             if group and run.config.tool_execution != "concurrent":
                 others = await self._groups(group)
@@ -155,22 +135,14 @@ class Batch:
                     self._record_starts(group, recorder)
                     if not recorder.is_safe(run.state) and not await self._may_start():
                         break
-                is_alone = len(group) == 1  # several calls all start before the first one takes a step
                 for call in group:
-                    self._start(call, is_alone)
+                    self._start(call)
                 while self._running or self._queued:
                     if self._queued:
                         await self._start_queued()
                         if not (self._running or self._queued):
                             break  # all of them were refused
-                    if self._steering_deadline is not None:
-                        await supervisor.park(self._has_news, self._steering_deadline)
-                    else:
-                        while not (self._finished or supervisor.is_interrupted or self._has_news()):
-                            try:
-                                await supervisor.nap()
-                            except asyncio.CancelledError as error:
-                                supervisor.take_cancellation(error)
+                    await supervisor.park(self._has_news, self._steering_deadline)
                     if supervisor.is_interrupted:
                         break
                     while self._finished:
@@ -234,12 +206,9 @@ class Batch:
             call.waiting = None
         if recorder is not None:
             recorder.resolved(message, call.index, run.state, call.facts(reason, recorder.call_facts))
-        if run.audience.all:
-            run.emit(
-                ToolExecutionEnd(
-                    call.id, call.name, result, result.is_error, outcome, reason, call.seconds, call.arguments
-                )
-            )
+        run.emit(
+            ToolExecutionEnd(call.id, call.name, result, result.is_error, outcome, reason, call.seconds, call.arguments)
+        )
 
     def _free_slot(self, call: CallState) -> None:
         call.has_slot = False
@@ -251,7 +220,7 @@ class Batch:
         self.resolve(call, AgentToolResult.error(why), outcome, reason)
 
     def cancel(self, call: CallState, why: _Cancellation) -> None:
-        self.refuse(call, _CANCELLED_TEXTS[why], _CANCELLED, why)
+        self.refuse(call, _CANCELLED_TEXTS[why], ToolOutcome.CANCELLED, why)
 
     async def leave(self) -> None:
         """Ends running calls, and gives every call without a result one: a deferred call its pending result, any other
@@ -269,7 +238,7 @@ class Batch:
                 self.cancel(call, "steering")
             else:
                 text = f"tool call not run: policy {stop.policy} stopped the run"
-                self.refuse(call, f"{text}: {stop.reason}" if stop.reason else text, _SKIPPED, stop.reason)
+                self.refuse(call, f"{text}: {stop.reason}" if stop.reason else text, ToolOutcome.SKIPPED, stop.reason)
 
     # -- screening -----------------------------------------------------------------------------------------------
 
@@ -305,11 +274,11 @@ class Batch:
                         call.arguments = frozen_json(context.arguments)
                 except RecursionError:
                     problem = "a policy set arguments that contain themselves"
-                    self.refuse(call, f"tool call skipped: {problem}", _SKIPPED, problem)
+                    self.refuse(call, f"tool call skipped: {problem}", ToolOutcome.SKIPPED, problem)
             case PolicyStop():
                 self.run.stopped_by = verdict
             case Skip():
-                self.refuse(call, f"tool call skipped: {verdict.reason}", _SKIPPED, verdict.reason)
+                self.refuse(call, f"tool call skipped: {verdict.reason}", ToolOutcome.SKIPPED, verdict.reason)
 
     # -- approval ------------------------------------------------------------------------------------------------
 
@@ -325,7 +294,7 @@ class Batch:
             if decision is None:
                 return
             if isinstance(decision, Failed):
-                self.resolve(call, decision.result, _FAILED)
+                self.resolve(call, decision.result, ToolOutcome.FAILED)
             elif isinstance(decision.answer, Defer):
                 self.defer(call, "approval", decision.answer.reason, decision.scope)
             else:
@@ -346,7 +315,7 @@ class Batch:
                 return
             granted = await scope_of(self.run, call)
             if isinstance(granted, Failed):
-                self.resolve(call, granted.result, _FAILED)
+                self.resolve(call, granted.result, ToolOutcome.FAILED)
                 return
             if not is_same_json(granted.get("access"), scope.get("access")):
                 self.refuse(call, f"tool call rejected: {_OTHER_ACCESS}", ToolOutcome.REJECTED, _OTHER_ACCESS)
@@ -360,7 +329,7 @@ class Batch:
         """Lets a call wait for an answer, unless its arguments are invalid."""
         problem = self.run.toolbox.problems(call.name, call.arguments)
         if problem is not None:
-            self.refuse(call, f"invalid arguments for {call.name}: {problem}", _INVALID, problem)
+            self.refuse(call, f"invalid arguments for {call.name}: {problem}", ToolOutcome.INVALID, problem)
             return
         reason, note = (self.run.redactor.redact(text) if text else "" for text in (reason, call.note))
         self._keep_waiting(call, Pending(kind, call.arguments, reason, scope or {}, note=note))
@@ -374,8 +343,7 @@ class Batch:
         run.executing.pop(call.id, None)
         if recorder is not None:
             recorder.resolved(message, call.index, run.state, call.facts(pending.reason, recorder.call_facts))
-        if run.audience.all:
-            run.emit(ToolCallDeferred(call.id, call.name, call.arguments, pending.kind, pending.reason))
+        run.emit(ToolCallDeferred(call.id, call.name, call.arguments, pending.kind, pending.reason))
 
     async def _suspend(self, deferred: list[CallState]) -> None:
         """Gives the deferred calls their pending results, unless steering or an abort interrupts."""
@@ -446,7 +414,7 @@ class Batch:
                 self._leave_queue()
                 return
         for call in admitted:
-            self._start(call, is_alone=False)
+            self._start(call)
 
     def _record_starts(self, group: list[CallState], recorder: Recorder) -> None:
         """Records that these calls start, before any of them does."""
@@ -496,31 +464,30 @@ class Batch:
             return []
         return [[ready[index] for index in group] for group in groups if group]
 
-    def _start(self, call: CallState, is_alone: bool) -> None:
+    def _start(self, call: CallState) -> None:
         """Starts a call whose arguments are valid."""
         run, tool = self.run, call.tool
         if tool is None or self.supervisor.is_interrupted:
             return
         problem = None if call.is_checked else run.toolbox.problems(call.name, call.arguments)
         if problem is not None:
-            self.refuse(call, f"invalid arguments for {call.name}: {problem}", _INVALID, problem)
+            self.refuse(call, f"invalid arguments for {call.name}: {problem}", ToolOutcome.INVALID, problem)
             return
         run.executing[call.id] = None
         call.began = monotonic()
-        if run.audience.all:
-            scope = None if call.grant is None else call.grant.scope
-            arguments = call.arguments
-            if type(arguments) is OpenDict:
-                arguments = frozen_json(arguments)  # what can still be changed in them is not shared with the tool
-            run.emit(ToolExecutionStart(call.id, call.name, arguments, scope))
-            if self.supervisor.is_interrupted:
-                return  # a subscriber aborted the run
+        scope = None if call.grant is None else call.grant.scope
+        arguments = call.arguments
+        if type(arguments) is OpenDict:
+            arguments = frozen_json(arguments)  # what can still be changed in them is not shared with the tool
+        run.emit(ToolExecutionStart(call.id, call.name, arguments, scope))
+        if self.supervisor.is_interrupted:
+            return  # a subscriber aborted the run
         call.context = context = self.context_for(call, call.report)
         self._running += 1
         work = self._invoke(call, tool, context)
         if run.observers:
             work = observed(run.observers, context, work)
-        call.task = self.supervisor.begin(work) if is_alone else self.supervisor.spawn(work)
+        call.task = self.supervisor.spawn(work)
 
     def context_for(self, call: CallState, on_update: Callable[[AgentToolResult], None] | None = None) -> ToolContext:
         run = self.run
@@ -647,13 +614,13 @@ class Batch:
             self.cancel(call, forced or ("aborted" if is_aborted else "steering" if self.was_steered else "tool"))
             return
         if not result.is_error:
-            self.resolve(call, result, _RAN, "")
+            self.resolve(call, result, ToolOutcome.RAN, "")
             return
-        outcome, reason = _FAILED, None
+        outcome, reason = ToolOutcome.FAILED, None
         if context.has_invalid_arguments and not call.has_timed_out:
-            outcome = _INVALID
+            outcome = ToolOutcome.INVALID
         elif context.is_called_off and not call.has_timed_out:  # it saw the cancellation, and returned its own error
-            outcome, reason = _CANCELLED, "aborted" if self.supervisor.is_interrupted else "steering"
+            outcome, reason = ToolOutcome.CANCELLED, "aborted" if self.supervisor.is_interrupted else "steering"
         self.resolve(call, result, outcome, reason)
 
 

@@ -47,8 +47,6 @@ from .types import (
 )
 from .values.value import Value
 
-_RAN = ToolOutcome.RAN
-
 InjectionSource: TypeAlias = Literal["steering", "follow_up", "policy"]
 RunKind: TypeAlias = Literal["prompt", "continue", "structured", "resume"]
 """How a run began: with prompts, from the existing history, with prompts and a schema for the answer, or with answers
@@ -256,7 +254,7 @@ class ToolExecutionEnd(Value, frozen=True, tag_field="type", tag="tool_execution
     name: str
     result: AgentToolResult
     is_error: bool
-    outcome: ToolOutcome = _RAN
+    outcome: ToolOutcome = ToolOutcome.RAN
     reason: str = ""
     seconds: float | None = None
     arguments: dict[str, Any] | None = None

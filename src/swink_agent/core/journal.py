@@ -256,7 +256,7 @@ class Recorder:
         redactor = None
         if facts is not None and (facts.scope or facts.arguments):
             redactor = self.redactor
-        if message.outcome is _UNKNOWN_TOOL or message.outcome is _PENDING:
+        if message.outcome is ToolOutcome.UNKNOWN_TOOL or message.outcome is ToolOutcome.PENDING:
             redactor = self.redactor  # the model made up the name; pending details are not masked yet
         if not _WITH_ADDRESSES.isdisjoint(map(type, message.content)):
             redactor = self.redactor
@@ -361,7 +361,6 @@ class Recorder:
 
 
 _NO_STATE = b"{}"
-_UNKNOWN_TOOL, _PENDING = ToolOutcome.UNKNOWN_TOOL, ToolOutcome.PENDING
 _WITH_ADDRESSES = frozenset({Image, Document})
 
 

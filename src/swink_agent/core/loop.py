@@ -57,7 +57,6 @@ from .values.value import copy_json
 from .waits import Interrupted
 
 log = logging.getLogger("swink_agent")
-_TOOLS_EXECUTED = TurnEndReason.TOOLS_EXECUTED
 _NO_USAGE, _NO_COST = Usage(), Cost()
 
 
@@ -148,8 +147,7 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
     if run.answers is None:
         kind = "continue" if prompts is None else "prompt" if request is None else "structured"
     schema = None if request is None else copy_json(request.schema)
-    if run.audience.all:  # here and below: an event is not made unless someone receives it
-        run.emit(AgentStart(run.id, kind, schema, prompts or ()))
+    run.emit(AgentStart(run.id, kind, schema, prompts or ()))
     last = run.transcript.history[-1] if len(run.transcript) else None
     starts_with_overflow = isinstance(last, AssistantMessage) and last.error_kind == ErrorKind.CONTEXT_OVERFLOW
     recorder = run.transcript.recorder
@@ -172,9 +170,8 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
     result = result or _result_of(run)
     if run.pending:
         run.put_back()
-    if run.audience.all:
-        told = result if result.exception is None else structs.replace(result, exception=None)
-        run.emit(AgentEnd(result.messages, result.stopped_by, told))
+    told = result if result.exception is None else structs.replace(result, exception=None)
+    run.emit(AgentEnd(result.messages, result.stopped_by, told))
     if run.supervisor.cancelled_from_outside is not None:
         raise asyncio.CancelledError(*run.supervisor.cancelled_from_outside)
     return result
@@ -213,11 +210,10 @@ async def _after_loop(run: Run) -> None:
 
 async def _run_turn(run: Run, overflow: bool) -> bool:
     """Runs one reply and its tool calls; returns whether there are tool results for the model to see."""
-    if run.audience.all:
-        run.emit(TurnStart(run.turn_index))
+    run.emit(TurnStart(run.turn_index))
     if run.pending:
         run.inject()
-    problem = await _prepare(run, overflow) if run.needs_preparation else _prepare_plainly(run)
+    problem = await _prepare(run, overflow)
     if run.stopped_by is not None:
         run.emit(TurnEnd(run.turn_index, None, (), TurnEndReason.STOPPED))
         run.turn_index += 1
@@ -226,13 +222,10 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
     if problem is None and recorder is not None and not recorder.is_safe(run.state):
         problem = await _refusal(run)
 
-    if run.supervisor.is_eager:
-        await run.supervisor.give_way()  # a run in which nothing ever waits would block the event loop
     message = await ask_model(run, problem)
     run.count(message.usage, message.cost)
     run.transcript.add((message,), "reply")
-    if run.audience.all:
-        run.emit(MessageEnd(message))
+    run.emit(MessageEnd(message))
     if run.channel is not None:
         await run.let_reader_catch_up()
 
@@ -278,21 +271,12 @@ async def _end_turn(
         run.is_waiting = run.is_waiting and is_waiting(run.transcript.history)  # a policy may replace any result
     if run.is_waiting and run.pending:
         results = keep_injected(run, results)
-    if run.audience.all:
-        run.emit(TurnEnd(run.turn_index, message, results, _reason(run, bool(results), was_steered)))
+    run.emit(TurnEnd(run.turn_index, message, results, _reason(run, bool(results), was_steered)))
     run.turn_index += 1
     run.records_of_calls = None
     if run.channel is not None:
         await run.let_reader_catch_up()
     return bool(results)
-
-
-def _prepare_plainly(run: Run) -> AgentError | None:
-    """Does the same as `_prepare` for a run without hooks and policies."""
-    run.has_recovered = False
-    run.model = run.config.model
-    run.transcript.convert_by_default()
-    return Aborted() if run.supervisor.is_interrupted else None
 
 
 async def _prepare(run: Run, overflow: bool) -> AgentError | None:
@@ -390,7 +374,7 @@ def _reason(run: Run, has_results: bool, was_steered: bool) -> TurnEndReason:
         return TurnEndReason.STEERING_INTERRUPT
     if run.is_waiting:
         return TurnEndReason.PENDING
-    return _TOOLS_EXECUTED if has_results else TurnEndReason.COMPLETE
+    return TurnEndReason.TOOLS_EXECUTED if has_results else TurnEndReason.COMPLETE
 
 
 # -- the ends of a run ---------------------------------------------------------------------------------------

@@ -165,11 +165,6 @@ class Channel:
     The run continues without a task switch until the channel is full; the reader takes waiting events without one.
     """
 
-    __slots__ = (
-        *("_absent", "_has_left", "_readers", "backlog", "branches", "events", "is_closed", "most"),
-        *("on_demand", "subscriptions", "was_read", "writers"),
-    )
-
     def __init__(self, subscriptions: Subscriptions | None = None) -> None:
         self.subscriptions = Subscriptions(nullcontext()) if subscriptions is None else subscriptions
         """They see each event before the reader does."""
@@ -342,14 +337,6 @@ class _Reading(AsyncIterator[AgentEvent]):
         return self
 
     async def __anext__(self) -> AgentEvent:
-        channel = self._channel
-        if events := channel.events:
-            # The same as `take`, without a call: this is done for every delta.
-            channel.was_read = True
-            event = events.popleft()
-            if channel.writers and len(events) <= _HALF:
-                channel.wake_writers()
-            return event
         # `__del__` reports that the loop was left, so the reader need not be known.
         return await self._stream.next_event(None)
 

@@ -108,7 +108,7 @@ class PreDispatchContext(Generic[Deps_co]):
     depend on the name: another tool named `final_answer` is an ordinary tool.
     """
 
-    __slots__ = (
+    __slots__ = (  # an attribute with a misspelt name is refused
         *("arguments", "call_id", "cost", "deps", "is_final_answer", "messages", "name", "run_id", "state"),
         *("turn_index", "usage"),
     )

@@ -97,7 +97,7 @@ class _OutsideRun:
 class ToolContext(Generic[Deps_co]):
     """What a tool receives in addition to its arguments. Every field has a default, so tests can make one."""
 
-    __slots__ = (
+    __slots__ = (  # an attribute with a misspelt name is refused
         *("_on_update", "_run_cancel", "_source", "_token", "call_id", "conversation", "deps", "execution_root"),
         *("grant", "has_invalid_arguments", "run_id", "state", "turn_index"),
     )

@@ -21,8 +21,6 @@ from .values.value import Choice, Value, frozen_json
 
 # `gc=False` means that the garbage collector does not track values which cannot be part of a cycle: a history of a
 # million messages costs it nothing. It tracks values that hold application data (`details`, `data`).
-# Code that runs for every message compares types by `type(x) is T`: these classes have no subclasses, and `isinstance`
-# is five times slower when the answer is no. Content that is a tuple of one block, the usual case, is not copied.
 
 # -- content blocks ------------------------------------------------------------------------------------------
 
@@ -251,9 +249,6 @@ class ToolOutcome(Choice):
     """The call waits for an answer, which `resume` takes. The details of the result contain what it waits for."""
 
 
-_RAN = ToolOutcome.RAN
-
-
 class _Amounts(Value, frozen=True, gc=False):
     # What usage and cost share: they have the same fields, in tokens and in money.
 
@@ -461,7 +456,7 @@ class ToolResultMessage(_Message, frozen=True, tag="tool_result", gc=True):
     details: Any = None
     tool_name: str = ""
     timestamp: int = field(default_factory=_now)
-    outcome: ToolOutcome = _RAN
+    outcome: ToolOutcome = ToolOutcome.RAN
     """Results without this field, as older sessions have them, count as `ran`."""
 
     if TYPE_CHECKING:

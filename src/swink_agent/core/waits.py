@@ -2,7 +2,7 @@
 
 A run never awaits foreign code itself: hooks, stream functions and tools run in separate tasks, and the run parks until
 one of them is done or the run is interrupted. So an abort ends every wait at once, even if the foreign code ignores its
-`CancelledError`. From Python 3.12 on, such a task takes its first step at once, and most are done after it.
+`CancelledError`.
 
 A run sleeps nowhere else. What an interrupted run still does is in `loop`. Tools that are plain functions run in
 `WorkerThreads`, of which each run has its own.
@@ -14,7 +14,6 @@ import asyncio
 import contextvars
 import inspect
 import logging
-import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
@@ -84,24 +83,12 @@ async def _after_creation(work: Coroutine[Any, Any, Any], is_made: Sequence[bool
     return await work
 
 
-async def _raise(error: BaseException) -> None:
-    raise error
-
-
 class Supervisor:
     """Parks one run until something happens to it."""
-
-    __slots__ = (
-        *("_has_extended", "_has_factory", "_is_watched", "_key", "_waiter", "cancel", "cancelled_from_outside"),
-        *("deadline", "is_eager", "is_interrupted", "loop"),
-    )
 
     def __init__(self, cancel: CancellationToken, *, is_watched: bool = False) -> None:
         self.loop = asyncio.get_running_loop()
         self._is_watched = is_watched
-        self._has_factory = self.loop.get_task_factory() is not None
-        self.is_eager = sys.version_info >= (3, 12) and not is_watched and not self._has_factory
-        """Whether foreign code takes its first step at once. A reader of the events must see each one first."""
         self.cancel = cancel
         self.is_interrupted = False
         self.deadline = 0.0
@@ -117,16 +104,7 @@ class Supervisor:
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Starts work in a new task, which takes its first step in the loop's next iteration."""
-        return new_task(self.loop, work) if self._has_factory else asyncio.Task(work, loop=self.loop, name=_NAME)
-
-    def begin(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Starts work in a new task, which may be done already when this returns."""
-        if not self.is_eager or self.is_interrupted or sys.version_info < (3, 12):
-            return self.spawn(work)
-        try:
-            return asyncio.Task(work, loop=self.loop, name=_NAME, eager_start=True)
-        except (KeyboardInterrupt, SystemExit) as error:
-            return self.spawn(_raise(error))  # the event loop raises it, as if the first step had not been eager
+        return new_task(self.loop, work)
 
     def _on_cancel(self) -> None:
         # At once, in any thread: code that polls need not wait for the event loop.
@@ -219,7 +197,7 @@ class Supervisor:
 
         With `last_words`, the work may continue until the deadline.
         """
-        return await self.wait_for(self.begin(self._waking(work)), work, last_words=last_words)
+        return await self.wait_for(self.spawn(self._waking(work)), work, last_words=last_words)
 
     async def in_thread(self, threads: WorkerThreads, function: Callable[[], T]) -> T:
         """The same as `wait`, for a function that runs in a thread."""

@@ -41,7 +41,7 @@ _NO_STATE: dict[str, Any] = FrozenDict()
 class AgentState(Generic[Deps]):
     """The part of `Agent` that stays from run to run."""
 
-    __slots__ = (
+    __slots__ = (  # an attribute with a misspelt name is refused
         *("_announcer", "_claims", "_config", "_initial", "_last_error", "_last_result", "_queues", "_run", "_spent"),
         *("_subscriptions", "_toolbox", "_transcript", "state", "system_prompt"),
     )

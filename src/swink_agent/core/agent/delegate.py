@@ -117,7 +117,6 @@ class Delegate:
                 relay,
                 run_loop,
                 channel,
-                audience=None if caller is None else caller.audience,
                 deps=given.get("deps", config.deps),
                 delegates=(*(() if caller is None else caller.delegates), self.name),
             )

@@ -164,7 +164,6 @@ class Running(AgentState[Deps]):
             run_loop,
             channel,
             request,
-            subscriptions if channel is None else None,
             given.get("deps", config.deps),
         )
         run.observers = subscriptions.observers

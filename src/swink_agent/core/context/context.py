@@ -36,7 +36,6 @@ from ..values.nesting import kept_shallow
 from ..values.value import show
 
 M = TypeVar("M")
-_PENDING = ToolOutcome.PENDING
 
 
 class Snapshot(Sequence[M]):
@@ -155,7 +154,7 @@ def has_unclosed(messages: Sequence[AgentMessage], *, passes_users: bool = True)
         if type(message) is AssistantMessage or (type(message) is UserMessage and not passes_users):
             return False
         if type(message) is ToolResultMessage:
-            if message.outcome is not _PENDING:
+            if message.outcome is not ToolOutcome.PENDING:
                 answered.add(message.tool_call_id)  # it replaces an earlier pending result
             elif message.tool_call_id not in answered:
                 return True
@@ -203,7 +202,7 @@ class _Pending:
             self.others.append(message)
         elif message.tool_call_id in self.results:
             there = self.results[message.tool_call_id]
-            if there is None or there.outcome is _PENDING:  # no other result is ever replaced
+            if there is None or there.outcome is ToolOutcome.PENDING:  # no other result is ever replaced
                 self.results[message.tool_call_id] = message
 
     def settled(self) -> Iterator[LlmMessage]:

@@ -37,8 +37,6 @@ LOST = (
 )
 """The result that the model reads for a call that a crash interrupted."""
 
-_PENDING = ToolOutcome.PENDING
-
 
 class Pending(Value, frozen=True, omit_defaults=True):
     """The details of a pending result: what the call waits for."""
@@ -64,7 +62,7 @@ class Pending(Value, frozen=True, omit_defaults=True):
     @classmethod
     def of(cls, result: ToolResultMessage) -> Pending | None:
         """Decodes the details of a pending result; returns `None` for any other result, and for invalid details."""
-        if result.outcome is not _PENDING:
+        if result.outcome is not ToolOutcome.PENDING:
             return None
         try:
             return json_decoder(cls).decode(msgspec.json.encode(result.details))
@@ -150,7 +148,7 @@ def _waiting_in(reply: AssistantMessage, results: Sequence[tuple[int, ToolResult
         first = by_id.get(result.tool_call_id)
         if first is None:
             by_id[result.tool_call_id] = position, result
-        elif first[1].outcome is _PENDING:
+        elif first[1].outcome is ToolOutcome.PENDING:
             by_id[result.tool_call_id] = first[0], result
     found: list[WaitingCall] = []
     for index, call in enumerate(reply.tool_calls):

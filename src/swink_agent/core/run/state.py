@@ -10,14 +10,14 @@ import logging
 import os
 import threading
 from collections.abc import Awaitable, Callable, Collection, MutableMapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from ..agent.options import SystemPrompt
 from ..agent.queues import MessageQueues, QueueName
 from ..agent.structured import StructuredOutput
 from ..cancel import CancellationToken
 from ..config import AgentLoopConfig
-from ..context.context import default_convert_to_llm, json_size, most_tokens
+from ..context.context import json_size, most_tokens
 from ..errors import AgentError
 from ..events import AgentEvent, InjectionSource, MessagesInjected
 from ..output import Channel, unheard
@@ -44,20 +44,6 @@ _NO_USAGE, _NO_COST = Usage(), Cost()
 _NO_TOOLS: frozenset[str] = frozenset()
 
 log = logging.getLogger("swink_agent")
-
-
-class Audience(Protocol):
-    """The receivers of events: while `all` is empty, a run need not make any."""
-
-    @property
-    def all(self) -> Sequence[object]: ...
-
-
-class _Somebody:
-    all = ("a reader",)
-
-
-_SOMEBODY = _Somebody()
 
 
 RunningCall: TypeAlias = tuple[str, str]
@@ -146,25 +132,6 @@ class Delegations:
 class Run:
     """One invocation of the loop, from `AgentStart` to `AgentEnd`."""
 
-    __slots__ = (
-        *(
-            "_queues",
-            "_redactor",
-            "_slots",
-            "_threads",
-            "announcing",
-            "answers",
-            "assembler",
-            "audience",
-            "records_of_calls",
-        ),
-        *("cancel", "channel", "config", "cost", "delegates", "delegations", "deps", "emit", "error", "executing"),
-        *("has_recovered", "has_reserving_policies", "has_to_poll", "id", "inside", "instructions", "is_waiting"),
-        *("loop", "model", "needs_preparation", "observers", "pending", "places", "refusal", "request", "start"),
-        *("state", "steering", "stopped_by", "supervisor", "system_prompt", "toolbox", "transcript", "transforms"),
-        *("turn_index", "turn_tools", "unasked_tools", "usage", "way"),
-    )
-
     def __init__(
         self,
         config: AgentLoopConfig,
@@ -176,7 +143,6 @@ class Run:
         loop: RunLoopFn,
         channel: Channel | None = None,
         request: StructuredOutput | None = None,
-        audience: Audience | None = None,
         deps: Any = None,
         delegates: tuple[str, ...] = (),
     ) -> None:
@@ -202,7 +168,6 @@ class Run:
         """Returns the announcer for work that outlives its call. Delegates share that of their caller."""
         self.loop = loop
         """The loop that runs it. Transforms make requests with it, and their modules cannot import the loop."""
-        self.audience = _SOMEBODY if audience is None else audience
         self.channel = channel
         self.start = len(transcript)
         self.id = os.urandom(12).hex()  # the id that policies, tools and records see
@@ -234,14 +199,6 @@ class Run:
         self.assembler: MessageAssembler | None = None  # the reply that is being streamed, if one is
         self.turn_index = 0
         self.transforms = config.transform_context is not None or config.async_transform_context is not None
-        self.needs_preparation = (
-            self.transforms
-            or bool(config.pre_turn_policies)
-            or not isinstance(system_prompt, str)
-            or self.turn_tools is not None
-            or config.convert_to_llm is not default_convert_to_llm
-        )
-        """Whether hooks or policies come before the request."""
         policies = config.pre_turn_policies
         self.has_reserving_policies = bool(policies) and any(getattr(one, "every_call", False) for one in policies)
         """Whether a policy needs the most tokens that a request can have."""

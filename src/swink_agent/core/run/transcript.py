@@ -30,11 +30,6 @@ from ..types import (
 class Transcript:
     """One history, its context, and its conversation."""
 
-    __slots__ = (
-        *("_answered", "_checked", "_context", "_converted", "_history", "_llm", "_sent", "counted", "covered"),
-        *("fresh_from", "memory", "recorder", "redactor"),
-    )
-
     def __init__(self, messages: Iterable[AgentMessage] = ()) -> None:
         self.memory: dict[Any, Any] = {}
         """Data that tools store about this conversation. Another history starts with an empty one."""
@@ -163,10 +158,7 @@ class Transcript:
 
     def conversation(self) -> Snapshot[LlmMessage]:
         """Returns the messages to send now: a valid conversation. The next one begins with the same messages."""
-        llm, checked = self._llm, self._checked
-        if self._sent is llm and len(llm) == checked + 2 and _is_answered(llm[checked], llm[checked + 1]):
-            self._checked = checked + 2  # as after most turns
-        elif not self._extend_in_order():
+        if not self._extend_in_order():
             self._repair()
         return SentMessages(self._sent, self._answered) if self._answered else Snapshot(self._sent)
 
@@ -209,18 +201,6 @@ class Transcript:
         while newest < end and type(self._llm[end - newest - 1]) is not AssistantMessage:
             newest += 1
         self._answered = max(0, len(repaired) - newest) if newest < end else 0
-
-
-def _is_answered(reply: LlmMessage, result: LlmMessage) -> bool:
-    """Whether these are one call and its result, which need no other check."""
-    return (
-        type(result) is ToolResultMessage
-        and type(reply) is AssistantMessage
-        and len(reply.content) == 1
-        and type(call := reply.content[0]) is ToolCall
-        and call.id == result.tool_call_id
-        and reply.stop_reason not in FAILURES
-    )
 
 
 def _replaced(messages: list[AgentMessage], old: AgentMessage, new: AgentMessage) -> list[AgentMessage]:

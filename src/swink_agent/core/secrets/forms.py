@@ -74,11 +74,6 @@ _CHARACTERS_APART = "   "  # the separator between two characters of `od -c`
 class SecretForms:
     """All forms of a set of secrets. It is immutable: for another secret, make a new one."""
 
-    __slots__ = (
-        *("_anchors", "_base64", "_beginnings", "_escaped", "_flat_base64", "_flat_escaped", "_flat_hex", "_hex"),
-        *("_literal", "_raw"),
-    )
-
     def __init__(self, secrets: Mapping[str, str]) -> None:
         literal: dict[str, str] = {}
         self._raw: dict[bytes, str] = {}

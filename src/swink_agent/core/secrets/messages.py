@@ -29,11 +29,7 @@ from ..types import (
 from ..values.nesting import kept_shallow
 from .redaction import SHORTEST_TEXT, Redactor, differ, masked_document, masked_place
 
-_PENDING = ToolOutcome.PENDING
 _NO_TEXT = frozenset({int, float, bool, type(None)})
-
-# This runs for every record of every run: types are compared by `type(x) is T`, as in `core.types`, the most frequent
-# first.
 
 
 def masked_message(message: AgentMessage, redactor: Redactor) -> AgentMessage:
@@ -49,7 +45,7 @@ def masked_message(message: AgentMessage, redactor: Redactor) -> AgentMessage:
         return message if content is message.content else structs.replace(message, content=content)
     if type(message) is ToolResultMessage:
         details = message.details
-        if message.outcome is _PENDING and isinstance(details, dict):
+        if message.outcome is ToolOutcome.PENDING and isinstance(details, dict):
             details = _masked_pending(cast("dict[str, Any]", details), redactor)
         elif details is not None:
             details = masked_data(details, redactor)

@@ -58,11 +58,6 @@ class Redactor:
     never masked, and with `enabled=False` nothing is. A single string is one secret or name. Safe from any thread.
     """
 
-    __slots__ = (
-        *("_forms", "_key", "_lock", "_patterns", "_remembered", "_secrets", "_spared", "_unmasked", "_words"),
-        "enabled",
-    )
-
     def __init__(
         self,
         secrets: str | Iterable[str] = (),
