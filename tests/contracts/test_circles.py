@@ -12,8 +12,6 @@ GO_BACK = {
     ("swink_agent.app.talk.approving", "swink_agent.app.talk.conversation"),
     ("swink_agent.app.talk.commands.background", "swink_agent.app.talk.conversation"),
     ("swink_agent.app.talk.commands.session_commands", "swink_agent.app.talk.conversation"),
-    ("swink_agent.memory.log.old_sessions", "swink_agent.memory.log.records"),
-    ("swink_agent.memory.log.old_sessions", "swink_agent.memory.log.runs"),
     ("swink_agent.tui.screen_front", "swink_agent.tui.app"),
     ("swink_agent.web.routes.asking", "swink_agent.web.site"),
 }
