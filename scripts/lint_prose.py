@@ -502,7 +502,7 @@ It comes to the same, and goes on until the end.
 The answer is no. A limit is None if unknown, and it is not a word or code.
 A variable shows that there are credentials."""
 EXIST = (
-    "core/lazy.py run/supervisor docs/evals.md application/json core.journal swink_agent.core.types.Usage asyncio.run "
+    "core/lazy.py run/transcript docs/evals.md application/json core.journal swink_agent.core.types.Usage asyncio.run "
     "opening.read_contents log.records agent.prompt() Agent.prompt() ModelSpec.parse Popen.wait extract_text"
 )
 DO_NOT_EXIST = (

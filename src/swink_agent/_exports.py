@@ -1,14 +1,12 @@
 """The public names of `swink_agent` and their modules, one per line. `core/lazy.py` reads this list."""
 
-from swink_agent.core.agent.subscriptions import Subscription as Subscription
-from swink_agent.core.run.event_stream import EventStream as EventStream
+from swink_agent.core.output import EventStream as EventStream
+from swink_agent.core.output import Subscription as Subscription
 from swink_agent.core.secrets.redaction import Redactor as Redactor
 
 from .approvals import CommandRules as CommandRules
 from .core.agent.agent import Agent as Agent
 from .core.agent.structured import StructuredResult as StructuredResult
-from .core.agent.views import TextStream as TextStream
-from .core.agent.views import ValueStream as ValueStream
 from .core.approval import ApprovalMode as ApprovalMode
 from .core.approval import Approve as Approve
 from .core.approval import ApproveWith as ApproveWith
@@ -80,6 +78,8 @@ from .core.function_tool import tool as tool
 from .core.loop import agent_loop as agent_loop
 from .core.loop import agent_loop_continue as agent_loop_continue
 from .core.loop import agent_loop_resume as agent_loop_resume
+from .core.output import TextStream as TextStream
+from .core.output import ValueStream as ValueStream
 from .core.policy import Inject as Inject
 from .core.policy import Policy as Policy
 from .core.policy import PolicyContext as PolicyContext

@@ -18,7 +18,7 @@ from swink_agent.app.runs.undo import open_checkpoints
 from swink_agent.app.settings.settings import load_settings
 from swink_agent.app.trust.trust import TrustStore, find_project
 from swink_agent.approvals import ApprovalQuestion
-from swink_agent.core.run.threads import WorkerThreads
+from swink_agent.core.waits import WorkerThreads
 from swink_agent.testing import call, scripted, text
 
 KEY = "key-of-the-standard-agent-" + "7" * 8

@@ -1,4 +1,4 @@
-"""No module depends on itself through others, neither when it is loaded nor when it is used."""
+"""No module depends on itself through others: not when it is loaded, not when it is used, not for a type checker."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 SOURCE = Path(__file__).parents[2] / "src"
-READS_ITSELF = {("swink_agent.evals.types", "swink_agent.evals.runs.codec")}
-"""A value that is read from disk on use. This is the only import that goes back."""
+GO_BACK = {
+    ("swink_agent.evals.types", "swink_agent.evals.runs.codec"),  # a value that is read from disk on use
+    ("swink_agent.app.talk.approving", "swink_agent.app.talk.conversation"),
+    ("swink_agent.app.talk.commands.background", "swink_agent.app.talk.conversation"),
+    ("swink_agent.app.talk.commands.session_commands", "swink_agent.app.talk.conversation"),
+    ("swink_agent.tui.screen_front", "swink_agent.tui.app"),
+    ("swink_agent.web.routes.asking", "swink_agent.web.site"),
+}
+"""The only imports that go back; all but the first are for type checkers alone."""
 
 
 def _name(path: Path) -> str:
@@ -21,16 +26,15 @@ def _name(path: Path) -> str:
 MODULES = {
     _name(path): path
     for path in SOURCE.rglob("*.py")
-    if path.name not in ("__init__.py", "__main__.py", "_exports.py", "hint_types.py")  # lists of names load nothing
+    if path.name not in ("__init__.py", "__main__.py", "_exports.py")  # lists of names load nothing
 }
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """These statements and those inside them, except those for type checkers."""
+    """These statements and those inside them, those for type checkers included."""
     for statement in body:
         yield statement
-        is_for_checkers = isinstance(statement, ast.If) and "TYPE_CHECKING" in ast.dump(statement.test)
-        for name in ("orelse",) if is_for_checkers else ("body", "orelse", "handlers", "finalbody", "cases"):
+        for name in ("body", "orelse", "handlers", "finalbody", "cases"):
             inner = getattr(statement, name, [])
             yield from _statements([part for part in inner if hasattr(part, "body") or isinstance(part, ast.stmt)])
 
@@ -44,7 +48,7 @@ def imports(module: str, path: Path) -> set[str]:
             around = module.split(".")[: -node.level] if node.level else []
             home = ".".join([*around, *([node.module] if node.module else [])])
             found |= {home, *(f"{home}.{alias.name}" for alias in node.names)}
-    return {name for name in found if name in MODULES and (module, name) not in READS_ITSELF}
+    return {name for name in found if name in MODULES and (module, name) not in GO_BACK}
 
 
 def circle(needs: dict[str, set[str]]) -> list[str]:
@@ -69,6 +73,17 @@ def test_a_cycle_of_imports_is_found() -> None:
     assert circle({"a": {"b"}, "b": {"c"}, "c": set()}) == []
 
 
-@pytest.mark.sweep
+def test_core_imports_its_own_modules_at_the_top_of_each_file() -> None:
+    late: list[str] = []
+    for path in (SOURCE / "swink_agent" / "core").rglob("*.py"):
+        module = ast.parse(path.read_text(encoding="utf-8"))
+        for node in _statements(module.body):
+            if not isinstance(node, ast.ImportFrom) or node in module.body or path.name == "__init__.py":
+                continue
+            if node.level or (node.module or "").startswith("swink_agent"):
+                late.append(f"{path.relative_to(SOURCE)}:{node.lineno}")
+    assert late == []
+
+
 def test_there_are_no_cycles_of_imports() -> None:
     assert circle({module: imports(module, path) for module, path in MODULES.items()}) == []

@@ -6,43 +6,7 @@ import subprocess
 import sys
 
 HTTP_CLIENTS = {"aiohttp", "httpx", "requests", "urllib3", "http.client", "urllib.request", "botocore"}
-ON_USE = {
-    "jsonschema_rs",
-    "pydantic",
-    "dataclasses",
-    "importlib.metadata",
-    "importlib.util",
-    "pathlib",
-    "random",
-    "click",
-    "textual",
-    "tomlkit",
-}
-A_RUN = {
-    f"swink_agent.core.{name}"
-    for name in ("loop", "reply", "dispatch", "run.state", "run.supervisor", "run.consulting")
-}
-HAPPENINGS = {
-    f"swink_agent.core.{name}"
-    for name in (
-        "journal",
-        "agent.structured",
-        "agent.sync",
-        "context.compaction",
-        "encoding.codec",
-        "schemas.validation",
-    )
-}
-A_FIRST_RUN = """
-import asyncio
-from swink_agent import Agent, StreamDone, StreamStart, TextDelta, TextEnd, TextStart
-
-async def model(*_):
-    for event in (StreamStart(), TextStart(0), TextDelta(0, "hi"), TextEnd(0), StreamDone()):
-        yield event
-
-assert asyncio.run(Agent("any:model", stream_fn=model).prompt("hello")).text == "hi"
-"""
+ON_USE = {"jsonschema_rs", "pydantic", "importlib.metadata", "importlib.util", "click", "textual", "tomlkit"}
 
 
 def loaded_by(code: str) -> set[str]:
@@ -65,11 +29,6 @@ def test_importing_the_package_loads_only_the_core_and_that_on_use() -> None:
     assert ours == {"swink_agent.core", "swink_agent.core.lazy"}
     ours = {name for name in loaded_by("from swink_agent import Agent, tool") if name.startswith("swink_agent.")}
     assert {name.split(".")[1] for name in ours} == {"core"}
-
-
-def test_the_first_run_loads_what_every_run_needs_and_nothing_else() -> None:
-    assert not loaded_by("from swink_agent import Agent; Agent('any:model')") & (A_RUN | HAPPENINGS)
-    assert loaded_by(A_FIRST_RUN) & (A_RUN | HAPPENINGS) == A_RUN
 
 
 def test_nothing_is_printed_or_started_at_import() -> None:

@@ -21,7 +21,7 @@ from swink_agent import (
     ToolOutcome,
     ToolResultMessage,
 )
-from swink_agent.core.run.tool_call import not_an_object
+from swink_agent.core.calls import not_an_object
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.stream import (
     MessageAssembler,

@@ -43,9 +43,9 @@ from swink_agent import (
     extract_text,
     tool,
 )
-from swink_agent.core.run.threads import WorkerThreads
 from swink_agent.core.schemas.validation import compile_schema
 from swink_agent.core.tool import Toolbox
+from swink_agent.core.waits import WorkerThreads
 from swink_agent.testing import call, check_events, collect, scripted
 
 MODEL = ModelSpec("test", "model")

@@ -10,13 +10,13 @@ from msgspec import Struct
 from swink_agent.core.encoding.stream_writer import ReplyWriter
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.stream import StreamOptions
-from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
     PDF,
     AgentContext,
     Document,
     Image,
     ModelSpec,
+    OfferedTool,
     StopReason,
     Text,
     Thinking,
@@ -123,7 +123,7 @@ def _tools(context: AgentContext) -> list[dict[str, Any]]:
     return [{"name": name, "input_schema": {"type": "object"}} for name in _claude.called_tools(context.messages)]
 
 
-def _tool(tool: AgentTool) -> dict[str, Any]:
+def _tool(tool: OfferedTool) -> dict[str, Any]:
     description = {"description": tool.description} if tool.description.strip() else {}
     return {"name": tool.name, **description, "input_schema": {"type": "object", **tool.parameters_schema}}
 

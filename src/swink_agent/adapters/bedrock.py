@@ -17,12 +17,12 @@ from msgspec import Struct
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.machine.extras import MissingExtra, install, require
 from swink_agent.core.stream import StreamOptions
-from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
     AgentContext,
     Document,
     Image,
     ModelSpec,
+    OfferedTool,
     StopReason,
     Text,
     Thinking,
@@ -204,7 +204,7 @@ def _tools(context: AgentContext, choice: str) -> list[dict[str, Any]]:
     return [{"toolSpec": {"name": name, "description": "Not available now.", "inputSchema": schema}} for name in names]
 
 
-def _tool(tool: AgentTool) -> dict[str, Any]:
+def _tool(tool: OfferedTool) -> dict[str, Any]:
     description = {"description": tool.description} if tool.description.strip() else {}
     schema = {"json": {"type": "object", **tool.parameters_schema}}
     return {"toolSpec": {"name": tool.name, **description, "inputSchema": schema}}

@@ -16,7 +16,6 @@ from typing import Any, ClassVar, cast
 from urllib.parse import quote
 
 from swink_agent.core.stream import StreamOptions, prompt_text
-from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
     PDF,
     AgentContext,
@@ -25,6 +24,7 @@ from swink_agent.core.types import (
     Document,
     Image,
     ModelSpec,
+    OfferedTool,
     Text,
     Thinking,
     ThinkingLevel,
@@ -329,7 +329,7 @@ def _has_data(block: Image | Document) -> bool:
 # -- tools and thinking --------------------------------------------------------------------------------------
 
 
-def _declaration(tool: AgentTool) -> dict[str, Any]:
+def _declaration(tool: OfferedTool) -> dict[str, Any]:
     schema = {name: value for name, value in tool.parameters_schema.items() if name != "$schema"}
     schema.setdefault("type", "object")
     return {"name": tool.name, "description": tool.description, "parametersJsonSchema": schema}

@@ -15,12 +15,12 @@ from msgspec import Struct
 
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.stream import StreamFailed, StreamOptions, prompt_text
-from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
     AgentContext,
     AssistantMessage,
     Image,
     ModelSpec,
+    OfferedTool,
     StopReason,
     Thinking,
     ThinkingLevel,
@@ -171,7 +171,7 @@ def _think(model: ModelSpec) -> bool | str:
     return levels.get(model.thinking_level, "low")
 
 
-def _tools(tools: Sequence[AgentTool], choice: str) -> list[dict[str, Any]]:
+def _tools(tools: Sequence[OfferedTool], choice: str) -> list[dict[str, Any]]:
     """Returns the tools to offer. Ollama has no tool choice: a required tool is offered alone."""
     if choice == "none":
         return []

@@ -16,7 +16,6 @@ from msgspec import Struct
 
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.stream import StreamOptions, prompt_text
-from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
     PDF,
     AgentContext,
@@ -25,6 +24,7 @@ from swink_agent.core.types import (
     Document,
     Image,
     ModelSpec,
+    OfferedTool,
     StopReason,
     Text,
     ThinkingLevel,
@@ -148,7 +148,7 @@ class OpenAiStreamFn(KeyedStreamFn):
         effort = EFFORT.get(model.thinking_level)
         return {} if effort is None or _WITHOUT_REASONING.match(model.model_id) else {"reasoning_effort": effort}
 
-    def tool(self, tool: AgentTool) -> dict[str, Any]:
+    def tool(self, tool: OfferedTool) -> dict[str, Any]:
         function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters_schema}
         return {"type": "function", "function": function}
 

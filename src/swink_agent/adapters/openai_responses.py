@@ -16,7 +16,6 @@ from msgspec import Struct
 
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.stream import StreamOptions, prompt_text
-from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
     PDF,
     AgentContext,
@@ -25,6 +24,7 @@ from swink_agent.core.types import (
     Document,
     Image,
     ModelSpec,
+    OfferedTool,
     StopReason,
     Text,
     Thinking,
@@ -125,7 +125,7 @@ class OpenAiResponsesStreamFn(KeyedStreamFn):
         return ResponsesParser()
 
 
-def _tool(tool: AgentTool) -> dict[str, Any]:
+def _tool(tool: OfferedTool) -> dict[str, Any]:
     # Without `strict` this API would rewrite the schema: every property required, no others allowed.
     return {
         "type": "function",

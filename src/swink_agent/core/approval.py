@@ -1,6 +1,6 @@
 """The approval of tool calls: the request, the answers, and a call that waits for a later answer.
 
-Defines these values. `run/approving` asks, before any tool of the batch starts; `run/pending` finds the waiting calls
+Defines these values. `approving` asks, before any tool of the batch starts; `run/pending` finds the waiting calls
 of a history.
 """
 

@@ -1,6 +1,6 @@
 """Cancellation that works from any thread.
 
-Owns the one-shot `Signal` and the `CancellationToken` built on it. `run/supervisor` ends the waits of a cancelled run.
+Owns the one-shot `Signal` and the `CancellationToken` built on it. `waits` ends the waits of a cancelled run.
 """
 
 from __future__ import annotations

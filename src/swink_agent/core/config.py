@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from msgspec import field
@@ -14,10 +15,11 @@ from msgspec.structs import force_setattr
 
 from .approval import ApprovalMode, ApproveFn
 from .context.context import default_convert_to_llm
+from .policy import PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
 from .retry import DefaultRetryStrategy, RetryStrategy
+from .secrets.redaction import Redactor
 from .stream import StreamFn, StreamOptions
 from .types import AgentMessage, LlmMessage, ModelSpec, ToolCall
-from .values import hints
 from .values.checks import check_hooks, check_strategy, checked_lists, is_not
 from .values.value import WithDeps
 
@@ -73,10 +75,10 @@ class AgentLoopConfig(WithDeps, frozen=True, kw_only=True):
     get_api_key: GetApiKeyFn | None = None
     message_provider: MessageProvider | None = None
 
-    pre_turn_policies: Sequence[hints.PreTurnPolicy] = ()
-    pre_dispatch_policies: Sequence[hints.PreDispatchPolicy] = ()
-    post_turn_policies: Sequence[hints.PostTurnPolicy] = ()
-    post_loop_policies: Sequence[hints.PostLoopPolicy] = ()
+    pre_turn_policies: Sequence[PreTurnPolicy] = ()
+    pre_dispatch_policies: Sequence[PreDispatchPolicy] = ()
+    post_turn_policies: Sequence[PostTurnPolicy] = ()
+    post_loop_policies: Sequence[PostLoopPolicy] = ()
 
     approve: ApproveFn | None = None
     approval_mode: ApprovalMode = ApprovalMode.WHERE_REQUIRED
@@ -86,9 +88,9 @@ class AgentLoopConfig(WithDeps, frozen=True, kw_only=True):
     """The key-value store that tools write and policies read; `None` for a new one in each run."""
     deps: Any = None
     """The dependencies that the application gives to its tools, system prompt and policies."""
-    execution_root: hints.Path | None = None
+    execution_root: Path | None = None
     """The folder in which tools work."""
-    redactor: hints.Redactor | None = None
+    redactor: Redactor | None = None
     """Masks secrets in tool results, updates and errors; `None` for one that knows the secrets of the environment."""
     sleep: SleepFn = asyncio.sleep
     """How to wait before a retry. Tests may use the `sleep` of a fake clock."""

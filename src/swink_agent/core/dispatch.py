@@ -6,8 +6,8 @@
     suspend   give deferred calls their pending results, unless steering or an abort cancels them
 
 Owns the batch. Every call gets exactly one result, and one `ToolExecutionEnd` unless it stays deferred. A call that has
-no result when the batch ends gets one with the reason. `run/approving` asks for approval, `run/relay` passes updates
-on, `run/deferring` defers calls, and `run/resuming` runs the calls of a reply whose answers came later.
+no result when the batch ends gets one with the reason. `approving` asks for approval, `output` passes updates on,
+and `deferral` runs the calls of a reply whose answers came later.
 """
 
 from __future__ import annotations
@@ -23,15 +23,19 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from .approval import ApprovalMode
-from .events import DeferralKind, ToolExecutionEnd, ToolExecutionStart
+from .approval import Approve, ApproveWith, Defer, Grant, Reject
+from .approving import Failed, decide, needs_approval, scope_of
+from .calls import CallState, not_an_object, run_attempts
+from .events import DeferralKind, ToolCallDeferred, ToolExecutionEnd, ToolExecutionStart
+from .journal import Recorder
+from .output import masked_result, masked_unless_long
 from .policy import PolicyContext, PreDispatchContext, Skip
+from .record import CallRecord
 from .run.consulting import consult_before_dispatch
 from .run.failures import as_agent_error
-from .run.relay import masked_result, masked_unless_long
+from .run.observer import observed
+from .run.pending import Pending
 from .run.state import Run
-from .run.supervisor import LAST_MOMENTS, Interrupted
-from .run.tool_call import CallState, not_an_object
 from .tool import AgentTool, AgentToolResult, ToolContext, as_result, error_result
 from .types import (
     AssistantMessage,
@@ -43,9 +47,10 @@ from .types import (
     ToolResultMessage,
     extract_text,
 )
-from .values import hints
 from .values.value import OpenDict, copy_json, frozen_json, is_same_json, show
+from .waits import LAST_MOMENTS, Interrupted
 
+_OTHER_ACCESS = "the answer changed the access that was asked about; make the call again to ask for other access"
 CUT_OFF = "the reply reached its length limit inside the arguments"
 
 _Cancellation: TypeAlias = Literal["steering", "aborted", "tool"]
@@ -56,12 +61,15 @@ _CANCELLED_TEXTS: dict[_Cancellation, str] = {
     "tool": "tool call cancelled from within",
 }
 """The result that the model reads, by reason."""
+_WAITING_TEXTS: dict[DeferralKind, str] = {
+    "approval": "tool call waiting: it needs an approval, and has no answer yet",
+    "external": "tool call waiting: its result is not there yet",
+    "delegate": "tool call waiting: a call that it made has no answer yet",
+}
+"""The texts for a model that is asked nevertheless, for example by another program that has the history."""
 
 GRACE = 0.05  # seconds that a running tool gets to finish by itself when steering or an abort interrupts its batch
 
-_ENABLED = ApprovalMode.ENABLED
-_RAN, _FAILED, _CANCELLED, _INVALID = ToolOutcome.RAN, ToolOutcome.FAILED, ToolOutcome.CANCELLED, ToolOutcome.INVALID
-_SKIPPED = ToolOutcome.SKIPPED
 _MESSAGE = attrgetter("message")
 
 log = logging.getLogger("swink_agent")
@@ -77,37 +85,23 @@ def dispatch(
 class Batch:
     """The calls of one reply while they are processed."""
 
-    __slots__ = (
-        *("_finished", "_queued", "_running", "_steering_deadline", "calls", "needs_approval", "needs_screening"),
-        *("run", "supervisor", "was_steered"),
-    )
-
     def __init__(self, run: Run, message: AssistantMessage, calls: Sequence[ToolCall]) -> None:
         self.run = run
         self.supervisor = run.supervisor
         self.calls: list[CallState] = []
-        run.calls = self.calls
+        run.records_of_calls = self.records
         self.was_steered = False
         self._running = 0  # how many calls have started and were not passed to `_finish` yet
         self._finished: list[CallState] = []  # calls that have ended and have no result yet
         self._queued: Sequence[CallState] = ()  # calls that wait until fewer calls of their tool run
         self._steering_deadline: float | None = None
-        self.needs_screening = bool(run.config.pre_dispatch_policies)
-        is_all_asked = run.config.approval_mode == _ENABLED
-        self.needs_approval = False
         find, options = run.toolbox.by_name.get, run.toolbox.options
         for index, block in enumerate(calls):
             tool = find(block.name)
             call = CallState(run, tool, index, block.id, block.name, block.arguments, block.arguments)
             if options:
                 call.options = options.get(block.name)
-                if call.options is not None and call.options.external:
-                    self.needs_screening = True  # somebody else will answer it
             self.calls.append(call)
-            if tool is None:
-                self.needs_screening = True
-            elif is_all_asked or getattr(tool, "requires_approval", False):
-                self.needs_approval = True  # perhaps: `approving` decides for each call
             if block.partial_json is not None:
                 if message.stop_reason == StopReason.LENGTH:
                     self.refuse(
@@ -115,16 +109,12 @@ class Batch:
                     )
                 else:
                     problem = not_an_object(block.partial_json)
-                    self.refuse(call, f"invalid arguments for {block.name}: {problem}", _INVALID, problem)
+                    self.refuse(call, f"invalid arguments for {block.name}: {problem}", ToolOutcome.INVALID, problem)
 
     async def prepare(self) -> None:
         """Refuses the calls that must not run. The others are ready to run afterwards."""
-        if self.needs_screening:
-            await self.screen()
-        if self.needs_approval:
-            from .run.approving import approve  # on use: many agents need no approval
-
-            await approve(self)
+        await self.screen()
+        await self.approve()
         if self.run.stopped_by is None and any(map(_will_wait, self.calls)):
             await self.may_ask()
 
@@ -132,8 +122,7 @@ class Batch:
         """Runs the calls, group by group; returns their results and whether steering interrupted them."""
         run, supervisor = self.run, self.supervisor
         try:
-            if self.needs_screening or self.needs_approval:
-                await self.prepare()
+            await self.prepare()
             group, others = self._those_that_run(), None
             if group and run.config.tool_execution != "concurrent":
                 others = await self._groups(group)
@@ -146,22 +135,14 @@ class Batch:
                     self._record_starts(group, recorder)
                     if not recorder.is_safe(run.state) and not await self._may_start():
                         break
-                is_alone = len(group) == 1  # several calls all start before the first one takes a step
                 for call in group:
-                    self._start(call, is_alone)
+                    self._start(call)
                 while self._running or self._queued:
                     if self._queued:
                         await self._start_queued()
                         if not (self._running or self._queued):
                             break  # all of them were refused
-                    if self._steering_deadline is not None:
-                        await supervisor.park(self._has_news, self._steering_deadline)
-                    else:
-                        while not (self._finished or supervisor.is_interrupted or self._has_news()):
-                            try:
-                                await supervisor.nap()
-                            except asyncio.CancelledError as error:
-                                supervisor.take_cancellation(error)
+                    await supervisor.park(self._has_news, self._steering_deadline)
                     if supervisor.is_interrupted:
                         break
                     while self._finished:
@@ -178,6 +159,10 @@ class Batch:
         if run.delegations is not None:
             run.delegations.settle([call.spent for call in self.calls])
         return tuple(map(_MESSAGE, self.calls)), self.was_steered
+
+    def records(self) -> tuple[CallRecord, ...]:
+        """What is known of the calls so far, for policies."""
+        return tuple([call.record() for call in self.calls])
 
     @property
     def unresolved(self) -> list[CallState]:
@@ -221,12 +206,9 @@ class Batch:
             call.waiting = None
         if recorder is not None:
             recorder.resolved(message, call.index, run.state, call.facts(reason, recorder.call_facts))
-        if run.audience.all:
-            run.emit(
-                ToolExecutionEnd(
-                    call.id, call.name, result, result.is_error, outcome, reason, call.seconds, call.arguments
-                )
-            )
+        run.emit(
+            ToolExecutionEnd(call.id, call.name, result, result.is_error, outcome, reason, call.seconds, call.arguments)
+        )
 
     def _free_slot(self, call: CallState) -> None:
         call.has_slot = False
@@ -238,7 +220,7 @@ class Batch:
         self.resolve(call, AgentToolResult.error(why), outcome, reason)
 
     def cancel(self, call: CallState, why: _Cancellation) -> None:
-        self.refuse(call, _CANCELLED_TEXTS[why], _CANCELLED, why)
+        self.refuse(call, _CANCELLED_TEXTS[why], ToolOutcome.CANCELLED, why)
 
     async def leave(self) -> None:
         """Ends running calls, and gives every call without a result one: a deferred call its pending result, any other
@@ -256,7 +238,7 @@ class Batch:
                 self.cancel(call, "steering")
             else:
                 text = f"tool call not run: policy {stop.policy} stopped the run"
-                self.refuse(call, f"{text}: {stop.reason}" if stop.reason else text, _SKIPPED, stop.reason)
+                self.refuse(call, f"{text}: {stop.reason}" if stop.reason else text, ToolOutcome.SKIPPED, stop.reason)
 
     # -- screening -----------------------------------------------------------------------------------------------
 
@@ -292,23 +274,76 @@ class Batch:
                         call.arguments = frozen_json(context.arguments)
                 except RecursionError:
                     problem = "a policy set arguments that contain themselves"
-                    self.refuse(call, f"tool call skipped: {problem}", _SKIPPED, problem)
+                    self.refuse(call, f"tool call skipped: {problem}", ToolOutcome.SKIPPED, problem)
             case PolicyStop():
                 self.run.stopped_by = verdict
             case Skip():
-                self.refuse(call, f"tool call skipped: {verdict.reason}", _SKIPPED, verdict.reason)
+                self.refuse(call, f"tool call skipped: {verdict.reason}", ToolOutcome.SKIPPED, verdict.reason)
+
+    # -- approval ------------------------------------------------------------------------------------------------
+
+    async def approve(self) -> None:
+        """Asks about the calls that need approval, one after another, before any call runs."""
+        run = self.run
+        for call in self.unresolved:
+            if run.stopped_by is not None or run.is_interrupted:
+                return
+            if not needs_approval(run, call):
+                continue
+            decision = await decide(run, call, self.context_for(call), self.may_ask)
+            if decision is None:
+                return
+            if isinstance(decision, Failed):
+                self.resolve(call, decision.result, ToolOutcome.FAILED)
+            elif isinstance(decision.answer, Defer):
+                self.defer(call, "approval", decision.answer.reason, decision.scope)
+            else:
+                await self.act_on(call, decision.answer, decision.scope)
+
+    async def act_on(self, call: CallState, answer: Approve | ApproveWith | Reject, scope: dict[str, Any]) -> None:
+        """Rejects the call, or gives it the grant with which it runs."""
+        if isinstance(answer, Reject):
+            text = f"tool call rejected: {answer.reason}" if answer.reason else "tool call rejected"
+            self.refuse(call, text, ToolOutcome.REJECTED, answer.reason)
+            return
+        granted: dict[str, Any] | Failed = scope
+        if isinstance(answer, ApproveWith):
+            call.arguments, call.note = answer.arguments, answer.note
+            if self.run.config.pre_dispatch_policies:
+                await self.screen_one(call, self.run.policy_context())
+            if call.message is not None:
+                return
+            granted = await scope_of(self.run, call)
+            if isinstance(granted, Failed):
+                self.resolve(call, granted.result, ToolOutcome.FAILED)
+                return
+            if not is_same_json(granted.get("access"), scope.get("access")):
+                self.refuse(call, f"tool call rejected: {_OTHER_ACCESS}", ToolOutcome.REJECTED, _OTHER_ACCESS)
+                return
+        reads_only = isinstance(answer, Approve) and answer.reads_only
+        call.grant = Grant(call.name, call.arguments, granted, reads_only)
 
     # -- deferral ------------------------------------------------------------------------------------------------
 
     def defer(self, call: CallState, kind: DeferralKind, reason: str = "", scope: dict[str, Any] | None = None) -> None:
         """Lets a call wait for an answer, unless its arguments are invalid."""
-        from .run.deferring import defer  # on use: most runs defer nothing
-
         problem = self.run.toolbox.problems(call.name, call.arguments)
         if problem is not None:
-            self.refuse(call, f"invalid arguments for {call.name}: {problem}", _INVALID, problem)
-        else:
-            defer(self.run, call, kind, reason, scope or {})
+            self.refuse(call, f"invalid arguments for {call.name}: {problem}", ToolOutcome.INVALID, problem)
+            return
+        reason, note = (self.run.redactor.redact(text) if text else "" for text in (reason, call.note))
+        self._keep_waiting(call, Pending(kind, call.arguments, reason, scope or {}, note=note))
+
+    def _keep_waiting(self, call: CallState, pending: Pending) -> None:
+        """Gives a call its pending result, and records it. The arguments are masked on disk, but not in memory."""
+        run, recorder = self.run, self.run.transcript.recorder
+        call.waiting = message = ToolResultMessage(
+            call.id, _WAITING_TEXTS[pending.kind], True, pending.as_details(), call.name, outcome=ToolOutcome.PENDING
+        )
+        run.executing.pop(call.id, None)
+        if recorder is not None:
+            recorder.resolved(message, call.index, run.state, call.facts(pending.reason, recorder.call_facts))
+        run.emit(ToolCallDeferred(call.id, call.name, call.arguments, pending.kind, pending.reason))
 
     async def _suspend(self, deferred: list[CallState]) -> None:
         """Gives the deferred calls their pending results, unless steering or an abort interrupts."""
@@ -379,9 +414,9 @@ class Batch:
                 self._leave_queue()
                 return
         for call in admitted:
-            self._start(call, is_alone=False)
+            self._start(call)
 
-    def _record_starts(self, group: list[CallState], recorder: hints.Recorder) -> None:
+    def _record_starts(self, group: list[CallState], recorder: Recorder) -> None:
         """Records that these calls start, before any of them does."""
         toolbox = self.run.toolbox
         for call in group:
@@ -429,33 +464,30 @@ class Batch:
             return []
         return [[ready[index] for index in group] for group in groups if group]
 
-    def _start(self, call: CallState, is_alone: bool) -> None:
+    def _start(self, call: CallState) -> None:
         """Starts a call whose arguments are valid."""
         run, tool = self.run, call.tool
         if tool is None or self.supervisor.is_interrupted:
             return
         problem = None if call.is_checked else run.toolbox.problems(call.name, call.arguments)
         if problem is not None:
-            self.refuse(call, f"invalid arguments for {call.name}: {problem}", _INVALID, problem)
+            self.refuse(call, f"invalid arguments for {call.name}: {problem}", ToolOutcome.INVALID, problem)
             return
         run.executing[call.id] = None
         call.began = monotonic()
-        if run.audience.all:
-            scope = None if call.grant is None else call.grant.scope
-            arguments = call.arguments
-            if type(arguments) is OpenDict:
-                arguments = frozen_json(arguments)  # what can still be changed in them is not shared with the tool
-            run.emit(ToolExecutionStart(call.id, call.name, arguments, scope))
-            if self.supervisor.is_interrupted:
-                return  # a subscriber aborted the run
+        scope = None if call.grant is None else call.grant.scope
+        arguments = call.arguments
+        if type(arguments) is OpenDict:
+            arguments = frozen_json(arguments)  # what can still be changed in them is not shared with the tool
+        run.emit(ToolExecutionStart(call.id, call.name, arguments, scope))
+        if self.supervisor.is_interrupted:
+            return  # a subscriber aborted the run
         call.context = context = self.context_for(call, call.report)
         self._running += 1
         work = self._invoke(call, tool, context)
         if run.observers:
-            from .run.observer import observed  # on use: most runs have no observers
-
             work = observed(run.observers, context, work)
-        call.task = self.supervisor.begin(work) if is_alone else self.supervisor.spawn(work)
+        call.task = self.supervisor.spawn(work)
 
     def context_for(self, call: CallState, on_update: Callable[[AgentToolResult], None] | None = None) -> ToolContext:
         run = self.run
@@ -481,11 +513,9 @@ class Batch:
             if call.options is None:
                 given = await tool.execute(copy_json(call.arguments), context)
             else:
-                from .run.attempts import run_attempts  # on use: few tools have options
-
                 given = await run_attempts(self.run, call, tool, context, call.options)
             result = given if type(given) is AgentToolResult else as_result(given, tool.name)
-            masked = masked_unless_long(self.run, result)
+            masked = masked_unless_long(self.run.redactor, result)
             if masked is None:  # it is so long that masking it here would block the event loop
                 masked = await self.run.threads.run(partial(masked_result, self.run.redactor, result))
             call.given = call.masked = masked
@@ -575,34 +605,30 @@ class Batch:
             call.spent = self.run.delegations.spent_by(context)
         result, task = call.given, call.task
         if call.waits_for is not None and forced is None:
-            from .run.deferring import keep_waiting
-
             if call.has_slot:
                 self._free_slot(call)
-            keep_waiting(self.run, call, call.waits_for)
+            self._keep_waiting(call, call.waits_for)
             return
         if result is None or forced is not None or (task is not None and task.cancelled()):
             is_aborted = self.supervisor.is_interrupted
             self.cancel(call, forced or ("aborted" if is_aborted else "steering" if self.was_steered else "tool"))
             return
         if not result.is_error:
-            self.resolve(call, result, _RAN, "")
+            self.resolve(call, result, ToolOutcome.RAN, "")
             return
-        outcome, reason = _FAILED, None
+        outcome, reason = ToolOutcome.FAILED, None
         if context.has_invalid_arguments and not call.has_timed_out:
-            outcome = _INVALID
+            outcome = ToolOutcome.INVALID
         elif context.is_called_off and not call.has_timed_out:  # it saw the cancellation, and returned its own error
-            outcome, reason = _CANCELLED, "aborted" if self.supervisor.is_interrupted else "steering"
+            outcome, reason = ToolOutcome.CANCELLED, "aborted" if self.supervisor.is_interrupted else "steering"
         self.resolve(call, result, outcome, reason)
 
 
-def _waits_for(error: BaseException) -> hints.Pending | None:
+def _waits_for(error: BaseException) -> Pending | None:
     """Returns what a delegate waits for, if its error holds that. Errors of other tools may use the same name."""
     waits_for = error.__dict__.get("waits_for")
     if waits_for is None:
         return None
-    from .run.pending import Pending  # on use: few calls wait
-
     return waits_for if type(waits_for) is Pending else None
 
 

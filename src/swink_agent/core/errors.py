@@ -19,20 +19,17 @@
     └── Aborted                                    the run was cancelled
     ToolError(message)                             raised by a tool: becomes its error result
 
-Defines the tree and maps an `ErrorKind` to an error.
+Defines the tree, the `PolicyStop` that some errors hold, and maps an `ErrorKind` to an error.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .values.checks import check_number
-from .values.value import Choice
-
-if TYPE_CHECKING:
-    from .types import PolicyStop
+from .values.value import Choice, Value
 
 
 class ErrorKind(Choice):
@@ -126,6 +123,15 @@ class StreamError(AgentError):
     def __init__(self, message: str = "the stream failed", *, kind: ErrorKind = ErrorKind.STREAM) -> None:
         super().__init__(message)
         self.kind = kind
+
+
+class PolicyStop(Value, frozen=True, gc=False):
+    """The policy that ended the run, and its reason."""
+
+    whole_fields = frozenset({"reason"})
+
+    policy: str
+    reason: str
 
 
 class StructuredOutputFailed(AgentError):

@@ -33,10 +33,10 @@ from msgspec import field
 
 from .approval import PendingCall
 from .stream import AssistantMessageDelta
-from .tool import AgentToolResult
 from .types import (
     AgentMessage,
     AgentResult,
+    AgentToolResult,
     AssistantMessage,
     Cost,
     ModelSpec,
@@ -46,8 +46,6 @@ from .types import (
     Usage,
 )
 from .values.value import Value
-
-_RAN = ToolOutcome.RAN
 
 InjectionSource: TypeAlias = Literal["steering", "follow_up", "policy"]
 RunKind: TypeAlias = Literal["prompt", "continue", "structured", "resume"]
@@ -256,7 +254,7 @@ class ToolExecutionEnd(Value, frozen=True, tag_field="type", tag="tool_execution
     name: str
     result: AgentToolResult
     is_error: bool
-    outcome: ToolOutcome = _RAN
+    outcome: ToolOutcome = ToolOutcome.RAN
     reason: str = ""
     seconds: float | None = None
     arguments: dict[str, Any] | None = None

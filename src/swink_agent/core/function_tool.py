@@ -26,10 +26,11 @@ from typing import (
 )
 
 from .errors import ToolError
+from .schemas.schema import FunctionSchema
 from .tool import AgentToolResult, OnSteer, ToolContext, ToolOptions, as_result, error_result
-from .values import hints
 from .values.checks import a_kind, check_tool_name
 from .values.value import Deps_contra, copy_json
+from .waits import WorkerThreads
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -117,9 +118,7 @@ class FunctionTool(Generic[Function_co, Deps_contra]):
         self.__doc__ = function.__doc__
 
     @_on_first_use
-    def signature(self) -> hints.FunctionSchema:
-        from .schemas.schema import FunctionSchema  # on use: not every program has function tools
-
+    def signature(self) -> FunctionSchema:
         names = {} if self._owner is None else {self._owner.__name__: self._owner}
         return FunctionSchema(self.function, ToolContext, self._binding is not None, names)
 
@@ -217,8 +216,6 @@ class FunctionTool(Generic[Function_co, Deps_contra]):
     ) -> AgentToolResult:
         threads = ctx.threads
         if threads is None:
-            from .run.threads import WorkerThreads  # on use: a run has its own
-
             threads = WorkerThreads()
         is_given_up: list[bool] = []
 
@@ -279,7 +276,7 @@ class BoundTool(FunctionTool[Any, Any]):
         self._wrap(MethodType(unbound.function, instance))
 
     @_on_first_use
-    def signature(self) -> hints.FunctionSchema:
+    def signature(self) -> FunctionSchema:
         return self._unbound.signature
 
     @_on_first_use

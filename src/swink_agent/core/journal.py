@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
+from typing import Any, Literal, Protocol, TypeAlias, cast
 
 import msgspec
 from msgspec import field
 
 from .errors import AgentError, ErrorKind
 from .events import CompactionReport, RunKind
+from .secrets.redaction import Redactor
 from .types import (
     AgentMessage,
     AgentResult,
@@ -35,9 +36,6 @@ from .types import (
     Usage,
 )
 from .values.value import Value, copy_json
-
-if TYPE_CHECKING:
-    from .secrets.redaction import Redactor
 
 # Entries are not tracked by the garbage collector (`gc=False`): they hold no cycles, and a journal may keep many.
 
@@ -258,7 +256,7 @@ class Recorder:
         redactor = None
         if facts is not None and (facts.scope or facts.arguments):
             redactor = self.redactor
-        if message.outcome is _UNKNOWN_TOOL or message.outcome is _PENDING:
+        if message.outcome is ToolOutcome.UNKNOWN_TOOL or message.outcome is ToolOutcome.PENDING:
             redactor = self.redactor  # the model made up the name; pending details are not masked yet
         if not _WITH_ADDRESSES.isdisjoint(map(type, message.content)):
             redactor = self.redactor
@@ -363,7 +361,6 @@ class Recorder:
 
 
 _NO_STATE = b"{}"
-_UNKNOWN_TOOL, _PENDING = ToolOutcome.UNKNOWN_TOOL, ToolOutcome.PENDING
 _WITH_ADDRESSES = frozenset({Image, Document})
 
 

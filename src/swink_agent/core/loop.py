@@ -5,10 +5,10 @@
              outer loop: again while post-loop policies or follow-ups give the agent more to do
     a turn   pending messages enter → transforms → pre-turn policies → reply → tools → post-turn policies
 
-A run that brings answers to waiting calls begins with the turn of the reply that made those calls (`run/resuming`). Any
-other run first rejects the calls that wait (`run/deferring`).
+A run that brings answers to waiting calls begins with the turn of the reply that made those calls (`deferral`). Any
+other run first rejects the calls that wait (`deferral`).
 
-Owns the order of events. `reply` asks the model, `dispatch` runs a batch of tool calls, and `run/supervisor` makes an
+Owns the order of events. `reply` asks the model, `dispatch` runs a batch of tool calls, and `waits` makes an
 abort end every wait. Failures of models, tools, hooks and policies are not raised here.
 """
 
@@ -25,16 +25,18 @@ from .approval import PendingCall
 from .cancel import CancellationToken
 from .config import AgentLoopConfig
 from .context.context import cannot_continue, default_convert_to_llm, has_unclosed, is_answered, is_waiting
+from .deferral import Resumption, close_waiting, keep_injected
 from .dispatch import dispatch
 from .errors import Aborted, AgentError, ErrorKind, NoMessages
 from .events import AgentEnd, AgentStart, MessageEnd, RunKind, TurnEnd, TurnEndReason, TurnResumed, TurnStart
+from .journal import Recorder
+from .output import Channel, EventStream
 from .reply import ask_model, convert_context, register_secrets, transform_context
 from .run.announcing import Announcer
 from .run.consulting import consult, consult_after_turn
-from .run.event_stream import Channel, EventStream
 from .run.failures import as_agent_error
+from .run.pending import Answer, checked_answers, pending_calls
 from .run.state import Run
-from .run.supervisor import Interrupted
 from .run.transcript import Transcript
 from .run.turn import as_toolbox, takes_context
 from .stream import prompt_text
@@ -51,11 +53,10 @@ from .types import (
     as_messages,
     as_prompts,
 )
-from .values import hints
 from .values.value import copy_json
+from .waits import Interrupted
 
 log = logging.getLogger("swink_agent")
-_TOOLS_EXECUTED = TurnEndReason.TOOLS_EXECUTED
 _NO_USAGE, _NO_COST = Usage(), Cost()
 
 
@@ -84,7 +85,7 @@ def agent_loop_continue(
 
 
 def agent_loop_resume(
-    answers: Mapping[str, hints.Answer],
+    answers: Mapping[str, Answer],
     context: AgentContext,
     config: AgentLoopConfig,
     cancel: CancellationToken | None = None,
@@ -96,8 +97,6 @@ def agent_loop_resume(
     Raises `NotPending` for a call that does not wait, `ValueError` for no answers or an ambiguous id, and `TypeError`
     for an answer that does not fit its call.
     """
-    from .run.pending import checked_answers  # on use: most runs defer nothing
-
     return _stream_of(None, context, config, cancel, checked_answers(answers, context.messages))
 
 
@@ -106,7 +105,7 @@ def _stream_of(
     context: AgentContext,
     config: AgentLoopConfig,
     cancel: CancellationToken | None,
-    answers: dict[str, hints.Answer] | None = None,
+    answers: dict[str, Answer] | None = None,
 ) -> EventStream:
     token = CancellationToken(cancel)
     toolbox = as_toolbox(context.tools)
@@ -125,7 +124,7 @@ def _stream_of(
         run.answers = answers
         announcer = Announcer(channel.subscriptions.notify)
         run.announcing = lambda: announcer
-        announcer.begin(run)
+        announcer.begin(run.emit, run.supervisor.loop)
         try:
             return await run_loop(run, prompts)
         finally:
@@ -148,8 +147,7 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
     if run.answers is None:
         kind = "continue" if prompts is None else "prompt" if request is None else "structured"
     schema = None if request is None else copy_json(request.schema)
-    if run.audience.all:  # here and below: an event is not made unless someone receives it
-        run.emit(AgentStart(run.id, kind, schema, prompts or ()))
+    run.emit(AgentStart(run.id, kind, schema, prompts or ()))
     last = run.transcript.history[-1] if len(run.transcript) else None
     starts_with_overflow = isinstance(last, AssistantMessage) and last.error_kind == ErrorKind.CONTEXT_OVERFLOW
     recorder = run.transcript.recorder
@@ -161,8 +159,6 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
         try:
             if prompts is not None or run.answers is not None or await _has_something_to_answer(run):
                 if run.answers is None and has_unclosed(run.transcript.history):
-                    from .run.deferring import close_waiting  # on use: most runs find nothing that waits
-
                     close_waiting(run)
                 run.transcript.add(prompts or (), "prompt")
                 await _run_turns(run, starts_with_overflow)
@@ -174,9 +170,8 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
     result = result or _result_of(run)
     if run.pending:
         run.put_back()
-    if run.audience.all:
-        told = result if result.exception is None else structs.replace(result, exception=None)
-        run.emit(AgentEnd(result.messages, result.stopped_by, told))
+    told = result if result.exception is None else structs.replace(result, exception=None)
+    run.emit(AgentEnd(result.messages, result.stopped_by, told))
     if run.supervisor.cancelled_from_outside is not None:
         raise asyncio.CancelledError(*run.supervisor.cancelled_from_outside)
     return result
@@ -215,11 +210,10 @@ async def _after_loop(run: Run) -> None:
 
 async def _run_turn(run: Run, overflow: bool) -> bool:
     """Runs one reply and its tool calls; returns whether there are tool results for the model to see."""
-    if run.audience.all:
-        run.emit(TurnStart(run.turn_index))
+    run.emit(TurnStart(run.turn_index))
     if run.pending:
         run.inject()
-    problem = await _prepare(run, overflow) if run.needs_preparation else _prepare_plainly(run)
+    problem = await _prepare(run, overflow)
     if run.stopped_by is not None:
         run.emit(TurnEnd(run.turn_index, None, (), TurnEndReason.STOPPED))
         run.turn_index += 1
@@ -228,13 +222,10 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
     if problem is None and recorder is not None and not recorder.is_safe(run.state):
         problem = await _refusal(run)
 
-    if run.supervisor.is_eager:
-        await run.supervisor.give_way()  # a run in which nothing ever waits would block the event loop
     message = await ask_model(run, problem)
     run.count(message.usage, message.cost)
     run.transcript.add((message,), "reply")
-    if run.audience.all:
-        run.emit(MessageEnd(message))
+    run.emit(MessageEnd(message))
     if run.channel is not None:
         await run.let_reader_catch_up()
 
@@ -246,13 +237,11 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
     return await _end_turn(run, message, results, was_steered)
 
 
-async def _resume_turn(run: Run, answers: dict[str, hints.Answer]) -> bool:
+async def _resume_turn(run: Run, answers: dict[str, Answer]) -> bool:
     """Runs the answered calls of an earlier reply, without asking for a new one; returns the same as `_run_turn`.
 
     After an abort that came earlier, or while the tools of the turn are made, the answers do not count.
     """
-    from .run.resuming import Resumption  # on use: most runs defer nothing
-
     run.answers, is_too_late = None, run.is_interrupted
     resumption = Resumption(run, answers)
     run.emit(TurnStart(run.turn_index))
@@ -281,24 +270,13 @@ async def _end_turn(
         message, results = await _after_turn(run, message, results)
         run.is_waiting = run.is_waiting and is_waiting(run.transcript.history)  # a policy may replace any result
     if run.is_waiting and run.pending:
-        from .run.deferring import keep_injected
-
         results = keep_injected(run, results)
-    if run.audience.all:
-        run.emit(TurnEnd(run.turn_index, message, results, _reason(run, bool(results), was_steered)))
+    run.emit(TurnEnd(run.turn_index, message, results, _reason(run, bool(results), was_steered)))
     run.turn_index += 1
-    run.calls = ()
+    run.records_of_calls = None
     if run.channel is not None:
         await run.let_reader_catch_up()
     return bool(results)
-
-
-def _prepare_plainly(run: Run) -> AgentError | None:
-    """Does the same as `_prepare` for a run without hooks and policies."""
-    run.has_recovered = False
-    run.model = run.config.model
-    run.transcript.convert_by_default()
-    return Aborted() if run.supervisor.is_interrupted else None
 
 
 async def _prepare(run: Run, overflow: bool) -> AgentError | None:
@@ -396,7 +374,7 @@ def _reason(run: Run, has_results: bool, was_steered: bool) -> TurnEndReason:
         return TurnEndReason.STEERING_INTERRUPT
     if run.is_waiting:
         return TurnEndReason.PENDING
-    return _TOOLS_EXECUTED if has_results else TurnEndReason.COMPLETE
+    return TurnEndReason.TOOLS_EXECUTED if has_results else TurnEndReason.COMPLETE
 
 
 # -- the ends of a run ---------------------------------------------------------------------------------------
@@ -412,7 +390,7 @@ async def _has_something_to_answer(run: Run) -> bool:
     return False
 
 
-async def _record_end(run: Run, recorder: hints.Recorder) -> AgentResult | None:
+async def _record_end(run: Run, recorder: Recorder) -> AgentResult | None:
     """Records how the run ended and waits for the journal. An aborted run waits only until its deadline.
 
     Returns the recorded result, which an abort during the wait no longer changes; `None` if it may not be durable.
@@ -449,8 +427,6 @@ def _result_of(run: Run) -> AgentResult:
         stop_reason = StopReason.STOP if last is None else last.stop_reason
     pending: tuple[PendingCall, ...] = ()
     if run.is_waiting:
-        from .run.pending import pending_calls  # on use: most runs defer nothing
-
         pending = pending_calls(run.transcript.history)
     return AgentResult(
         messages=messages,

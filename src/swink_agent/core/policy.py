@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias
 
 from msgspec.structs import force_setattr
 
+from .record import CallRecord
+from .secrets.redaction import Redactor
 from .types import AgentMessage, AssistantMessage, Cost, ModelSpec, ToolResultMessage, Usage, as_messages
-from .values import hints
 from .values.value import Deps_co, Value, WithDeps, show, show_arguments
 from .values.value import WithReason as _WithReason
 
@@ -73,15 +74,15 @@ class PolicyContext(WithDeps, Generic[Deps_co], frozen=True, kw_only=True):
     max_tokens: int | None = None
     request_tokens: int = 0
     run_id: str = ""
-    redactor_fn: Callable[[], hints.Redactor] | None = None
+    redactor_fn: Callable[[], Redactor] | None = None
     """Returns the run's redactor, which is made on first use."""
     deps: Deps_co = _NO_DEPS
     """What the application gave to the run."""
-    calls_fn: Callable[[], tuple[hints.CallRecord, ...]] | None = None
+    calls_fn: Callable[[], tuple[CallRecord, ...]] | None = None
     """Returns the turn's calls, which are recorded on first use."""
 
     @property
-    def calls(self) -> tuple[hints.CallRecord, ...]:
+    def calls(self) -> tuple[CallRecord, ...]:
         """The calls of the turn that is over, in the reply's order; empty elsewhere.
 
         Of a turn that `resume` continues, these are the answered calls.
@@ -89,7 +90,7 @@ class PolicyContext(WithDeps, Generic[Deps_co], frozen=True, kw_only=True):
         return () if self.calls_fn is None else self.calls_fn()
 
     @property
-    def redactor(self) -> hints.Redactor | None:
+    def redactor(self) -> Redactor | None:
         """The redactor that masks secrets in this run; `None` in a context that no run made."""
         return None if self.redactor_fn is None else self.redactor_fn()
 
@@ -107,7 +108,7 @@ class PreDispatchContext(Generic[Deps_co]):
     depend on the name: another tool named `final_answer` is an ordinary tool.
     """
 
-    __slots__ = (
+    __slots__ = (  # an attribute with a misspelt name is refused
         *("arguments", "call_id", "cost", "deps", "is_final_answer", "messages", "name", "run_id", "state"),
         *("turn_index", "usage"),
     )

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from .cancel import CancellationToken
 from .errors import UnknownProvider
 from .stream import AssistantMessageEvent, StreamFn, StreamOptions
+from .texts.likeness import close_names
 from .types import AgentContext, ModelSpec
-from .values import hints
+from .values.model_info import ModelInfo
 from .values.value import Value
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class ProviderDescription(Value, frozen=True, kw_only=True):
     families: tuple[str, ...] = ()
     """How the names of its models begin, to complete a model name without a provider. Only for names that no other
     provider is as likely to use."""
-    models: tuple[hints.ModelInfo, ...] = ()
+    models: tuple[ModelInfo, ...] = ()
     """Its models, with limits and prices, if the packaged catalog does not list them."""
     takes_documents: bool = False
     """Whether its adapter sends documents (PDF)."""
@@ -151,8 +152,6 @@ def _declared() -> dict[str, EntryPoint]:
 
 def nearest_providers(name: str, known: list[str] | None = None) -> list[str]:
     """Returns the installed providers with the most similar names, the best first."""
-    from .texts.likeness import close_names
-
     return close_names(name.strip().lower(), declared_names() if known is None else known, n=3)
 
 

@@ -117,7 +117,9 @@ class _OpenTurn:
                 asked = "asked" if one.kind == "approval" and not one.delegates else None
                 arguments = call.arguments if one.delegates else one.arguments
                 reason = "" if one.delegates else one.reason
-                waiting = CallRecord(call.id, call.name, frozen_json(arguments), asked, outcome=_PENDING, reason=reason)
+                waiting = CallRecord(
+                    call.id, call.name, frozen_json(arguments), asked, outcome=ToolOutcome.PENDING, reason=reason
+                )
                 turn.add(structs.replace(waiting, seconds=0.0))
         return turn
 
@@ -152,7 +154,6 @@ class _OpenTurn:
 
 
 _CallEvent: TypeAlias = ApprovalEvent | ToolExecutionStart | ToolExecutionEnd | DelegateEvent
-_PENDING = ToolOutcome.PENDING
 _ELSEWHERE = -2  # the place of a reply that an earlier run added
 _PASSED_OVER = frozenset({MessageUpdate, ToolExecutionUpdate})
 """Streamed events: most events are such, and a record keeps nothing of them."""
@@ -174,10 +175,6 @@ class RunRecord:
     record returns never change. Records are compared by value, and can be pickled.
     """
 
-    __slots__ = (
-        *("_closed", "_cost", "_delegated", "_end", "_has_start", "_injected", "_is_before_turns", "_last_reason"),
-        *("_lock", "_messages", "_open", "_start", "_usage"),
-    )
     __hash__ = None  # pyright: ignore[reportAssignmentType] - it changes
 
     def __init__(self) -> None:
@@ -239,7 +236,7 @@ class RunRecord:
                 self._open = _OpenTurn.resumed(event)
             case ToolCallDeferred():
                 arguments = frozen_json(event.arguments)
-                self._update(event, outcome=_PENDING, reason=event.reason, seconds=0.0, arguments=arguments)
+                self._update(event, outcome=ToolOutcome.PENDING, reason=event.reason, seconds=0.0, arguments=arguments)
             case ToolExecutionEnd() if self._is_before_turns:
                 pass  # this run closes a call that an earlier run left waiting: `AgentEnd` has the result
             case ToolExecutionStart():
@@ -467,7 +464,7 @@ class RunRecord:
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
-            state = {name: getattr(self, name) for name in self.__slots__ if name != "_lock"}
+            state = {name: value for name, value in vars(self).items() if name != "_lock"}
             # An open turn is saved as a closed turn and its place; `__setstate__` opens it again.
             place = None if self._open is None else self._open.place
             return {**state, "_closed": list(self._all_turns()), "_open": place, "_messages": list(self._messages)}

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Generator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from operator import is_
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import msgspec.structs
 
 from .config import GetApiKeyFn
+from .context.compaction import CompactionContext
 from .context.context import estimate_tokens, start_of_waiting
 from .errors import (
     Aborted,
@@ -38,8 +39,8 @@ from .events import (
 )
 from .run.consulting import consult
 from .run.failures import as_agent_error, described, error_in, explained, failed, masked_cause, patience
+from .run.observer import ModelRequest, tell_request
 from .run.state import Run
-from .run.supervisor import Interrupted, as_exception
 from .stream import (
     AssistantMessageEvent,
     MessageAssembler,
@@ -63,9 +64,7 @@ from .types import (
 )
 from .values.checks import a_kind
 from .values.value import is_secret_name
-
-if TYPE_CHECKING:
-    from .context.compaction import CompactionContext
+from .waits import Interrupted, as_exception
 
 log = logging.getLogger("swink_agent")
 _LINGERING = 1.0  # seconds that a stream gets to end after its terminal event
@@ -79,8 +78,7 @@ _ENDS = frozenset({TextEnd, ThinkingEnd, ToolCallEnd, StreamFailed})
 
 async def ask_model(run: Run, problem: AgentError | None) -> AssistantMessage:
     """Returns the reply to the current conversation; a failed one if there is already a `problem`."""
-    if run.audience.all:
-        run.emit(MessageStart())
+    run.emit(MessageStart())
     try:
         if problem is not None:
             return failed(run, problem)
@@ -130,21 +128,12 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
             options, tools = run.request.asked_of(model, stream_fn, options, tools)
         context = AgentContext(run.instructions, conversation, tools)
         if run.observers:
-            from .run.observer import ModelRequest, tell_request  # on use: most runs have no observers
-
             failure = None if run.error is None else run.error.kind
             tell_request(run.observers, ModelRequest(run.id, model, context, options, run.own_redactor, failure))
         reading = _read(run, assembler, stream_fn, model, context, options)
         cause: Exception | None = None
         try:
-            task = supervisor.begin(reading)
-            while not (task.done() or supervisor.is_interrupted):
-                try:
-                    await supervisor.nap()
-                except asyncio.CancelledError as error:
-                    supervisor.take_cancellation(error)
-            if not task.done() or task.cancelled() or task.exception() is not None:
-                await supervisor.wait_for(task, reading, grace=_LAST_WORD)
+            await supervisor.wait_for(supervisor.spawn(reading), reading, grace=_LAST_WORD)
         except Exception as error:
             log.warning("the stream function of %s raised instead of ending with StreamFailed", model, exc_info=True)
             assembler.fail(StreamFailed(f"the stream function raised {described(error)}"))
@@ -181,8 +170,6 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
             run.emit(MessageRetry(attempt - 1, str(error), delay, message.usage, message.cost))
             if delay or run.is_interrupted:
                 await supervisor.ask(run.config.sleep, delay)
-        if supervisor.is_eager:
-            await supervisor.give_way()
 
 
 def _report_usage(run: Run, usage: Usage, cost: Cost, source: UsageSource) -> None:
@@ -211,7 +198,6 @@ async def _read(
 ) -> None:
     """Reads the stream, then wakes the run. Contains the innermost loop, which runs for every delta."""
     feed, emit, channel, supervisor = assembler.feed, run.emit, run.channel, run.supervisor
-    audience = run.audience
     stream: Any = None
     is_open = True
     is_ending = False
@@ -223,15 +209,13 @@ async def _read(
             if is_ending and type(event) not in _ENDS:
                 return
             if feed(event):
-                if audience.all:
-                    delta: Any = event
-                    emit(MessageUpdate(delta))
-                    if channel is not None and len(channel.events) >= channel.most:
-                        await channel.room()
+                delta: Any = event
+                emit(MessageUpdate(delta))
+                if channel is not None and channel.is_full:
+                    await channel.room()
             elif assembler.is_finished:
                 if assembler.failure is None and not supervisor.is_interrupted:
-                    ended = _has_ended(stream, assembler)
-                    is_open = not (ended if isinstance(ended, bool) else await ended)
+                    is_open = not await _ends(stream, assembler)
                 return
             if supervisor.is_interrupted:
                 is_ending = True  # end events are still read: the last one has the usage
@@ -244,55 +228,16 @@ async def _read(
             supervisor.wake()
 
 
-def _has_ended(
-    stream: AsyncIterator[AssistantMessageEvent], assembler: MessageAssembler
-) -> bool | Coroutine[Any, Any, bool]:
-    """Whether the stream ends after its terminal event, or a coroutine of that. Another event breaks the reply."""
-    step: Any = stream.__anext__()
-    if not hasattr(step, "send"):
-        return _ends_soon(step, assembler)
-    try:
-        # Nearly all streams end in this step, and then need neither a timeout nor a coroutine.
-        return _ends_soon(_Rest(step, step.send(None)), assembler)
-    except StopAsyncIteration:
-        return True
-    except StopIteration as more:
-        assembler.feed(more.value)
-        return False
-
-
-async def _ends_soon(step: Awaitable[AssistantMessageEvent], assembler: MessageAssembler) -> bool:
+async def _ends(stream: AsyncIterator[AssistantMessageEvent], assembler: MessageAssembler) -> bool:
+    """Whether the stream ends after its terminal event. Another event breaks the reply."""
     try:
         async with asyncio.timeout(_LINGERING):
-            assembler.feed(await step)
+            assembler.feed(await anext(stream))
     except StopAsyncIteration:
         return True
     except TimeoutError:
         log.warning("the stream function did not end with its terminal event, and was closed")
     return False
-
-
-class _Rest:
-    """The rest of an awaitable whose first step is done."""
-
-    __slots__ = ("_step", "_waits_for")
-
-    def __init__(self, step: Any, waits_for: Any) -> None:
-        self._step = step
-        self._waits_for = waits_for
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        waits_for = self._waits_for
-        try:
-            while True:
-                try:
-                    sent = yield waits_for
-                except BaseException as error:
-                    waits_for = self._step.throw(error)
-                else:
-                    waits_for = self._step.send(sent)
-        except StopIteration as end:
-            return end.value
 
 
 # -- the hooks around a call ---------------------------------------------------------------------------------
@@ -306,8 +251,6 @@ async def transform_context(
     if not run.config.has_transform:
         return None
     if compaction is None:
-        from .context.compaction import CompactionContext  # on use: many agents have no transforms
-
         compaction = CompactionContext(run)
     report: CompactionReport | None = None
     try:
@@ -366,8 +309,6 @@ def _checked(returned: object) -> Sequence[AgentMessage]:
 
 async def compact_on_demand(run: Run, instructions: str | None) -> CompactionReport | None:
     """Runs the transforms alone, for `Agent.compact`. Raises an `AgentError`, such as `Aborted`."""
-    from .context.compaction import CompactionContext
-
     run.instructions = run.system_prompt if isinstance(run.system_prompt, str) else ""
     compaction = CompactionContext(run, is_on_demand=True, instructions=instructions)
     if run.transcript.recorder is not None:

@@ -6,6 +6,7 @@ Owns the strategies, which `reply` uses.
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import random
 from typing import Protocol
 
 from .errors import AgentError, ModelThrottled, NetworkError
@@ -82,7 +83,5 @@ class DefaultRetryStrategy:
 
     def _random(self) -> float:
         if self.random is None:
-            from random import random  # on use: only retries need it
-
             return random()
         return self.random()

@@ -29,6 +29,7 @@ from .types import (
     encodable,
 )
 from .values.checks import a_kind, check_options
+from .values.nesting import DEEPEST, is_too_deep
 from .values.value import Value, show
 
 
@@ -224,8 +225,7 @@ _KINDS = frozenset(ErrorKind)
 
 
 _Action: TypeAlias = "tuple[Callable[[MessageAssembler, type, Any], str | None], type]"
-_DELTA_OF: dict[type, type] = {Text: TextDelta, Thinking: ThinkingDelta, ToolCall: ToolCallDelta}
-_DELTAS = frozenset(_DELTA_OF.values())
+_DELTAS = frozenset({TextDelta, ThinkingDelta, ToolCallDelta})
 
 
 class _OpenBlock(msgspec.Struct, gc=False):
@@ -248,11 +248,6 @@ class MessageAssembler:
     kind `stream`.
     """
 
-    __slots__ = (
-        *("_accepts", "_append", "_blocks", "_call_ids", "_cost", "_delta_index", "_delta_type", "_terminal", "_usage"),
-        *("failure", "is_broken", "is_finished", "model"),
-    )
-
     def __init__(self, model: ModelSpec) -> None:
         self.model = model
         self.failure: StreamFailed | None = None
@@ -268,20 +263,10 @@ class MessageAssembler:
         # What the provider reported, which counts even if the reply fails.
         self._usage: Usage | None = None
         self._cost: Cost | None = None
-        # The block that was opened last or got the last delta: its next delta costs two comparisons and an append.
-        self._delta_type: type | None = None
-        self._delta_index = -1
-        self._append = _NOWHERE
 
     def feed(self, event: AssistantMessageEvent) -> bool:
         """Processes the next event; returns whether it is a delta that was added to its block."""
         kind: type = type(event)
-        if kind is self._delta_type:
-            delta: Any = event
-            # Compared by `is` for speed: an equal number that is another object takes the slower path below.
-            if delta.index is self._delta_index and type(delta.delta) is str:
-                self._append(delta.delta)
-                return True
         take, block_kind = self._accepts.get(kind) or _MISPLACED
         try:
             problem = take(self, block_kind, event)
@@ -306,7 +291,6 @@ class MessageAssembler:
     def _end(self) -> None:
         self.is_finished = True
         self._accepts = _NONE
-        self._delta_type = None
 
     def _break(self, problem: str) -> None:
         self.is_broken = True
@@ -337,9 +321,7 @@ class MessageAssembler:
             return f"{type(event).__name__} for block {index}, which is not an open {block_kind.__name__}"
         if not isinstance(delta, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a stream may send anything
             return f"{type(event).__name__} whose delta is {a_kind(delta)}"
-        self._delta_type, self._delta_index = type(event), index
-        append = self._append = block.fragments.append
-        append(delta)
+        block.fragments.append(delta)
         return None
 
     def _begin(self, block_kind: type, event: Any) -> str | None:
@@ -357,8 +339,6 @@ class MessageAssembler:
                 self._call_ids.add(event.id)
         block = _OpenBlock(block_kind, event if block_kind is ToolCall else None)
         blocks.append(block)
-        # The next event is nearly always a delta of this block.
-        self._delta_type, self._delta_index, self._append = _DELTA_OF[block_kind], index, block.fragments.append
         return None
 
     def _close(self, block_kind: type, event: Any) -> str | None:
@@ -373,8 +353,6 @@ class MessageAssembler:
         elif block_kind is ToolCall:
             block.arguments = _parsed("".join(block.fragments))
         block.is_open = False
-        if index == self._delta_index:
-            self._delta_type = None
         return None
 
     def _finish(self, _: type, done: StreamDone) -> str | None:
@@ -478,7 +456,6 @@ def _block(block: _OpenBlock) -> AssistantBlock:
 
 
 _decode = msgspec.json.Decoder().decode
-_NOWHERE = list[str]().append  # a placeholder while no block is open; it is never called
 _SHALLOW = 256  # up to this many characters, JSON cannot be nested too deep: each level takes two
 
 
@@ -488,9 +465,6 @@ def _parsed(text: str) -> dict[str, Any] | None:
         value: Any = _decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None if text.strip() else {}
-    if len(text) > _SHALLOW:
-        from .values.nesting import DEEPEST, is_too_deep  # on use: most calls are short
-
-        if text.count("{") + text.count("[") > DEEPEST and is_too_deep(value):
-            return None
+    if len(text) > _SHALLOW and text.count("{") + text.count("[") > DEEPEST and is_too_deep(value):
+        return None
     return value if type(value) is dict else None  # pyright: ignore[reportUnknownVariableType]

@@ -6,53 +6,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from types import MethodType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, cast
+from pathlib import Path
+from types import MethodType
+from typing import Any, Generic, Literal, Protocol, cast
 
 import msgspec
-from msgspec.structs import force_setattr
 
 from .approval import Grant
 from .cancel import CancellationToken
 from .errors import MissingDeps, ToolError
-from .types import AgentMessage, Document, Extension, Image, ModelSpec, Text, Usage, UserBlock, as_blocks, encodable
-from .values import hints
+from .run.announcing import Announcer
+from .schemas.dependencies import admits_none, context_deps, hints_of, name_of
+from .schemas.validation import compile_schema, describe_problems
+from .secrets.redaction import Redactor
+from .types import (
+    USER_BLOCKS,
+    AgentMessage,
+    AgentToolResult,
+    Document,
+    Extension,
+    Image,
+    ModelSpec,
+    OfferedTool,
+    Text,
+    Usage,
+    UserBlock,
+    encodable,
+)
 from .values.checks import a_kind, check_switch, is_not
 from .values.value import Deps_co, Deps_contra, Value
+from .waits import WorkerThreads
 
 OnSteer = Literal["cancel", "finish"]
-_RESULT_BLOCKS = frozenset({Text, Image, Document, Extension})
 _NO_MODEL, _NO_USAGE = ModelSpec("", ""), Usage()
 _PLAIN = frozenset({int, float, bool, dict})
-
-
-class AgentToolResult(Value, frozen=True):
-    """What a tool returns: content for the model, and `details` for people and logs."""
-
-    content: tuple[UserBlock, ...] = ()
-    details: Any = None
-    is_error: bool = False
-
-    if TYPE_CHECKING:
-
-        def __init__(
-            self, content: str | Sequence[UserBlock] = ..., details: Any = ..., is_error: bool = ...
-        ) -> None: ...
-
-    def __post_init__(self) -> None:
-        content: tuple[Any, ...] = self.content
-        if not (type(content) is tuple and len(content) == 1 and type(content[0]) in _RESULT_BLOCKS):
-            force_setattr(self, "content", as_blocks(content, "AgentToolResult", _RESULT_BLOCKS))
-
-    @classmethod
-    def text(cls, text: str, details: Any = None) -> AgentToolResult:
-        """Makes a result of one text."""
-        return cls((Text(text),), details)
-
-    @classmethod
-    def error(cls, text: str, details: Any = None) -> AgentToolResult:
-        """Makes an error result: the model reads the text and may try again."""
-        return cls((Text(text),), details, True)
 
 
 class Conversation(Protocol):
@@ -70,14 +57,47 @@ class Conversation(Protocol):
     def __len__(self) -> int: ...
 
 
-class _OutsideRun(SimpleNamespace):
+class CallServices(Protocol):
+    """What a run gives to its tool calls."""
+
+    @property
+    def model(self) -> ModelSpec: ...
+    @property
+    def usage(self) -> Usage: ...
+    @property
+    def messages(self) -> Sequence[AgentMessage]: ...
+    @property
+    def redactor(self) -> Redactor | None: ...
+    @property
+    def threads(self) -> WorkerThreads | None: ...
+    @property
+    def announcing(self) -> Callable[[], Announcer] | None: ...
+
+
+class _OutsideRun:
     """Replaces the run in a context that no run made."""
+
+    announcing = None
+
+    def __init__(
+        self,
+        threads: WorkerThreads | None,
+        redactor: Redactor | None,
+        model: ModelSpec,
+        usage: Usage,
+        messages: Sequence[AgentMessage],
+    ) -> None:
+        self.threads = threads
+        self.redactor = redactor
+        self.model = model
+        self.usage = usage
+        self.messages = messages
 
 
 class ToolContext(Generic[Deps_co]):
     """What a tool receives in addition to its arguments. Every field has a default, so tests can make one."""
 
-    __slots__ = (
+    __slots__ = (  # an attribute with a misspelt name is refused
         *("_on_update", "_run_cancel", "_source", "_token", "call_id", "conversation", "deps", "execution_root"),
         *("grant", "has_invalid_arguments", "run_id", "state", "turn_index"),
     )
@@ -87,14 +107,14 @@ class ToolContext(Generic[Deps_co]):
         call_id: str = "",
         cancel: CancellationToken | None = None,
         state: MutableMapping[str, Any] | None = None,
-        execution_root: hints.Path | None = None,
+        execution_root: Path | None = None,
         on_update: Callable[[AgentToolResult], None] | None = None,
-        threads: hints.WorkerThreads | None = None,
+        threads: WorkerThreads | None = None,
         grant: Grant | None = None,
         run_id: str = "",
         conversation: Conversation | None = None,
-        redactor: hints.Redactor | None = None,
-        run: hints.Run | None = None,
+        redactor: Redactor | None = None,
+        run: CallServices | None = None,
         deps: Deps_co | None = None,
         turn_index: int = 0,
         model: ModelSpec = _NO_MODEL,
@@ -117,9 +137,7 @@ class ToolContext(Generic[Deps_co]):
         """The dependencies that the application gave to the run: a database, the user, whatever its tools need."""
         self.turn_index = turn_index
         """The turn of the run that the call belongs to; the first is 0."""
-        self._source = run or _OutsideRun(
-            threads=threads, redactor=redactor, model=model, usage=usage, messages=messages
-        )
+        self._source: CallServices = _OutsideRun(threads, redactor, model, usage, messages) if run is None else run
         self._on_update = on_update
         self.has_invalid_arguments = False
         """Set by a tool that finds an error in its arguments which the schema cannot express."""
@@ -155,24 +173,24 @@ class ToolContext(Generic[Deps_co]):
         return self._source.messages
 
     @property
-    def redactor(self) -> hints.Redactor | None:
+    def redactor(self) -> Redactor | None:
         """Masks secrets. Results are masked anyway, but a tool that shortens a text must mask it first."""
         return self._source.redactor
 
     @property
-    def threads(self) -> hints.WorkerThreads | None:
+    def threads(self) -> WorkerThreads | None:
         """The threads of the run, for work that would block the event loop; `None` outside of a run."""
         return self._source.threads
 
     @property
-    def run(self) -> hints.Run | None:
+    def run(self) -> CallServices | None:
         """The run that makes the call, for tools of this library that run agents; `None` outside of a run."""
         return None if isinstance(self._source, _OutsideRun) else self._source
 
     @property
-    def announcer(self) -> hints.Announcer | None:
+    def announcer(self) -> Announcer | None:
         """Takes the events of work that outlives the call, for tools of this library; `None` outside of a run."""
-        announcing = None if isinstance(self._source, _OutsideRun) else self._source.announcing
+        announcing = self._source.announcing
         return None if announcing is None else announcing()
 
     @property
@@ -240,7 +258,7 @@ class ToolOptions(Value, frozen=True):
             raise ValueError(f"{tool.name}: {error}") from None
 
 
-class AgentTool(Protocol[Deps_contra]):
+class AgentTool(OfferedTool, Protocol[Deps_contra]):
     """A tool. `on_steer` ("cancel" or "finish") is optional and defaults to "cancel". So are `timeout`, `retries`,
     `max_concurrent` and `external`, the `ToolOptions`.
 
@@ -250,13 +268,7 @@ class AgentTool(Protocol[Deps_contra]):
     """
 
     @property
-    def name(self) -> str: ...
-    @property
     def label(self) -> str: ...
-    @property
-    def description(self) -> str: ...
-    @property
-    def parameters_schema(self) -> dict[str, Any]: ...
     @property
     def requires_approval(self) -> bool: ...
 
@@ -275,7 +287,7 @@ def as_result(value: Any, name: str) -> AgentToolResult:
                 return AgentToolResult((Text(encodable(value)),))
             case Text() | Image() | Document() | Extension():
                 return AgentToolResult((value,))
-            case list() | tuple() if value and all(type(item) in _RESULT_BLOCKS for item in cast("list[Any]", value)):
+            case list() | tuple() if value and all(type(item) in USER_BLOCKS for item in cast("list[Any]", value)):
                 return AgentToolResult(cast("Sequence[UserBlock]", value))
             case _:
                 pass
@@ -321,8 +333,6 @@ def _declared_deps(tool: AgentTool) -> Any:
     execute: Any = getattr(type(tool), "execute", None)
     for name, hint in getattr(execute, "__annotations__", {}).items():
         if "ToolContext[" in (hint if isinstance(hint, str) else repr(hint)):
-            from .schemas.dependencies import context_deps, hints_of
-
             try:
                 deps = context_deps(hints_of(execute, None, ToolContext)[name], ToolContext)
             except TypeError:
@@ -388,19 +398,14 @@ class Toolbox(Mapping[str, AgentTool]):
             return
         for item in self.tools:
             declared = _declared_deps(item)
-            if declared is not Any:
-                from .schemas.dependencies import admits_none, name_of  # on use: few tools name a type
-
-                if not admits_none(declared):
-                    raise MissingDeps(item.name, name_of(declared))
+            if declared is not Any and not admits_none(declared):
+                raise MissingDeps(item.name, name_of(declared))
         self._is_without_deps = True
 
     def problems(self, name: str, arguments: dict[str, Any]) -> str | None:
         """Returns what is wrong with the arguments, field by field, or `None`."""
         validator = self._validators.get(name)
         if validator is None:
-            from .schemas.validation import compile_schema  # on use: many runs call no tool
-
             try:
                 validator = compile_schema(self.by_name[name].parameters_schema)
             except ValueError as error:
@@ -409,8 +414,6 @@ class Toolbox(Mapping[str, AgentTool]):
         try:
             if validator.is_valid(arguments):
                 return None
-            from .schemas.validation import describe_problems
-
             return describe_problems(validator, arguments)
         except Exception as error:  # arguments that are not JSON, which a policy or an approval may have set
             return str(error)

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+from html import escape
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, cast
 
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
 from .approval import PendingCall
-from .errors import AgentError, ErrorKind, PolicyStopped, StreamError
-from .values import hints
+from .errors import AgentError, ErrorKind, PolicyStop, PolicyStopped, StreamError
 from .values.checks import a_kind, is_not
 from .values.value import Choice, Value, frozen_json
 
 # `gc=False` means that the garbage collector does not track values which cannot be part of a cycle: a history of a
 # million messages costs it nothing. It tracks values that hold application data (`details`, `data`).
-# Code that runs for every message compares types by `type(x) is T`: these classes have no subclasses, and `isinstance`
-# is five times slower when the answer is no. Content that is a tuple of one block, the usual case, is not copied.
 
 # -- content blocks ------------------------------------------------------------------------------------------
 
@@ -177,7 +175,7 @@ UserBlock: TypeAlias = Text | Image | Document | Extension
 AssistantBlock: TypeAlias = Text | Thinking | ToolCall | Extension
 ContentBlock: TypeAlias = Text | Thinking | ToolCall | Image | Document | Extension
 
-_USER_BLOCKS = frozenset({Text, Image, Document, Extension})
+USER_BLOCKS = frozenset({Text, Image, Document, Extension})
 _ASSISTANT_BLOCKS = frozenset({Text, Thinking, ToolCall, Extension})
 
 
@@ -249,9 +247,6 @@ class ToolOutcome(Choice):
     NEVER_RAN = "never_ran"
     PENDING = "pending"
     """The call waits for an answer, which `resume` takes. The details of the result contain what it waits for."""
-
-
-_RAN = ToolOutcome.RAN
 
 
 class _Amounts(Value, frozen=True, gc=False):
@@ -397,7 +392,7 @@ class UserMessage(_Message, frozen=True, tag="user", gc=False, omit_defaults=Tru
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        force_setattr(self, "content", as_blocks(self.content, "UserMessage", _USER_BLOCKS))
+        force_setattr(self, "content", as_blocks(self.content, "UserMessage", USER_BLOCKS))
 
 
 class AssistantMessage(_Message, frozen=True, tag="assistant", gc=False):
@@ -461,7 +456,7 @@ class ToolResultMessage(_Message, frozen=True, tag="tool_result", gc=True):
     details: Any = None
     tool_name: str = ""
     timestamp: int = field(default_factory=_now)
-    outcome: ToolOutcome = _RAN
+    outcome: ToolOutcome = ToolOutcome.RAN
     """Results without this field, as older sessions have them, count as `ran`."""
 
     if TYPE_CHECKING:
@@ -479,8 +474,8 @@ class ToolResultMessage(_Message, frozen=True, tag="tool_result", gc=True):
 
     def __post_init__(self) -> None:
         content: tuple[Any, ...] = self.content
-        if not (type(content) is tuple and len(content) == 1 and type(content[0]) in _USER_BLOCKS):
-            force_setattr(self, "content", as_blocks(content, "ToolResultMessage", _USER_BLOCKS))
+        if not (type(content) is tuple and len(content) == 1 and type(content[0]) in USER_BLOCKS):
+            force_setattr(self, "content", as_blocks(content, "ToolResultMessage", USER_BLOCKS))
 
 
 if TYPE_CHECKING:
@@ -548,7 +543,50 @@ def as_messages(given: str | AgentMessage | Sequence[str | AgentMessage]) -> tup
     return tuple(messages)
 
 
+# -- what a tool returns --------------------------------------------------------------------------------------
+
+
+class AgentToolResult(Value, frozen=True):
+    """What a tool returns: content for the model, and `details` for people and logs."""
+
+    content: tuple[UserBlock, ...] = ()
+    details: Any = None
+    is_error: bool = False
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, content: str | Sequence[UserBlock] = ..., details: Any = ..., is_error: bool = ...
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        content: tuple[Any, ...] = self.content
+        if not (type(content) is tuple and len(content) == 1 and type(content[0]) in USER_BLOCKS):
+            force_setattr(self, "content", as_blocks(content, "AgentToolResult", USER_BLOCKS))
+
+    @classmethod
+    def text(cls, text: str, details: Any = None) -> AgentToolResult:
+        """Makes a result of one text."""
+        return cls((Text(text),), details)
+
+    @classmethod
+    def error(cls, text: str, details: Any = None) -> AgentToolResult:
+        """Makes an error result: the model reads the text and may try again."""
+        return cls((Text(text),), details, True)
+
+
 # -- context and result --------------------------------------------------------------------------------------
+
+
+class OfferedTool(Protocol):
+    """What a model is told about a tool. How it runs is in `tool.AgentTool`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def parameters_schema(self) -> dict[str, Any]: ...
 
 
 class AgentContext(Value, frozen=True):
@@ -556,15 +594,15 @@ class AgentContext(Value, frozen=True):
 
     system_prompt: str | Callable[..., Any] = ""
     messages: Sequence[AgentMessage] = ()
-    tools: Sequence[hints.AgentTool] = ()
+    tools: Sequence[OfferedTool] = ()
 
     if TYPE_CHECKING:  # `agent_loop` takes functions of the turn; a request holds their results
 
         def __init__(
             self,
-            system_prompt: hints.SystemPrompt = ...,
+            system_prompt: str | Callable[..., Any] = ...,
             messages: Sequence[AgentMessage] = ...,
-            tools: hints.Tools = ...,
+            tools: Iterable[OfferedTool] | Callable[..., Any] = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -572,15 +610,6 @@ class AgentContext(Value, frozen=True):
             force_setattr(self, "messages", tuple(self.messages))
         if isinstance(self.tools, list):
             force_setattr(self, "tools", tuple(self.tools))
-
-
-class PolicyStop(Value, frozen=True, gc=False):
-    """The policy that ended the run, and its reason."""
-
-    whole_fields = frozenset({"reason"})
-
-    policy: str
-    reason: str
 
 
 class AgentResult(Value, frozen=True):
@@ -629,8 +658,6 @@ class AgentResult(Value, frozen=True):
 
     def _repr_html_(self) -> str:
         """Shows the reply in a notebook, as escaped plain text with a line of facts below it."""
-        from html import escape  # on use: for notebooks alone
-
         shown = self._shown()
         text = escape(str(shown.pop("text", "")))
         facts = " · ".join(f"{name} {value}" for name, value in shown.items())

@@ -300,7 +300,7 @@ class Attempt:
         assert self.entry.job is not None
         prompt = decoded_prompt(self.claim.prompt or "[]", self._types)
         text = "".join(extract_text(message.content) for message in prompt if isinstance(message, UserMessage))
-        work = asyncio.ensure_future(self.entry.job(JobRun(self.claim.id, text, self._token, journal)))
+        work = asyncio.ensure_future(self.entry.job(_JobRun(self.claim.id, text, self._token, journal)))
         cancelled = asyncio.ensure_future(self._token.wait())
         try:
             await asyncio.wait({work, cancelled}, return_when=asyncio.FIRST_COMPLETED)
@@ -315,19 +315,16 @@ class Attempt:
         return Ending(status="done")
 
 
-class JobRun:
-    """The argument of a job: a run without an agent."""
+class _JobRun:
+    """The `JobRun` of this attempt."""
 
     def __init__(self, run_id: str, text: str, cancel: CancellationToken, journal: RunJournal) -> None:
         self.id = run_id
         self.text = text
-        """The prompt."""
         self.cancel = cancel
-        """Cancelled when the run is, and when its worker abandons it."""
         self._journal = journal
 
     async def note(self, kind: str, data: Any) -> None:
-        """Records an entry, which also counts as progress."""
         self._journal.record(NoteAdded(kind, data))
         await self._journal.durable()
 

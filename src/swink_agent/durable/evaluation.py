@@ -14,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, cast
 
 import msgspec
 
@@ -26,12 +26,8 @@ from swink_agent.evals.types import Attempt, EvalTask
 from swink_agent.memory import NoteAdded
 
 from .errors import DurableError
-from .registry import AgentEntry
-
-if TYPE_CHECKING:
-    from .attempt import JobRun
-    from .durable import Durable
-    from .run import DurableRun
+from .registry import AgentEntry, JobRun
+from .run import DurableRun
 
 ATTEMPTS = "attempts"
 _GATHERING = 0.02
@@ -83,10 +79,16 @@ def evaluation_entry(
     return AgentEntry(name=name, job=job, progress=progress)
 
 
+class Submits(Protocol):
+    """What an executor needs of the `Durable` that it belongs to."""
+
+    async def submit(self, agent: str, prompt: str, /, *, metadata: Mapping[str, Any]) -> DurableRun: ...
+
+
 class DurableExecutor:
     """Makes attempts on workers, in chunks; for `EvalRunner(executor=…)`."""
 
-    def __init__(self, durable: Durable, name: str, chunk: int) -> None:
+    def __init__(self, durable: Submits, name: str, chunk: int) -> None:
         self._durable = durable
         self._name = name
         self._chunk = chunk

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 from msgspec import Struct
 
 from swink_agent.core.agent.agent import Agent
+from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.values.checks import check_seconds
 
 from .info import storable
-
-if TYPE_CHECKING:
-    from .attempt import JobRun
 
 AgentFactory: TypeAlias = Callable[[], Agent[Any] | Awaitable[Agent[Any]]]
 """Makes the agent of one attempt, in a worker."""
@@ -27,7 +25,21 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _LONGEST_KEY = 512
 
 
-JobFn: TypeAlias = "Callable[[JobRun], Awaitable[Any]]"
+class JobRun(Protocol):
+    """The argument of a job: a run without an agent."""
+
+    id: str
+    text: str
+    """The prompt."""
+    cancel: CancellationToken
+    """Cancelled when the run is, and when its worker abandons it."""
+
+    async def note(self, kind: str, data: Any) -> None:
+        """Records an entry, which also counts as progress."""
+        ...
+
+
+JobFn: TypeAlias = Callable[[JobRun], Awaitable[Any]]
 """Does the work of a run without an agent. It returns JSON, which is recorded as a note of the kind `result`."""
 
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from swink_agent.core.approval import PendingCall
 from swink_agent.core.errors import AgentError, ErrorKind, PolicyStopped, error_of_kind
 from swink_agent.core.journal import MessageAdded, RunEnded
 from swink_agent.core.run.pending import Answer
-from swink_agent.core.types import AgentResult, AssistantMessage, StopReason
+from swink_agent.core.types import AgentResult, AssistantMessage, CustomMessage, StopReason
 from swink_agent.core.values.checks import check_number, check_text, check_whole, is_not
 
 from .errors import StoreUnavailable
@@ -24,12 +24,24 @@ from .info import RunInfo, storable
 if TYPE_CHECKING:
     from swink_agent.memory import LoadedSession, SessionRecord
 
-    from .durable import Durable
+    from .store.store import Store
 
+T = TypeVar("T")
 _POLL = 0.05
 """Seconds between the first polls of a run that is followed."""
 _SLOWEST = 1.0
 _AT_ONCE = 500
+
+
+class Calls(Protocol):
+    """What a run needs of the `Durable` that it belongs to."""
+
+    @property
+    def url(self) -> str: ...
+    @property
+    def types(self) -> Sequence[type[CustomMessage]]: ...
+    async def call(self, work: Callable[[Store], T]) -> T: ...
+    def masked(self, data: T) -> T: ...
 
 
 class DurableRun:
@@ -37,7 +49,7 @@ class DurableRun:
 
     __slots__ = ("_durable", "id")
 
-    def __init__(self, durable: Durable, run_id: str) -> None:
+    def __init__(self, durable: Calls, run_id: str) -> None:
         self._durable = durable
         self.id = run_id
 

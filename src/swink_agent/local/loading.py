@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from swink_agent.core.cancel import CancellationToken
-from swink_agent.core.run.threads import in_own_thread
+from swink_agent.core.waits import in_own_thread
 
 from .events import LocalModelError, LocalModelEvent, LocalState, OnStateFn, notify
 from .weights.presets import preset_named

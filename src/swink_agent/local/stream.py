@@ -282,7 +282,9 @@ class _Call(Struct, eq=False):
         self, engine: Engine, request: Completion, choice: AllowedReply, limit: int, info: ModelInfo
     ) -> AsyncGenerator[ReplyParser | Overflowed, None]:
         """Yields the parser when it has events. If the grammar is not exact, calls are decoded until one is valid."""
-        toolbox = Toolbox(self.context.tools) if choice.is_call and not choice.is_exact else None
+        toolbox = (
+            Toolbox(cast("Sequence[AgentTool]", self.context.tools)) if choice.is_call and not choice.is_exact else None
+        )
         problem: str | None = None
         for attempt in range(1, _TRIES + 1):
             self.reply = ReplyParser(in_call=choice.is_call and choice.start != "", is_held=toolbox is not None)

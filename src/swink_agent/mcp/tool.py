@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from swink_agent.core.cancel import is_cancelled
 from swink_agent.core.errors import ToolError
@@ -12,11 +12,23 @@ from swink_agent.core.tool import AgentToolResult, ToolContext
 
 from .listing import ToolDefinition
 
-if TYPE_CHECKING:
-    from .server import McpServer
-
-
 PATIENCE = 5.0  # seconds in which a server's event loop must begin a call from another event loop
+
+
+class Serving(Protocol):
+    """What a tool needs of its server."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None: ...
+    @property
+    def trust_annotations(self) -> bool: ...
+    def definition(self, true_name: str, /) -> ToolDefinition | None: ...
+    async def connected(self) -> None: ...
+    async def call(self, true_name: str, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult: ...
 
 
 class McpTool:
@@ -26,7 +38,7 @@ class McpTool:
     `approval_scope` has its digest, and a call that was approved for another definition does not run.
     """
 
-    def __init__(self, server: McpServer, name: str, definition: ToolDefinition) -> None:
+    def __init__(self, server: Serving, name: str, definition: ToolDefinition) -> None:
         self._server = server
         self._definition = definition
         self.name = name

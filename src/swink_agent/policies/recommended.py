@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterable
 from typing import IO, Literal
 
-from swink_agent.core.values import hints
+from swink_agent.core.policy import Policy
+from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.values.checks import check_switch
 
 
@@ -21,9 +22,9 @@ def recommended(
     prompt_guard: Literal["mark", "stop"] = "mark",
     pii: bool = False,
     audit: str | os.PathLike[str] | IO[str] | None = None,
-    redactor: hints.Redactor | None = None,
+    redactor: Redactor | None = None,
     also: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
-) -> list[hints.Policy]:
+) -> list[Policy]:
     """Returns a new list for `Agent(policies=…)`.
 
     It contains `MaxTurns` unless `max_turns` is `None`, and always `WorkspaceOnly(root)`, `PromptGuard` and
@@ -38,7 +39,7 @@ def recommended(
     from .texts.prompt_guard import PromptGuard
 
     check_switch("recommended: pii", pii)
-    policies: list[hints.Policy] = []
+    policies: list[Policy] = []
     if audit is not None:
         from .records.audit import AuditLog
 

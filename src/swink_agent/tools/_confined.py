@@ -13,8 +13,8 @@ from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from swink_agent.core.run.threads import in_own_thread
 from swink_agent.core.tool import ToolContext
+from swink_agent.core.waits import in_own_thread
 from swink_agent.sandbox import Sandbox, SandboxClosed, SandboxProfile
 from swink_agent.sandbox.kernel.mounts import real_paths
 from swink_agent.sandbox.profile import is_beneath

@@ -10,7 +10,7 @@ import codecs
 import re
 from typing import TYPE_CHECKING
 
-from swink_agent.core.run.relay import GAP
+from swink_agent.core.output import GAP
 
 from ._bounded import OUTPUT_LIMIT, Bounded, bound_text
 

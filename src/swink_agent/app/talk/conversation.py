@@ -18,8 +18,8 @@ from swink_agent.app.errors import ApplicationError, NoModel, SettingsError, Usa
 from swink_agent.app.runs.telling import number_of
 from swink_agent.app.trust.folder_rules import FolderRules
 from swink_agent.core import events
-from swink_agent.core.agent.subscriptions import Subscription
 from swink_agent.core.events import AgentEvent, DelegateEvent, MessagesInjected, MessageUpdate, TaskEnded
+from swink_agent.core.output import Subscription
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, AssistantMessage, Cost, Usage, UserMessage, extract_text
 from swink_agent.rendering.checklist import TodoItem, masked_items, todo_items, todo_of

@@ -13,6 +13,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
+from inspect import signature
+from pathlib import Path
 from typing import Any, SupportsIndex, Unpack
 
 from msgspec.structs import replace
@@ -29,12 +31,18 @@ from ..config import (
 )
 from ..context.context import default_convert_to_llm
 from ..errors import AgentError, ProviderMismatch
+from ..events import AgentEvent, CompactionReport
+from ..journal import Journal, Past
+from ..output import EventStream, Subscription, TextStream, view_of_text
+from ..policy import Policy, PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
 from ..retry import DefaultRetryStrategy, RetryStrategy
+from ..run.observer import RunObserver
+from ..run.pending import Answer
 from ..run.turn import as_toolbox, check_prompt
+from ..secrets.redaction import Redactor
 from ..stream import StreamFn, StreamOptions
 from ..tool import AgentTool, OnSteer
 from ..types import AgentMessage, AgentResult, ModelSpec, as_prompts
-from ..values import hints
 from ..values.checks import is_function, is_not
 from ..values.value import Deps, FrozenDict, copy_json
 from .arguments import (
@@ -48,9 +56,10 @@ from .arguments import (
     stream_fns,
 )
 from .claim import Claims
+from .delegate import Delegate
 from .given import Override
+from .options import OverrideOptions, PromptOptions, RunOptions, SystemPrompt, Tools
 from .queues import MessageQueues, QueueMode
-from .subscriptions import Subscription
 from .value_runs import ValueRuns
 
 log = logging.getLogger("swink_agent")
@@ -69,13 +78,13 @@ class Agent(ValueRuns[Deps]):
         self,
         model: str | ModelSpec,
         *,
-        system_prompt: hints.SystemPrompt[Deps] = "",
-        tools: hints.Tools[Deps] | None = None,
+        system_prompt: SystemPrompt[Deps] = "",
+        tools: Tools[Deps] | None = None,
         deps: Deps | None = None,
         messages: Iterable[str | AgentMessage] = (),
         stream_fn: StreamFn | None = None,
         stream_options: StreamOptions | None = None,
-        policies: Sequence[hints.Policy] = (),
+        policies: Sequence[Policy] = (),
         approve: ApproveFn | None = None,
         approval_mode: ApprovalMode | str = ApprovalMode.WHERE_REQUIRED,
         retry_strategy: RetryStrategy | None = None,
@@ -85,16 +94,16 @@ class Agent(ValueRuns[Deps]):
         transform_context: TransformContextFn | None = None,
         get_api_key: GetApiKeyFn | None = None,
         message_provider: MessageProvider | None = None,
-        pre_turn_policies: Sequence[hints.PreTurnPolicy] = (),
-        pre_dispatch_policies: Sequence[hints.PreDispatchPolicy] = (),
-        post_turn_policies: Sequence[hints.PostTurnPolicy] = (),
-        post_loop_policies: Sequence[hints.PostLoopPolicy] = (),
+        pre_turn_policies: Sequence[PreTurnPolicy] = (),
+        pre_dispatch_policies: Sequence[PreDispatchPolicy] = (),
+        post_turn_policies: Sequence[PostTurnPolicy] = (),
+        post_loop_policies: Sequence[PostLoopPolicy] = (),
         tool_execution: ToolExecution = "concurrent",
         steering_mode: QueueMode = "one_at_a_time",
         follow_up_mode: QueueMode = "one_at_a_time",
         state: MutableMapping[str, Any] | None = None,
-        execution_root: hints.Path | None = None,
-        redactor: hints.Redactor | None = None,
+        execution_root: Path | None = None,
+        redactor: Redactor | None = None,
         sleep: SleepFn | None = None,
     ) -> None:
         claims = Claims()
@@ -154,8 +163,6 @@ class Agent(ValueRuns[Deps]):
         Given `stream_fn`, fallbacks and `get_api_key` are dropped unless they are given too; given `policies`, all
         others are dropped. Raises `TypeError` for an argument that the constructor does not have.
         """
-        from inspect import signature  # on use: few agents are made from others
-
         own = {
             "system_prompt": self.system_prompt,
             "tools": self.given_tools,
@@ -166,7 +173,7 @@ class Agent(ValueRuns[Deps]):
 
     # -- running -----------------------------------------------------------------------------------------------
 
-    async def prompt(self, prompt: Prompt, **given: Unpack[hints.PromptOptions[Deps]]) -> AgentResult:
+    async def prompt(self, prompt: Prompt, **given: Unpack[PromptOptions[Deps]]) -> AgentResult:
         """Runs until the agent stops. An error during the run is in the result.
 
         `images` and `documents` are attached to a prompt that is a string: blocks, sources, bytes, or paths of files.
@@ -178,27 +185,27 @@ class Agent(ValueRuns[Deps]):
         """
         return await self._drive(self._order(given, prompts_of(prompt, given)))
 
-    def prompt_stream(self, prompt: Prompt, **given: Unpack[hints.PromptOptions[Deps]]) -> hints.EventStream:
+    def prompt_stream(self, prompt: Prompt, **given: Unpack[PromptOptions[Deps]]) -> EventStream:
         """Returns the same run as a stream of events. Raises what `prompt` raises, at once."""
         return self._stream(self._order(given, prompts_of(prompt, given)))
 
-    def prompt_sync(self, prompt: Prompt, **given: Unpack[hints.PromptOptions[Deps]]) -> AgentResult:
+    def prompt_sync(self, prompt: Prompt, **given: Unpack[PromptOptions[Deps]]) -> AgentResult:
         """The same for code that is not async; it may be called inside a running event loop, and blocks it."""
         return self._sync(self._order(given, prompts_of(prompt, given)))
 
-    async def continue_loop(self, **given: Unpack[hints.RunOptions[Deps]]) -> AgentResult:
+    async def continue_loop(self, **given: Unpack[RunOptions[Deps]]) -> AgentResult:
         """Runs from the history as it is. Raises `NoMessages`, `InvalidContinue`, and what `prompt` raises."""
         return await self._drive(self._order(given))
 
-    def continue_loop_stream(self, **given: Unpack[hints.RunOptions[Deps]]) -> hints.EventStream:
+    def continue_loop_stream(self, **given: Unpack[RunOptions[Deps]]) -> EventStream:
         """The same as a stream of events."""
         return self._stream(self._order(given))
 
-    def continue_loop_sync(self, **given: Unpack[hints.RunOptions[Deps]]) -> AgentResult:
+    def continue_loop_sync(self, **given: Unpack[RunOptions[Deps]]) -> AgentResult:
         """The same for code that is not async."""
         return self._sync(self._order(given))
 
-    async def resume(self, answers: Mapping[str, hints.Answer], **given: Unpack[hints.RunOptions[Deps]]) -> AgentResult:
+    async def resume(self, answers: Mapping[str, Answer], **given: Unpack[RunOptions[Deps]]) -> AgentResult:
         """Acts on answers to some or all of the calls that wait (`pending`), by their ids.
 
         An answer is `Approve()`, `ApproveWith(arguments)`, `Reject(reason)`, a bool, or an `AgentToolResult` if the
@@ -211,20 +218,16 @@ class Agent(ValueRuns[Deps]):
         """
         return await self._drive(self._answer_order(given, answers))
 
-    def resume_stream(
-        self, answers: Mapping[str, hints.Answer], **given: Unpack[hints.RunOptions[Deps]]
-    ) -> hints.EventStream:
+    def resume_stream(self, answers: Mapping[str, Answer], **given: Unpack[RunOptions[Deps]]) -> EventStream:
         """The same as a stream of events."""
         return self._stream(self._answer_order(given, answers))
 
-    def resume_sync(self, answers: Mapping[str, hints.Answer], **given: Unpack[hints.RunOptions[Deps]]) -> AgentResult:
+    def resume_sync(self, answers: Mapping[str, Answer], **given: Unpack[RunOptions[Deps]]) -> AgentResult:
         """The same for code that is not async."""
         return self._sync(self._answer_order(given, answers))
 
-    def text_stream(self, prompt: Prompt, **given: Unpack[hints.PromptOptions[Deps]]) -> hints.TextStream:
+    def text_stream(self, prompt: Prompt, **given: Unpack[PromptOptions[Deps]]) -> TextStream:
         """Returns the same run as `prompt` as a stream of its text. Raises what `prompt` raises, at once."""
-        from .views import TextStream, view_of_text  # on use: most agents are read otherwise
-
         order = self._order(given, prompts_of(prompt, given))
         order.view = view_of_text()
         return TextStream(self._stream(order))
@@ -251,12 +254,10 @@ class Agent(ValueRuns[Deps]):
         `every_call`, such as `Budget`, are asked about its requests too. It gets the caller's deps. Aborts and timeouts
         end it. A call inside more than `max_depth` delegates is an error result.
         """
-        from .delegate import Delegate  # on use: few agents delegate
-
         options = requires_approval, on_steer, timeout, max_concurrent, max_depth
         return Delegate(self._delegated_run, name, description, *options)
 
-    async def compact(self, instructions: str | None = None) -> hints.CompactionReport | None:
+    async def compact(self, instructions: str | None = None) -> CompactionReport | None:
         """Runs the transforms now, even below their budget; returns what they removed, or `None` for nothing.
 
         The instructions are for the transform that writes a summary. The history stays as it is. Counts as a run:
@@ -264,7 +265,7 @@ class Agent(ValueRuns[Deps]):
         """
         return await self._compact(instructions)
 
-    def override(self, **given: Unpack[hints.OverrideOptions[Deps]]) -> Override:
+    def override(self, **given: Unpack[OverrideOptions[Deps]]) -> Override:
         """Replaces values of the agent, and values that its runs are given, for tests.
 
         Applies only to runs that start inside the block, streams that are made in it, and runs in tasks and threads
@@ -317,7 +318,7 @@ class Agent(ValueRuns[Deps]):
         self._last_error = self._last_result = None
         self.clear_queues()
 
-    def add_policy(self, policy: hints.Policy) -> None:
+    def add_policy(self, policy: Policy) -> None:
         """Adds a policy after the others, to an agent that was made elsewhere. It applies to runs from now on.
 
         Raises `TypeError` for an object that is not a policy, and `AlreadyRunning` during a run.
@@ -328,9 +329,7 @@ class Agent(ValueRuns[Deps]):
 
     # -- recording and observing -------------------------------------------------------------------------------
 
-    def attach_journal(
-        self, journal: hints.Journal, past: hints.Past | None = None, *, keep_model: bool = False
-    ) -> None:
+    def attach_journal(self, journal: Journal, past: Past | None = None, *, keep_model: bool = False) -> None:
         """Records what the agent does from now on.
 
         With a past, the agent continues from it: it takes the history, the context, the state, and the model if its
@@ -350,7 +349,7 @@ class Agent(ValueRuns[Deps]):
                         self.model = past.model
             self._start_recording(journal, past)
 
-    def detach_journal(self) -> hints.Journal | None:
+    def detach_journal(self) -> Journal | None:
         """Stops recording and returns the journal, if there was one. Raises `AlreadyRunning` during a run."""
         with self._changing_history():
             recorder, self._transcript.recorder = self._transcript.recorder, None
@@ -362,10 +361,10 @@ class Agent(ValueRuns[Deps]):
                 log.warning("%s", error)
             return recorder.journal
 
-    def subscribe(self, callback: Callable[[hints.AgentEvent], object]) -> Subscription:
+    def subscribe(self, callback: Callable[[AgentEvent], object]) -> Subscription:
         """Calls `callback` with every event from now on, before the run continues. One that raises is removed."""
         return self._subscriptions.add(callback)
 
-    def observe(self, observer: hints.RunObserver) -> Subscription:
+    def observe(self, observer: RunObserver) -> Subscription:
         """Lets an observer see events, requests and tool calls of the runs that begin from now on, and of delegates."""
         return self._subscriptions.observe(observer)

@@ -17,16 +17,22 @@ from ..approval import PendingCall
 from ..config import AgentLoopConfig
 from ..context.context import default_convert_to_llm, is_waiting
 from ..errors import AlreadyRunning
+from ..journal import Journal, Past, Recorder
+from ..output import Subscriptions
+from ..run.announcing import Announcer
+from ..run.pending import pending_calls
+from ..run.state import Run
 from ..run.transcript import Transcript
 from ..run.turn import TurnTools, as_toolbox
+from ..secrets.redaction import Redactor
 from ..tool import AgentTool, Toolbox
 from ..types import AgentMessage, AgentResult, AssistantMessage, Cost, ModelSpec, ThinkingLevel, Usage
-from ..values import hints
 from ..values.value import Deps, FrozenDict, copy_json
 from .arguments import as_history, as_model, check_provider
 from .claim import Claims
+from .history import History
+from .options import SystemPrompt, Tools
 from .queues import MessageQueues
-from .subscriptions import Subscriptions
 
 _NOTHING = Usage(), Cost()
 _NO_STATE: dict[str, Any] = FrozenDict()
@@ -35,7 +41,7 @@ _NO_STATE: dict[str, Any] = FrozenDict()
 class AgentState(Generic[Deps]):
     """The part of `Agent` that stays from run to run."""
 
-    __slots__ = (
+    __slots__ = (  # an attribute with a misspelt name is refused
         *("_announcer", "_claims", "_config", "_initial", "_last_error", "_last_result", "_queues", "_run", "_spent"),
         *("_subscriptions", "_toolbox", "_transcript", "state", "system_prompt"),
     )
@@ -46,7 +52,7 @@ class AgentState(Generic[Deps]):
         claims: Claims,
         queues: MessageQueues,
         toolbox: Toolbox | TurnTools,
-        system_prompt: hints.SystemPrompt[Deps],
+        system_prompt: SystemPrompt[Deps],
         messages: tuple[AgentMessage, ...],
     ) -> None:
         self._config = config
@@ -54,13 +60,13 @@ class AgentState(Generic[Deps]):
         self._queues = queues
         self._toolbox = toolbox
         self._subscriptions = Subscriptions(claims.lock)
-        self._announcer: hints.Announcer | None = None
+        self._announcer: Announcer | None = None
         """Reports work that outlives a call. Made on first use: most agents have no background commands."""
-        self._run: hints.Run | None = None
+        self._run: Run | None = None
         self._spent = _NOTHING  # usage and cost of all runs that are over
         self._last_error: str | None = None
         self._last_result: AgentResult | None = None
-        self.system_prompt: hints.SystemPrompt[Deps] = system_prompt
+        self.system_prompt: SystemPrompt[Deps] = system_prompt
         """The instructions: a string, or a function that each turn calls once."""
         self.state: MutableMapping[str, Any] = {} if config.state is None else config.state
         """JSON data that tools share and policies can read."""
@@ -99,25 +105,21 @@ class AgentState(Generic[Deps]):
         return self._toolbox.tools
 
     @tools.setter
-    def tools(self, tools: hints.Tools[Deps]) -> None:
+    def tools(self, tools: Tools[Deps]) -> None:
         self._toolbox = as_toolbox(tools)
 
     @property
-    def given_tools(self) -> hints.Tools[Deps]:
+    def given_tools(self) -> Tools[Deps]:
         """The tools as the application gave them: a tuple of tools, or the function of the turn."""
         return self._toolbox.tools if isinstance(self._toolbox, Toolbox) else self._toolbox.function
 
     @property
-    def messages(self) -> hints.History:
+    def messages(self) -> History:
         """The history, live: read it at any time, assign it or change it between runs."""
-        from .history import History  # on use: many agents are only run
-
         return History(lambda: self._transcript.history, self._replace_messages, self._append_messages)
 
     @messages.setter
     def messages(self, messages: Iterable[str | AgentMessage]) -> None:
-        from .history import History
-
         new, now = as_history(messages), self._transcript.history
         # `agent.messages += […]` extends the history, and then assigns it to itself: its context must stay.
         if not (isinstance(messages, History) and len(new) == len(now) and all(map(is_, new, now))):
@@ -149,10 +151,8 @@ class AgentState(Generic[Deps]):
                 raise AlreadyRunning("a run is using the history: steer() or follow_up(), or wait_for_idle() first")
             yield
 
-    def _start_recording(self, journal: hints.Journal, past: hints.Past | None) -> None:
+    def _start_recording(self, journal: Journal, past: Past | None) -> None:
         """Attaches a journal to the history. Without a past, records everything that the agent has so far."""
-        from ..journal import Recorder  # on use: most agents have no journal
-
         transcript = self._transcript
         recorder = transcript.recorder = Recorder(journal, past)
         recorder.redactor = self._config.redactor or transcript.own_redactor()
@@ -191,8 +191,6 @@ class AgentState(Generic[Deps]):
         """The calls that wait for an answer; `resume` takes the answers."""
         if not is_waiting(self._transcript.history):
             return ()
-        from ..run.pending import pending_calls  # on use: most agents defer nothing
-
         return pending_calls(self._transcript.history)
 
     @property
@@ -201,7 +199,7 @@ class AgentState(Generic[Deps]):
         return self._config
 
     @property
-    def redactor(self) -> hints.Redactor | None:
+    def redactor(self) -> Redactor | None:
         """The redactor that the agent was given, for code that records what the agent does."""
         return self._config.redactor
 
@@ -237,7 +235,7 @@ class AgentState(Generic[Deps]):
         spent = run.spent
         return usage + spent[0], cost + spent[1]
 
-    def _count(self, run: hints.Run) -> None:
+    def _count(self, run: Run) -> None:
         """Adds a run that is over to the agent's usage and cost."""
         with self._claims.lock:
             self._run = None
@@ -251,7 +249,7 @@ class AgentState(Generic[Deps]):
         return self._queues.has_messages()
 
     @property
-    def journal(self) -> hints.Journal | None:
+    def journal(self) -> Journal | None:
         """The journal that records the agent, if there is one."""
         recorder = self._transcript.recorder
         return None if recorder is None else recorder.journal

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from ..config import AgentLoopConfig
+from ..encoding.media import documents_of, images_of
 from ..errors import ProviderMismatch
 from ..providers import ProviderStreamFn, parsed_model
 from ..stream import StreamFn
 from ..types import AgentMessage, ModelSpec, Text, UserMessage, as_messages, as_prompts, encodable
-from ..values import hints
 from ..values.checks import a_kind, as_fallbacks, as_policies
+from .options import PromptOptions
 from .queues import MessageQueues
 
 Prompt: TypeAlias = str | AgentMessage | Sequence[str | AgentMessage]
@@ -90,7 +91,7 @@ def as_history(given: Iterable[str | AgentMessage]) -> tuple[AgentMessage, ...]:
     return as_messages(list(given) if is_several else cast("Any", given))
 
 
-def prompts_of(prompt: Prompt, given: hints.PromptOptions[Any]) -> tuple[AgentMessage, ...]:
+def prompts_of(prompt: Prompt, given: PromptOptions[Any]) -> tuple[AgentMessage, ...]:
     """Returns the messages of a prompt, with its attachments after its text, which are removed from `given`.
 
     Raises `ValueError` for a prompt without any content, `TypeError` for attachments without a string, and for an
@@ -99,8 +100,6 @@ def prompts_of(prompt: Prompt, given: hints.PromptOptions[Any]) -> tuple[AgentMe
     images, documents = given.pop("images", ()), given.pop("documents", ())
     if images == () and documents == ():
         return as_prompts(prompt)
-    from ..encoding.media import documents_of, images_of  # on use: most prompts are text
-
     attached = [*images_of(images), *documents_of(documents)]
     if not attached:
         return as_prompts(prompt)

@@ -3,14 +3,13 @@
 `Agent.as_tool` makes the tool. Each call runs a copy of the agent inside the caller's run: it is cancelled with it,
 reported in its events, and counted in its usage.
 
-Owns the tool, the values that a copy takes from its caller, and the usage of the delegates of a run. The copy runs in
-the same loop as any other agent (`loop`).
+Owns the tool, and the values that a copy takes from its caller. The copy runs in the same loop as any other agent
+(`loop`), and its usage is in the caller's `Delegations`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -22,13 +21,13 @@ from ..config import AgentLoopConfig
 from ..encoding.codec import encode_message
 from ..events import AgentEvent, DelegateEvent
 from ..loop import run_loop
-from ..run.event_stream import Branch
+from ..output import Branch
 from ..run.pending import Pending
-from ..run.state import Run
+from ..run.state import Delegations, Run
 from ..run.transcript import Transcript
 from ..run.turn import TurnTools
 from ..tool import AgentToolResult, OnSteer, ToolContext, ToolOptions
-from ..types import LLM_MESSAGES, AgentMessage, AgentResult, Cost, StopReason, Usage, UserMessage, is_blank
+from ..types import LLM_MESSAGES, AgentMessage, AgentResult, StopReason, UserMessage, is_blank
 from ..values.checks import check_number, check_tool_name, is_not
 from ..values.value import copy_json
 
@@ -85,7 +84,7 @@ class Delegate:
 
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
         """Runs a copy of the agent to its end."""
-        caller = ctx.run
+        caller = _caller(ctx)
         depth = 0 if caller is None else len(caller.delegates)
         if depth > self.max_depth:
             way = " → ".join(() if caller is None else caller.delegates)
@@ -118,7 +117,6 @@ class Delegate:
                 relay,
                 run_loop,
                 channel,
-                audience=None if caller is None else caller.audience,
                 deps=given.get("deps", config.deps),
                 delegates=(*(() if caller is None else caller.delegates), self.name),
             )
@@ -185,8 +183,8 @@ def _config_inside(config: AgentLoopConfig, ctx: ToolContext) -> AgentLoopConfig
         "redactor": ctx.redactor if config.redactor is None else config.redactor,
         "execution_root": ctx.execution_root if config.execution_root is None else config.execution_root,
     }
-    if ctx.run is not None:
-        outer = ctx.run.config
+    if (caller := _caller(ctx)) is not None:
+        outer = caller.config
         changes["approve"] = outer.approve if config.approve is None else config.approve
         # The caller's policies with `every_call` come last: a policy that reserves is asked after one that may refuse.
         for name in ("pre_turn_policies", "pre_dispatch_policies", "post_turn_policies"):
@@ -196,52 +194,8 @@ def _config_inside(config: AgentLoopConfig, ctx: ToolContext) -> AgentLoopConfig
     return replace(config, **changes)
 
 
-class Delegations:
-    """The usage of the delegates of one run, including those that still run.
-
-    Readable from any thread. `usage` and `cost` are those of batches that have ended, added in call order, so that
-    events and sessions give the same sums.
-    """
-
-    __slots__ = ("_lock", "_open", "cost", "live", "usage")
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.usage = Usage()
-        self.cost = Cost()
-        self.live: dict[ToolContext, Run] = {}
-        """The runs of the delegates that are running, by the calls that run them."""
-        self._open: dict[ToolContext, tuple[Usage, Cost]] = {}  # delegates that have ended, in the batch that has not
-
-    def begin(self, ctx: ToolContext, run: Run) -> None:
-        with self._lock:
-            self.live[ctx] = run
-
-    def end(self, ctx: ToolContext) -> None:
-        with self._lock:
-            self._open[ctx] = self.live.pop(ctx).spent
-
-    def spent_by(self, ctx: ToolContext) -> tuple[Usage, Cost] | None:
-        """Returns what the call's delegate has used; `None` if it ran none, or one that used nothing."""
-        spent = self._open.get(ctx)
-        return None if spent is None or spent == (Usage(), Cost()) else spent
-
-    def settle(self, spent: Sequence[tuple[Usage, Cost] | None]) -> None:
-        """Ends a batch: adds what its calls have used, in their order."""
-        with self._lock:
-            for usage, cost in filter(None, spent):
-                self.usage += usage
-                self.cost += cost
-            self._open.clear()
-
-    @property
-    def spent(self) -> tuple[Usage, Cost]:
-        """The usage and cost of all delegates so far."""
-        with self._lock:
-            usage, cost = self.usage, self.cost
-            for more in [*self._open.values(), *[run.spent for run in self.live.values()]]:
-                usage, cost = usage + more[0], cost + more[1]
-        return usage, cost
+def _caller(ctx: ToolContext) -> Run | None:
+    return ctx.run if isinstance(ctx.run, Run) else None
 
 
 def _delegations_of(caller: Run | None) -> Delegations:

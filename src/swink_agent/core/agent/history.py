@@ -6,6 +6,7 @@ Owns the list interface. The agent owns the messages, and refuses changes during
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, MutableSequence, Sequence
+from copy import deepcopy
 from typing import Any, ClassVar, cast, overload
 
 from ..types import AgentMessage, as_messages
@@ -86,8 +87,6 @@ class History(MutableSequence[AgentMessage]):
     __copy__ = copy
 
     def __deepcopy__(self, memo: dict[int, Any]) -> list[AgentMessage]:
-        from copy import deepcopy
-
         return deepcopy(list(self), memo)
 
     def __reduce__(self) -> tuple[Any, ...]:

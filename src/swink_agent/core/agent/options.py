@@ -1,19 +1,17 @@
-"""The types of the arguments that an application gives to an agent and to its runs.
-
-For annotations only: `hints` loads them when a type checker reads them or a program evaluates the hints.
-"""
+"""The types of the arguments that an application gives to an agent and to its runs."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Generic, TypeAlias, TypedDict
 
+from ..encoding.media import DocumentInput, ImageInput
 from ..policy import PolicyContext
 from ..stream import StreamFn, StreamOptions
 from ..tool import AgentTool
 from ..types import ModelSpec
-from ..values import hints
 from ..values.value import Deps
+from .structured import ValidateFn
 
 SystemPrompt: TypeAlias = str | Callable[[], Any] | Callable[[PolicyContext[Deps]], Any]
 """The instructions, or a function that each turn calls once for them, with the turn's `PolicyContext` if it has a
@@ -39,14 +37,14 @@ class RunOptions(TypedDict, Generic[Deps], total=False):
 class PromptOptions(RunOptions[Deps], total=False):
     """The options of methods that run a prompt. They add its attachments."""
 
-    images: Sequence[hints.ImageInput]
-    documents: Sequence[hints.DocumentInput]
+    images: Sequence[ImageInput]
+    documents: Sequence[DocumentInput]
 
 
 class ValueOptions(PromptOptions[Deps], total=False):
     """The options of methods that return a value. They add the functions that check it."""
 
-    validate: hints.ValidateFn | Sequence[hints.ValidateFn]
+    validate: ValidateFn | Sequence[ValidateFn]
 
 
 class OverrideOptions(RunOptions[Deps], total=False):

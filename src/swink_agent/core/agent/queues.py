@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias
 
 from ..config import MessageProvider
 from ..types import AgentMessage
-from ..values import hints
 from ..values.checks import is_not
+from ..waits import Supervisor
 
 QueueMode: TypeAlias = Literal["one_at_a_time", "all"]
 QueueName: TypeAlias = Literal["steering", "follow_up"]
@@ -45,7 +45,7 @@ class MessageQueues:
         self._follow_ups: list[AgentMessage] = []
         self._lock = lock
         self.provider = provider
-        self.woken: hints.Supervisor | None = None
+        self.woken: Supervisor | None = None
         """The supervisor of the current run, which is woken, from any thread, when steering arrives."""
 
     def _queue(self, name: QueueName) -> list[AgentMessage]:

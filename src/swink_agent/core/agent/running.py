@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from functools import cache
-from types import ModuleType
 from typing import Any
 
 from msgspec import Struct
@@ -18,33 +16,34 @@ from msgspec.structs import replace
 from ..cancel import running_loop
 from ..context.context import cannot_continue, is_answered, is_waiting
 from ..errors import Aborted, NoMessages
+from ..events import AgentEvent, CompactionReport
+from ..loop import run_loop
+from ..output import Channel, EventStream, ViewFn
+from ..reply import compact_on_demand
+from ..run.announcing import Announcer
+from ..run.pending import Answer, checked_answers
+from ..run.state import Run
 from ..run.turn import TurnTools
 from ..tool import Toolbox
 from ..types import AgentMessage, AgentResult
-from ..values import hints
 from ..values.checks import is_not
 from ..values.value import Deps, copy_json
 from .agent_state import AgentState
 from .claim import Claim
+from .delegate import MakeRunFn
 from .given import Given, check_given, config_of, given_to
-
-
-@cache
-def _loop() -> ModuleType:
-    """The loop, loaded on use: an agent may be made long before it runs."""
-    from .. import loop
-
-    return loop
+from .structured import StructuredOutput
+from .sync import run_sync
 
 
 class Order(Struct, gc=False):
     """A caller's order for one run."""
 
     prompts: tuple[AgentMessage, ...] | None = None  # `None` continues from the history
-    request: hints.StructuredOutput | None = None  # the value that the model must give, if the caller wants one
+    request: StructuredOutput | None = None  # the value that the model must give, if the caller wants one
     given: Given | None = None  # values for this run only, instead of the agent's own
-    answers: Mapping[str, hints.Answer] | None = None  # the answers to calls that wait, if the caller brings any
-    view: hints.ViewFn | None = None  # makes the items that a stream yields instead of events
+    answers: Mapping[str, Answer] | None = None  # the answers to calls that wait, if the caller brings any
+    view: ViewFn | None = None  # makes the items that a stream yields instead of events
 
 
 class Running(AgentState[Deps]):
@@ -56,26 +55,22 @@ class Running(AgentState[Deps]):
         self,
         given: Mapping[str, Any],
         prompts: tuple[AgentMessage, ...] | None = None,
-        request: hints.StructuredOutput | None = None,
-        answers: Mapping[str, hints.Answer] | None = None,
+        request: StructuredOutput | None = None,
+        answers: Mapping[str, Answer] | None = None,
     ) -> Order:
         """Makes the order of a run from its caller's values and the current overrides."""
         return Order(prompts, request, given_to(self, given), answers)
 
-    def _answer_order(self, given: Mapping[str, Any], answers: Mapping[str, hints.Answer] | None) -> Order:
+    def _answer_order(self, given: Mapping[str, Any], answers: Mapping[str, Answer] | None) -> Order:
         if answers is None:  # such an order would mean to continue
             raise is_not("answers", answers, "a mapping from the ids of waiting calls to their answers")
         return self._order(given, answers=answers)
 
     def _sync(self, order: Order) -> AgentResult:
-        from .sync import run_sync  # on use: most agents run in async code
-
         here = running_loop()
         return run_sync(lambda: self._drive(order, blocked=here), self._claims.abort)
 
-    def _stream(self, order: Order) -> hints.EventStream:
-        from ..run.event_stream import EventStream  # on use: an agent may be made long before it runs
-
+    def _stream(self, order: Order) -> EventStream:
         claim = self._claim(order)
         stream = EventStream(
             lambda channel: self._drive(order, claim, channel),
@@ -96,8 +91,6 @@ class Running(AgentState[Deps]):
     def _check_history(self, order: Order) -> None:
         history = self._transcript.history
         if order.answers is not None:
-            from ..run.pending import checked_answers  # on use: most agents defer nothing
-
             order.answers = checked_answers(order.answers, history)
             return
         if not history:
@@ -113,7 +106,7 @@ class Running(AgentState[Deps]):
         self,
         order: Order,
         claim: Claim | None = None,
-        channel: hints.Channel | None = None,
+        channel: Channel | None = None,
         blocked: asyncio.AbstractEventLoop | None = None,
     ) -> AgentResult:
         """Runs an order, from the claim (unless the caller already has one) to its release.
@@ -133,7 +126,7 @@ class Running(AgentState[Deps]):
                 run.answers = dict(order.answers)
             self._last_error = self._last_result = None
             if self._announcer is not None:
-                self._announcer.begin(run)
+                self._announcer.begin(run.emit, run.supervisor.loop)
             try:
                 self._last_result = result = await run.loop(run, order.prompts)
             finally:
@@ -148,7 +141,7 @@ class Running(AgentState[Deps]):
         finally:
             self._claims.release(claim)
 
-    def _new_run(self, claim: Claim, order: Order, channel: hints.Channel | None = None) -> hints.Run:
+    def _new_run(self, claim: Claim, order: Order, channel: Channel | None = None) -> Run:
         given, request = order.given or {}, order.request
         config = config_of(self._config, order.given)
         if config.state is not self.state:  # an application may assign another
@@ -161,44 +154,40 @@ class Running(AgentState[Deps]):
             emit = subscriptions.notify
         else:
             emit = channel.push if order.view is None else self._viewed(order.view, channel)
-        loop = _loop()
-        run = loop.Run(
+        run = Run(
             config,
             self._transcript,
             toolbox,
             given.get("system_prompt", self.system_prompt),
             claim.token,
             emit,
-            loop.run_loop,
+            run_loop,
             channel,
             request,
-            subscriptions if channel is None else None,
             given.get("deps", config.deps),
         )
         run.observers = subscriptions.observers
         run.announcing = self._own_announcer
         return run
 
-    def _own_announcer(self) -> hints.Announcer:
+    def _own_announcer(self) -> Announcer:
         with self._claims.lock:
             if self._announcer is None:
-                from ..run.announcing import Announcer
-
                 self._announcer = Announcer(self._subscriptions.notify)
                 if self._run is not None:
-                    self._announcer.begin(self._run)
+                    self._announcer.begin(self._run.emit, self._run.supervisor.loop)
             return self._announcer
 
-    def _viewed(self, view: hints.ViewFn, channel: hints.Channel) -> Callable[[hints.AgentEvent], None]:
+    def _viewed(self, view: ViewFn, channel: Channel) -> Callable[[AgentEvent], None]:
         """Returns a function that gives each event to the subscribers, and the view's items for it to the stream."""
 
-        def pushed(event: hints.AgentEvent) -> None:
+        def pushed(event: AgentEvent) -> None:
             self._subscriptions.notify(event)
             view(event, None if self._run is None else self._run.assembler, channel.put)
 
         return pushed
 
-    def _delegated_run(self, make: hints.MakeRunFn, deps: Any) -> hints.Run:
+    def _delegated_run(self, make: MakeRunFn, deps: Any) -> Run:
         """Makes the run of a copy of this agent, with the caller's deps. Raises an error if it is impossible."""
         given = given_to(self, {} if deps is None else {"deps": deps})
         check_given(self._config, given, self._toolbox)
@@ -206,7 +195,7 @@ class Running(AgentState[Deps]):
         config = replace(config_of(self._config, given), state=copy_json(state))
         return make(config, messages, {"tools": self._toolbox, "system_prompt": self.system_prompt, **(given or {})})
 
-    async def _compact(self, instructions: str | None) -> hints.CompactionReport | None:
+    async def _compact(self, instructions: str | None) -> CompactionReport | None:
         """Runs only the transforms, as a separate run."""
         claim = self._claims.take()
         self._claims.begin(claim)
@@ -214,8 +203,6 @@ class Running(AgentState[Deps]):
             await claim.wait_for_predecessors()
             if not self._config.has_transform:
                 return None
-            from ..reply import compact_on_demand  # on use, as everything that only runs need
-
             run = self._new_run(claim, self._order({}))
             try:
                 return await compact_on_demand(run, instructions)

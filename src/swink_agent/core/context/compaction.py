@@ -16,10 +16,10 @@ import msgspec
 
 from ..cancel import CancellationToken
 from ..config import AgentLoopConfig
+from ..output import unheard
 from ..policy import PolicyContext, Stop
 from ..providers import ProviderStreamFn
 from ..retry import DefaultRetryStrategy
-from ..run.event_stream import unheard
 from ..run.failures import as_agent_error
 from ..run.state import Run, RunLoopFn
 from ..run.transcript import Transcript

@@ -13,7 +13,9 @@ from typing import Any, TypeVar, cast, overload
 
 import msgspec
 
+from ..encoding.codec import as_json
 from ..errors import InvalidContinue
+from ..run.pending import pending_calls
 from ..types import (
     AgentMessage,
     AssistantMessage,
@@ -30,10 +32,10 @@ from ..types import (
     ToolResultMessage,
     UserMessage,
 )
+from ..values.nesting import kept_shallow
 from ..values.value import show
 
 M = TypeVar("M")
-_PENDING = ToolOutcome.PENDING
 
 
 class Snapshot(Sequence[M]):
@@ -130,8 +132,6 @@ def cannot_continue(messages: Sequence[AgentMessage]) -> InvalidContinue:
     """Returns the error for a history that has nothing to answer: it names the calls that wait, if there are any."""
     if not is_waiting(messages):
         return InvalidContinue()
-    from ..run.pending import pending_calls  # on use: this is an error
-
     calls = ", ".join([f"{call.call_id!r} ({call.name})" for call in pending_calls(messages)])
     return InvalidContinue(f"calls wait for an answer: {calls}; resume() with answers, or prompt() to continue without")
 
@@ -154,7 +154,7 @@ def has_unclosed(messages: Sequence[AgentMessage], *, passes_users: bool = True)
         if type(message) is AssistantMessage or (type(message) is UserMessage and not passes_users):
             return False
         if type(message) is ToolResultMessage:
-            if message.outcome is not _PENDING:
+            if message.outcome is not ToolOutcome.PENDING:
                 answered.add(message.tool_call_id)  # it replaces an earlier pending result
             elif message.tool_call_id not in answered:
                 return True
@@ -202,7 +202,7 @@ class _Pending:
             self.others.append(message)
         elif message.tool_call_id in self.results:
             there = self.results[message.tool_call_id]
-            if there is None or there.outcome is _PENDING:  # no other result is ever replaced
+            if there is None or there.outcome is ToolOutcome.PENDING:  # no other result is ever replaced
                 self.results[message.tool_call_id] = message
 
     def settled(self) -> Iterator[LlmMessage]:
@@ -294,9 +294,6 @@ def json_size(value: object) -> int:
     try:
         return len(msgspec.json.encode(value))
     except Exception:
-        from ..encoding.codec import as_json  # on use: nearly all values are JSON
-        from ..values.nesting import kept_shallow
-
         return len(as_json(kept_shallow(value)))
 
 

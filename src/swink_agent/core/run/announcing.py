@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from ..cancel import call_in
+from ..events import TaskEnded, TaskStarted
 
-if TYPE_CHECKING:
-    from ..events import TaskEnded, TaskStarted
-    from .state import Run
+TaskEvent: TypeAlias = TaskStarted | TaskEnded
 
 
 class Announcer:
@@ -24,26 +23,27 @@ class Announcer:
     If the event loop is closed, events wait for the next run and follow its `AgentStart`.
     """
 
-    __slots__ = ("__weakref__", "_home", "_notify", "_run", "_waiting")
+    __slots__ = ("__weakref__", "_emit", "_home", "_notify", "_waiting")
 
-    def __init__(self, notify: Callable[[TaskStarted | TaskEnded], None]) -> None:
+    def __init__(self, notify: Callable[[TaskEvent], None]) -> None:
         self._notify = notify
-        self._run: Run | None = None
+        self._emit = notify
         self._home: asyncio.AbstractEventLoop | None = None
-        self._waiting: deque[TaskStarted | TaskEnded] = deque()
+        self._waiting: deque[TaskEvent] = deque()
 
-    def begin(self, run: Run) -> None:
-        """Notes that a run begins. Its `AgentStart` must be emitted before the event loop does anything else."""
-        self._run = run
-        self._home = run.supervisor.loop
+    def begin(self, emit: Callable[[TaskEvent], None], loop: asyncio.AbstractEventLoop) -> None:
+        """Notes that a run begins in this event loop, and how it emits events. Its `AgentStart` must be emitted before
+        the event loop does anything else."""
+        self._emit = emit
+        self._home = loop
         if self._waiting:
             self._home.call_soon(self._tell)
 
     def end(self) -> None:
         """Notes that the run is over. Nothing else may have happened since its `AgentEnd`."""
-        self._run = None
+        self._emit = self._notify
 
-    def announce(self, event: TaskStarted | TaskEnded) -> None:
+    def announce(self, event: TaskEvent) -> None:
         """Emits the event soon, in the order of the calls. Safe from any thread, at any time."""
         self._waiting.append(event)
         if self._home is not None:
@@ -55,8 +55,4 @@ class Announcer:
             call_in(home, self._tell)
             return
         while self._waiting:
-            event = self._waiting.popleft()
-            if self._run is None:
-                self._notify(event)
-            else:
-                self._run.emit(event)
+            self._emit(self._waiting.popleft())

@@ -25,7 +25,7 @@ from ..policy import (
     Stop,
 )
 from ..types import AgentMessage, AssistantMessage, PolicyStop, ToolResultMessage
-from .supervisor import Supervisor, call
+from ..waits import Supervisor, call
 
 log = logging.getLogger("swink_agent")
 

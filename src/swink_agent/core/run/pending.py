@@ -7,7 +7,7 @@ copy of a history, even one from a file, shows which calls wait.
     a later result        of the same call replaces the pending one
     damaged details       the call cannot be answered, and does not prevent answers to other calls
 
-Owns these rules and the details. `deferring` defers calls, and `resuming` acts on answers.
+Owns these rules and the details. `dispatch` defers calls, and `deferral` acts on answers.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 from ..approval import Approve, ApproveWith, PendingCall, Reject
+from ..encoding.codec import decode_message
 from ..errors import NotPending
 from ..events import DeferralKind
 from ..tool import AgentToolResult
@@ -35,8 +36,6 @@ LOST = (
     "some of it, or none: look before you repeat it."
 )
 """The result that the model reads for a call that a crash interrupted."""
-
-_PENDING = ToolOutcome.PENDING
 
 
 class Pending(Value, frozen=True, omit_defaults=True):
@@ -63,7 +62,7 @@ class Pending(Value, frozen=True, omit_defaults=True):
     @classmethod
     def of(cls, result: ToolResultMessage) -> Pending | None:
         """Decodes the details of a pending result; returns `None` for any other result, and for invalid details."""
-        if result.outcome is not _PENDING:
+        if result.outcome is not ToolOutcome.PENDING:
             return None
         try:
             return json_decoder(cls).decode(msgspec.json.encode(result.details))
@@ -98,8 +97,6 @@ def decoded_messages(messages: Sequence[Any]) -> tuple[AgentMessage, ...] | None
     """Decodes the messages that a pending result keeps; returns `None` if one of them is not a message."""
     if not messages:
         return ()
-    from ..encoding.codec import decode_message  # on use: few pending results keep messages
-
     try:
         return tuple([decode_message(msgspec.json.encode(message)) for message in messages])
     except (TypeError, ValueError, RecursionError):
@@ -151,7 +148,7 @@ def _waiting_in(reply: AssistantMessage, results: Sequence[tuple[int, ToolResult
         first = by_id.get(result.tool_call_id)
         if first is None:
             by_id[result.tool_call_id] = position, result
-        elif first[1].outcome is _PENDING:
+        elif first[1].outcome is ToolOutcome.PENDING:
             by_id[result.tool_call_id] = first[0], result
     found: list[WaitingCall] = []
     for index, call in enumerate(reply.tool_calls):

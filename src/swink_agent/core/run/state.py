@@ -1,32 +1,38 @@
 """The state of one run, and the operations on it that all parts of the loop share.
 
-Nothing here outlives the run; the transcript belongs to the caller. The course of a run is in `loop`, `reply` and
-`dispatch`.
+Also what a run shares with its delegates: their usage, and the limits of concurrent calls. Nothing here outlives the
+run; the transcript belongs to the caller. The course of a run is in `loop`, `reply` and `dispatch`.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Awaitable, Callable, Collection, MutableMapping, Sequence
-from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
+from ..agent.options import SystemPrompt
 from ..agent.queues import MessageQueues, QueueName
+from ..agent.structured import StructuredOutput
 from ..cancel import CancellationToken
 from ..config import AgentLoopConfig
-from ..context.context import default_convert_to_llm, json_size, most_tokens
+from ..context.context import json_size, most_tokens
 from ..errors import AgentError
 from ..events import AgentEvent, InjectionSource, MessagesInjected
+from ..output import Channel, unheard
 from ..policy import PolicyContext
+from ..record import CallRecord
+from ..secrets.redaction import Redactor
 from ..stream import MessageAssembler
-from ..tool import Toolbox
+from ..tool import AgentTool, Toolbox, ToolContext
 from ..types import AgentMessage, AgentResult, AssistantMessage, Cost, PolicyStop, ToolResultMessage, Usage, as_messages
-from ..values import hints
 from ..values.value import copy_json
+from ..waits import Supervisor, WorkerThreads
+from .announcing import Announcer
 from .consulting import tell_run_over
-from .event_stream import Channel, unheard
-from .supervisor import Supervisor
+from .observer import RunObserver
+from .pending import Answer
 from .transcript import Transcript
 from .turn import TurnTools
 
@@ -40,44 +46,103 @@ _NO_TOOLS: frozenset[str] = frozenset()
 log = logging.getLogger("swink_agent")
 
 
-class Audience(Protocol):
-    """The receivers of events: while `all` is empty, a run need not make any."""
+RunningCall: TypeAlias = tuple[str, str]
+"""The ids of a run and of one of its calls."""
+
+
+class Slots:
+    """The running calls of tools with `max_concurrent`. A run and all its delegates share one object."""
+
+    __slots__ = ("_running", "_waiters")
+
+    def __init__(self) -> None:
+        self._running: dict[int, tuple[AgentTool, list[RunningCall]]] = {}
+        """Keyed by the `id()` of the tool, which the entry keeps alive."""
+        self._waiters: list[Callable[[], bool]] = []
+
+    def has_room(self, tool: AgentTool, most: int, way: Collection[RunningCall]) -> bool:
+        """Whether one more call may run. The calls on the `way` to it, through delegates, do not count: they wait for
+        it, so counting them would block both."""
+        running = self._running.get(id(tool))
+        return running is None or sum(call not in way for call in running[1]) < most
+
+    def enter(self, tool: AgentTool, call: RunningCall) -> None:
+        self._running.setdefault(id(tool), (tool, []))[1].append(call)
+
+    def leave(self, tool: AgentTool, call: RunningCall) -> None:
+        """Frees the slot, and calls the waiters."""
+        self._running[id(tool)][1].remove(call)
+        self._waiters = [wake for wake in self._waiters if wake()]
+
+    def tell(self, wake: Callable[[], bool]) -> None:
+        """Calls `wake` whenever a slot becomes free, until it returns false because no call waits. The waiter that was
+        added first is called first, and may take the slot at once."""
+        if wake not in self._waiters:
+            self._waiters.append(wake)
+
+
+class Delegations:
+    """The usage of the delegates of one run, including those that still run.
+
+    Readable from any thread. `usage` and `cost` are those of batches that have ended, added in call order, so that
+    events and sessions give the same sums.
+    """
+
+    __slots__ = ("_lock", "_open", "cost", "live", "usage")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.usage = Usage()
+        self.cost = Cost()
+        self.live: dict[ToolContext, Run] = {}
+        """The runs of the delegates that are running, by the calls that run them."""
+        self._open: dict[ToolContext, tuple[Usage, Cost]] = {}  # delegates that have ended, in the batch that has not
+
+    def begin(self, ctx: ToolContext, run: Run) -> None:
+        with self._lock:
+            self.live[ctx] = run
+
+    def end(self, ctx: ToolContext) -> None:
+        with self._lock:
+            self._open[ctx] = self.live.pop(ctx).spent
+
+    def spent_by(self, ctx: ToolContext) -> tuple[Usage, Cost] | None:
+        """Returns what the call's delegate has used; `None` if it ran none, or one that used nothing."""
+        spent = self._open.get(ctx)
+        return None if spent is None or spent == (Usage(), Cost()) else spent
+
+    def settle(self, spent: Sequence[tuple[Usage, Cost] | None]) -> None:
+        """Ends a batch: adds what its calls have used, in their order."""
+        with self._lock:
+            for usage, cost in filter(None, spent):
+                self.usage += usage
+                self.cost += cost
+            self._open.clear()
 
     @property
-    def all(self) -> Sequence[object]: ...
-
-
-class _Somebody:
-    all = ("a reader",)
-
-
-_SOMEBODY = _Somebody()
+    def spent(self) -> tuple[Usage, Cost]:
+        """The usage and cost of all delegates so far."""
+        with self._lock:
+            usage, cost = self.usage, self.cost
+            for more in [*self._open.values(), *[run.spent for run in self.live.values()]]:
+                usage, cost = usage + more[0], cost + more[1]
+        return usage, cost
 
 
 class Run:
     """One invocation of the loop, from `AgentStart` to `AgentEnd`."""
-
-    __slots__ = (
-        *("_queues", "_redactor", "_slots", "_threads", "announcing", "answers", "assembler", "audience", "calls"),
-        *("cancel", "channel", "config", "cost", "delegates", "delegations", "deps", "emit", "error", "executing"),
-        *("has_recovered", "has_reserving_policies", "has_to_poll", "id", "inside", "instructions", "is_waiting"),
-        *("loop", "model", "needs_preparation", "observers", "pending", "places", "refusal", "request", "start"),
-        *("state", "steering", "stopped_by", "supervisor", "system_prompt", "toolbox", "transcript", "transforms"),
-        *("turn_index", "turn_tools", "unasked_tools", "usage", "way"),
-    )
 
     def __init__(
         self,
         config: AgentLoopConfig,
         transcript: Transcript,
         toolbox: Toolbox | TurnTools,
-        system_prompt: hints.SystemPrompt,
+        system_prompt: SystemPrompt,
         cancel: CancellationToken,
         emit: EmitFn,
         loop: RunLoopFn,
         channel: Channel | None = None,
-        request: hints.StructuredOutput | None = None,
-        audience: Audience | None = None,
+        request: StructuredOutput | None = None,
         deps: Any = None,
         delegates: tuple[str, ...] = (),
     ) -> None:
@@ -93,17 +158,16 @@ class Run:
         self.request = request  # the value that the run must return, for `structured_output`
         self.delegates = delegates
         """The names of the tools that lead to this run, the outermost first; empty if it is not a delegate's."""
-        self.delegations: hints.Delegations | None = None  # the usage of the delegates of this run, if it has had any
-        self.observers: tuple[hints.RunObserver, ...] = ()  # they see requests and tool calls in addition to the events
+        self.delegations: Delegations | None = None  # the usage of the delegates of this run, if it has had any
+        self.observers: tuple[RunObserver, ...] = ()  # they see requests and tool calls in addition to the events
         self.unasked_tools = _NO_TOOLS  # the library's own tools, which need no approval
         self.take_tools(toolbox if isinstance(toolbox, Toolbox) else Toolbox())
         self.cancel = cancel
         self.emit = emit
-        self.announcing: Callable[[], hints.Announcer] | None = None
+        self.announcing: Callable[[], Announcer] | None = None
         """Returns the announcer for work that outlives its call. Delegates share that of their caller."""
         self.loop = loop
         """The loop that runs it. Transforms make requests with it, and their modules cannot import the loop."""
-        self.audience = _SOMEBODY if audience is None else audience
         self.channel = channel
         self.start = len(transcript)
         self.id = os.urandom(12).hex()  # the id that policies, tools and records see
@@ -118,30 +182,23 @@ class Run:
         """The queued steering messages: most turns only check that it is empty."""
         self.has_to_poll = provider is not None and (self._queues is None or self._queues.provider is not None)
         """Whether the application has its own message provider, which must be polled."""
-        self._threads: hints.WorkerThreads | None = None
-        self._slots: hints.Slots | None = None
-        self.way: tuple[hints.RunningCall, ...] = ()
+        self._threads: WorkerThreads | None = None
+        self._slots: Slots | None = None
+        self.way: tuple[RunningCall, ...] = ()
         """The calls that lead to this run, if it is a delegate's, outermost first."""
-        self.answers: dict[str, hints.Answer] | None = None  # the answers to calls that wait, if the run brings any
-        self.inside: dict[str, tuple[tuple[AgentMessage, ...], dict[str, hints.Answer], dict[str, Any]]] | None = None
+        self.answers: dict[str, Answer] | None = None  # the answers to calls that wait, if the run brings any
+        self.inside: dict[str, tuple[tuple[AgentMessage, ...], dict[str, Answer], dict[str, Any]]] | None = None
         """For calls whose delegates have waiting calls: the delegate's messages, the answers for it, and its state."""
         self.places: tuple[int, ...] = ()  # the positions of the results that replaced pending ones
         self.is_waiting = False  # whether calls wait for an answer, so that the run must end
         self.state: MutableMapping[str, Any] = {} if config.state is None else config.state
         self.pending: list[tuple[InjectionSource, AgentMessage]] = []  # messages that lead the next turn
         self.executing: dict[str, None] = {}  # the ids of the calls that run
-        self.calls: Sequence[hints.CallState] = ()  # the calls of this turn, until its end
+        self.records_of_calls: Callable[[], tuple[CallRecord, ...]] | None = None
+        """Returns what is known of this turn's calls, until its end."""
         self.assembler: MessageAssembler | None = None  # the reply that is being streamed, if one is
         self.turn_index = 0
         self.transforms = config.transform_context is not None or config.async_transform_context is not None
-        self.needs_preparation = (
-            self.transforms
-            or bool(config.pre_turn_policies)
-            or not isinstance(system_prompt, str)
-            or self.turn_tools is not None
-            or config.convert_to_llm is not default_convert_to_llm
-        )
-        """Whether hooks or policies come before the request."""
         policies = config.pre_turn_policies
         self.has_reserving_policies = bool(policies) and any(getattr(one, "every_call", False) for one in policies)
         """Whether a policy needs the most tokens that a request can have."""
@@ -255,10 +312,10 @@ class Run:
             run_id=self.id,
             redactor_fn=self.own_redactor,
             deps=self.deps,
-            calls_fn=partial(_records_of, self.calls) if self.calls else None,
+            calls_fn=self.records_of_calls,
         )
 
-    def own_redactor(self) -> hints.Redactor:
+    def own_redactor(self) -> Redactor:
         return self.redactor
 
     def most_request_tokens(self) -> int:
@@ -279,27 +336,23 @@ class Run:
         return tokens + len(self.instructions.encode("utf-8", "surrogatepass")) + tools + _UNSEEN_TOKENS
 
     @property
-    def redactor(self) -> hints.Redactor:
+    def redactor(self) -> Redactor:
         """The configured redactor, else one that knows the secrets of the environment."""
         if self._redactor is None:
             self._redactor = self.transcript.own_redactor()
         return self._redactor
 
     @property
-    def threads(self) -> hints.WorkerThreads:
+    def threads(self) -> WorkerThreads:
         """The threads of the run's tools, made on first use."""
         if self._threads is None:
-            from .threads import WorkerThreads  # on use: most runs need none
-
             self._threads = WorkerThreads()
         return self._threads
 
     @property
-    def slots(self) -> hints.Slots:
+    def slots(self) -> Slots:
         """The running calls of tools with `max_concurrent`. Delegates share those of their caller."""
         if self._slots is None:
-            from .slots import Slots  # on use: few tools limit their calls
-
             self._slots = Slots()
         return self._slots
 
@@ -336,10 +389,6 @@ class Run:
         """Waits until the reader has handled all events, so that it can still intervene."""
         if self.channel is not None:
             await self.supervisor.park(self.channel.is_caught_up)
-
-
-def _records_of(calls: Sequence[hints.CallState]) -> tuple[hints.CallRecord, ...]:
-    return tuple([call.record() for call in calls])
 
 
 RunLoopFn: TypeAlias = Callable[[Run, tuple[AgentMessage, ...] | None], Awaitable[AgentResult]]

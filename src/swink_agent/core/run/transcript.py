@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..context.context import SentMessages, Snapshot, is_empty, repair_pairs
+from ..journal import MessageSource, Recorder
+from ..secrets.redaction import Redactor
 from ..types import (
     FAILURES,
     LLM_MESSAGES,
@@ -24,18 +26,9 @@ from ..types import (
     is_blank,
 )
 
-if TYPE_CHECKING:
-    from ..journal import MessageSource, Recorder
-    from ..secrets.redaction import Redactor
-
 
 class Transcript:
     """One history, its context, and its conversation."""
-
-    __slots__ = (
-        *("_answered", "_checked", "_context", "_converted", "_history", "_llm", "_sent", "counted", "covered"),
-        *("fresh_from", "memory", "recorder", "redactor"),
-    )
 
     def __init__(self, messages: Iterable[AgentMessage] = ()) -> None:
         self.memory: dict[Any, Any] = {}
@@ -64,8 +57,6 @@ class Transcript:
     def own_redactor(self) -> Redactor:
         """Returns the redactor for an agent without one: it knows the secrets of the current environment."""
         if self.redactor is None:
-            from ..secrets.redaction import Redactor  # on use: many runs have no tools and no errors
-
             self.redactor = Redactor()
         else:
             self.redactor.learn_environment(os.environ)
@@ -167,10 +158,7 @@ class Transcript:
 
     def conversation(self) -> Snapshot[LlmMessage]:
         """Returns the messages to send now: a valid conversation. The next one begins with the same messages."""
-        llm, checked = self._llm, self._checked
-        if self._sent is llm and len(llm) == checked + 2 and _is_answered(llm[checked], llm[checked + 1]):
-            self._checked = checked + 2  # as after most turns
-        elif not self._extend_in_order():
+        if not self._extend_in_order():
             self._repair()
         return SentMessages(self._sent, self._answered) if self._answered else Snapshot(self._sent)
 
@@ -213,18 +201,6 @@ class Transcript:
         while newest < end and type(self._llm[end - newest - 1]) is not AssistantMessage:
             newest += 1
         self._answered = max(0, len(repaired) - newest) if newest < end else 0
-
-
-def _is_answered(reply: LlmMessage, result: LlmMessage) -> bool:
-    """Whether these are one call and its result, which need no other check."""
-    return (
-        type(result) is ToolResultMessage
-        and type(reply) is AssistantMessage
-        and len(reply.content) == 1
-        and type(call := reply.content[0]) is ToolCall
-        and call.id == result.tool_call_id
-        and reply.stop_reason not in FAILURES
-    )
 
 
 def _replaced(messages: list[AgentMessage], old: AgentMessage, new: AgentMessage) -> list[AgentMessage]:

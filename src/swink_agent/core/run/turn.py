@@ -12,8 +12,9 @@ from operator import is_
 from types import FunctionType
 from typing import Any, cast
 
+from ..agent.options import SystemPrompt, Tools
+from ..policy import PolicyContext
 from ..tool import AgentTool, Toolbox
-from ..values import hints
 from ..values.checks import is_function, is_not
 
 
@@ -93,13 +94,13 @@ def as_toolbox(tools: Any) -> Toolbox | TurnTools:
     return TurnTools(tools)
 
 
-def wrapped_tools(tools: hints.Tools, wrap: Callable[[AgentTool], AgentTool | None]) -> hints.Tools:
+def wrapped_tools(tools: Tools, wrap: Callable[[AgentTool], AgentTool | None]) -> Tools:
     """Wraps every tool of a list, or of a function of the turn. Leaves out tools for which `wrap` returns `None`."""
     if not callable(tools):
         return [made for tool in tools if (made := wrap(tool)) is not None]
     takes = takes_context(tools, "tools")
 
-    async def wrapped(ctx: hints.PolicyContext) -> Iterable[AgentTool]:
+    async def wrapped(ctx: PolicyContext) -> Iterable[AgentTool]:
         given: Any = cast("Any", tools)(*([ctx] if takes else []))
         found = await given if inspect.isawaitable(given) else given
         return [made for tool in found if (made := wrap(tool)) is not None]
@@ -109,13 +110,13 @@ def wrapped_tools(tools: hints.Tools, wrap: Callable[[AgentTool], AgentTool | No
     return wrapped
 
 
-def wrapped_prompt(system_prompt: hints.SystemPrompt, wrap: Callable[[str], str]) -> hints.SystemPrompt:
+def wrapped_prompt(system_prompt: SystemPrompt, wrap: Callable[[str], str]) -> SystemPrompt:
     """Wraps instructions: a text now, those of a function in every turn."""
     if isinstance(system_prompt, str):
         return wrap(system_prompt)
     takes = takes_context(system_prompt, "system_prompt")
 
-    async def wrapped(ctx: hints.PolicyContext) -> Any:
+    async def wrapped(ctx: PolicyContext) -> Any:
         given: Any = cast("Any", system_prompt)(*([ctx] if takes else []))
         found = await given if inspect.isawaitable(given) else given
         return wrap(found) if isinstance(found, str) else found

@@ -7,11 +7,16 @@ whether a text is worth the slow one.
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
+from html import escape
+from shlex import quote as shell_quoted
 from typing import TypeAlias
+from urllib.parse import quote
 
 from .dumps import dump_patterns, may_dump, readings
 
@@ -68,11 +73,6 @@ _CHARACTERS_APART = "   "  # the separator between two characters of `od -c`
 
 class SecretForms:
     """All forms of a set of secrets. It is immutable: for another secret, make a new one."""
-
-    __slots__ = (
-        *("_anchors", "_base64", "_beginnings", "_escaped", "_flat_base64", "_flat_escaped", "_flat_hex", "_hex"),
-        *("_literal", "_raw"),
-    )
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
         literal: dict[str, str] = {}
@@ -355,11 +355,6 @@ def _literal_forms(secret: str) -> set[str]:
     """Returns the secret unchanged, and escaped for JSON, HTML, addresses and shells."""
     if _is_plain(secret):
         return {secret}
-    import json
-    from html import escape
-    from shlex import quote as shell_quoted
-    from urllib.parse import quote
-
     html = escape(secret)
     forms = {secret, repr(secret)[1:-1], html, escape(secret, quote=False), html.replace("&#x27;", "'")}
     forms |= {html.replace("&#x27;", "&#39;").replace("&quot;", "&#34;"), secret.replace("'", "'\\''")}
@@ -386,8 +381,6 @@ def _unicode_escape(found: re.Match[str], *, is_upper: bool = False) -> str:
 
 
 def _base64_forms(raw: bytes) -> Iterator[bytes]:
-    import base64  # on use: a program without secrets does not need it
-
     for offset in range(3):
         # The base64 characters at both ends depend on the text around the secret and are left out.
         encoded = base64.b64encode(b"\0" * offset + raw)

@@ -12,6 +12,7 @@ from typing import Any, cast
 from msgspec import structs
 from msgspec.json import decode, encode
 
+from ..encoding.codec import decode_message, encode_message
 from ..types import (
     AgentMessage,
     AssistantMessage,
@@ -28,11 +29,7 @@ from ..types import (
 from ..values.nesting import kept_shallow
 from .redaction import SHORTEST_TEXT, Redactor, differ, masked_document, masked_place
 
-_PENDING = ToolOutcome.PENDING
 _NO_TEXT = frozenset({int, float, bool, type(None)})
-
-# This runs for every record of every run: types are compared by `type(x) is T`, as in `core.types`, the most frequent
-# first.
 
 
 def masked_message(message: AgentMessage, redactor: Redactor) -> AgentMessage:
@@ -48,7 +45,7 @@ def masked_message(message: AgentMessage, redactor: Redactor) -> AgentMessage:
         return message if content is message.content else structs.replace(message, content=content)
     if type(message) is ToolResultMessage:
         details = message.details
-        if message.outcome is _PENDING and isinstance(details, dict):
+        if message.outcome is ToolOutcome.PENDING and isinstance(details, dict):
             details = _masked_pending(cast("dict[str, Any]", details), redactor)
         elif details is not None:
             details = masked_data(details, redactor)
@@ -108,8 +105,6 @@ def _masked_pending(details: dict[str, Any], redactor: Redactor) -> dict[str, An
     """Masks the details of a waiting call. If that changes them, sets `is_masked`: masked arguments must never run."""
     messages = details.get("messages")
     if isinstance(messages, (list, tuple)):
-        from ..encoding.codec import decode_message, encode_message  # on use: few calls wait in a delegate
-
         # The delegate's messages are masked as messages, so that each waiting call among them gets its own `is_masked`.
         try:
             read = [decode_message(encode(message)) for message in cast("list[Any]", messages)]

@@ -10,6 +10,7 @@ text, so no value moves from one file to another.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from bisect import bisect_left
 from collections import Counter
@@ -55,8 +56,6 @@ class PutBack(NamedTuple):
 
 def placeholder(original: str, name: str, key: bytes) -> str:
     """Makes the placeholder of a value: a name for people, and a digest that distinguishes it from others."""
-    import hashlib  # on use: most texts hold nothing to mask
-
     plain = original.replace("\r\n", "\n").encode("utf-8", "surrogatepass")
     digest = hashlib.blake2b(plain, digest_size=4, key=key).hexdigest()
     label = _LABEL.sub("-", name).strip("-")[:_LONGEST_LABEL] or "secret"

@@ -7,6 +7,7 @@ values are too ordinary to be secrets, and `placeholders` replaces them. The run
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import re
@@ -56,11 +57,6 @@ class Redactor:
     at once, unless `environment={}`; `patterns=False` masks only registered secrets. Values of the `unmasked` names are
     never masked, and with `enabled=False` nothing is. A single string is one secret or name. Safe from any thread.
     """
-
-    __slots__ = (
-        *("_forms", "_key", "_lock", "_patterns", "_remembered", "_secrets", "_spared", "_unmasked", "_words"),
-        "enabled",
-    )
 
     def __init__(
         self,
@@ -623,8 +619,6 @@ def _text(secret: object) -> str:
 
 
 def _digested(key: bytes) -> bytes:
-    import hashlib  # on use: few applications give a key
-
     return hashlib.blake2b(key, digest_size=32, person=b"swink-redactor").digest()
 
 

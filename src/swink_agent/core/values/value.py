@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from copy import deepcopy
+from datetime import date, time, timedelta
 from enum import Enum, StrEnum
 from functools import lru_cache
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from msgspec import Struct
 
+from ..texts.likeness import close_names
 from .checks import is_not
+from .nesting import copied
 
 _LONGEST_TEXT = 60
 _LONGEST_REASON = 240
@@ -121,8 +126,6 @@ class Choice(StrEnum):
         others = {name.lower(): member for name, member in cls.__members__.items() if name != member.name}
         if isinstance(value, str) and value in others:
             return others[value]
-        from ..texts.likeness import close_names  # on use: only wrong values need it
-
         choices = [*[member.value for member in cls], *others]
         near = close_names(value.lower(), choices) if isinstance(value, str) else []
         meant = f"; did you mean {near[0]!r}?" if near else ""
@@ -176,8 +179,6 @@ def copy_json(value: T) -> T:
     try:
         return _copy(value)
     except RecursionError:
-        from .nesting import copied  # on use: hardly anything is nested so deep
-
         return copied(value)
 
 
@@ -259,11 +260,6 @@ def _copied_other(value: Any, copied: Callable[[Any], Any]) -> Any:
         return tuple([copied(item) for item in cast("tuple[Any, ...]", value)])
     if type(value) is frozenset:
         return frozenset([copied(item) for item in cast("frozenset[Any]", value)])
-    # On use: most data is only JSON.
-    from copy import deepcopy
-    from datetime import date, time, timedelta
-    from pathlib import PurePath
-
     try:
         is_unchanging = isinstance(value, (str, int, float, bytes, Enum, PurePath, date, time, timedelta, Value))
         return value if is_unchanging else deepcopy(value)

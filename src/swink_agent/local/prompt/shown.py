@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
-from swink_agent.core.tool import AgentTool
+from swink_agent.core.types import OfferedTool
 from swink_agent.core.values.value import Value
 
 from .reply import ANSWER
@@ -82,7 +82,7 @@ class ShownTool(Value, frozen=True):
 # -- the brief form ------------------------------------------------------------------------------------------
 
 
-def shown(tools: Sequence[AgentTool], *, is_brief: bool, mentioned: str = "") -> list[ShownTool]:
+def shown(tools: Sequence[OfferedTool], *, is_brief: bool, mentioned: str = "") -> list[ShownTool]:
     """The tools for the model. With `is_brief`, for small models, each has one sentence, and no optional parameters if
     it has required ones.
 

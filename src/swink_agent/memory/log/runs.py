@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from swink_agent.core.events import (
     AgentEnd,
@@ -60,8 +60,7 @@ from swink_agent.core.types import (
     Usage,
 )
 
-if TYPE_CHECKING:
-    from ..sessions.session import LoadedSession
+from .fold import Fold
 
 _PENDING = ToolOutcome.PENDING
 
@@ -81,6 +80,23 @@ class RecordedSession(Protocol):
     @property
     def messages(self) -> Sequence[AgentMessage]: ...
     def records(self) -> Iterable[Record]: ...
+
+
+class DatedRecord(Record, Protocol):
+    """One record, and when it was written, in milliseconds since the epoch."""
+
+    @property
+    def at(self) -> int: ...
+
+
+class FoldedSession(Protocol):
+    """A session that was read to its end."""
+
+    @property
+    def messages(self) -> Sequence[AgentMessage]: ...
+    @property
+    def fold(self) -> Fold: ...
+    def records(self) -> Iterable[DatedRecord]: ...
 
 
 class AddedMessage(NamedTuple):
@@ -351,7 +367,7 @@ class MessageRun(NamedTuple):
     at: int
 
 
-def message_runs(loaded: LoadedSession) -> list[MessageRun | None]:
+def message_runs(loaded: FoldedSession) -> list[MessageRun | None]:
     """One for each message of the history; `None` for a message that no run of this session added."""
     times = {record.number: record.at for record in loaded.records()}
     found: dict[int | None, MessageRun] = {}

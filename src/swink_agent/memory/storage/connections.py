@@ -13,13 +13,10 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 from weakref import WeakSet
 
 from ..errors import SessionError, is_named, reason_of
-
-if TYPE_CHECKING:
-    from .database import DatabaseLog
 
 _VERSION = 1
 PATIENCE = 30.0  # seconds to wait while another process writes
@@ -177,6 +174,13 @@ class Database:
 # -- forks -------------------------------------------------------------------------------------------------------
 
 
+class Connected(Protocol):
+    """A log with a connection of its own."""
+
+    def before_fork(self) -> bool: ...
+    def after_fork(self, *, is_child: bool) -> None: ...
+
+
 class Forks:
     """Ensures that no connection is open while this process forks.
 
@@ -185,10 +189,10 @@ class Forks:
     """
 
     def __init__(self) -> None:
-        self.connected: WeakSet[DatabaseLog] = WeakSet()
+        self.connected: WeakSet[Connected] = WeakSet()
         """Their connections are closed before each fork, and may be opened again after it."""
         self.databases: WeakSet[Database] = WeakSet()
-        self._held: list[DatabaseLog] = []
+        self._held: list[Connected] = []
         self._reset()
         os.register_at_fork(before=self._before, after_in_parent=self._after, after_in_child=self._after_in_child)
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from swink_agent.core.run.threads import in_own_thread
+from swink_agent.core.waits import in_own_thread
 
 from .addresses import Address, read_address
 from .client_hello import HelloGate, OtherHost

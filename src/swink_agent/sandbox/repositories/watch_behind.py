@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable
 from typing import TypeVar
 
-from swink_agent.core.run.threads import WorkerThreads
+from swink_agent.core.waits import WorkerThreads
 
 from ..profile import SandboxProfile
 from ..protected import exposed_paths, hooks_in_work_trees

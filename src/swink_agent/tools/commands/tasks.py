@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import ToolError
 from swink_agent.core.events import TaskEnded, TaskStarted
-from swink_agent.core.run.relay import GAP
+from swink_agent.core.output import GAP
 from swink_agent.core.tool import AgentToolResult, ToolContext
 from swink_agent.core.types import Text
 from swink_agent.sandbox import SandboxedProcess, SandboxError

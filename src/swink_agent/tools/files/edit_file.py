@@ -12,8 +12,7 @@ from swink_agent.core.tool import AgentToolResult, ToolContext
 
 from .._bounded import show_name
 from ..workspace.place import Place
-from ..workspace.seen import seen_by
-from ..workspace.workspace import stale, too_large
+from ..workspace.workspace import seen_by, stale, too_large
 from .edits import Edit, apply_edits
 from .file_tool import Before, Call, WritingTool, change_details
 from .masked import mask_text, put_back

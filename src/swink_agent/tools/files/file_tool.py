@@ -20,8 +20,16 @@ from .._bounded import bound_text
 from .._confined import in_thread
 from ..checkpoints.changes import RecordedChanges
 from ..workspace.place import Place, replace_file
-from ..workspace.seen import seen_by
-from ..workspace.workspace import WHOLE_FILE_LIMIT, OpenFile, Workspace, WorkspaceError, read_whole, stale, version_of
+from ..workspace.workspace import (
+    WHOLE_FILE_LIMIT,
+    OpenFile,
+    Workspace,
+    WorkspaceError,
+    read_whole,
+    seen_by,
+    stale,
+    version_of,
+)
 from .text import showable
 
 VERSION = "version"  # the field of a scope with the version of the file that would be replaced

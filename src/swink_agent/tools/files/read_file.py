@@ -17,8 +17,7 @@ from swink_agent.core.tool import AgentToolResult
 from swink_agent.core.types import PDF, Base64Source, Image, Text
 
 from .._bounded import OUTPUT_LIMIT, cut_bytes, show_name, show_size
-from ..workspace.seen import seen_by
-from ..workspace.workspace import OpenFile, read_whole, version_of
+from ..workspace.workspace import OpenFile, read_whole, seen_by, version_of
 from .file_tool import Call, FileTool, as_json
 from .masked import LineView, line_view, mask_text, whole_until
 from .text import decode_text, showable

@@ -14,8 +14,7 @@ from swink_agent.core.tool import AgentToolResult, ToolContext
 
 from .._bounded import cut_bytes, show_name, show_size
 from ..workspace.place import Place
-from ..workspace.seen import seen_by
-from ..workspace.workspace import Workspace
+from ..workspace.workspace import Workspace, seen_by
 from .file_tool import VERSION, Before, Call, WritingTool, as_json, change_details
 from .masked import mask_text, put_back, whole_until
 from .read_file import LONGEST_LINE

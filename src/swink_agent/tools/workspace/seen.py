@@ -8,12 +8,6 @@ conversation, to the workspace.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from swink_agent.core.tool import ToolContext
-
-    from .workspace import Workspace
 
 _MOST_FILES = 10_000
 _MOST_SPANS = 1000
@@ -102,12 +96,3 @@ class _SeenFile:
             else:
                 spans.append((start, end))
         self._spans = spans[:_MOST_SPANS]
-
-
-def seen_by(ctx: ToolContext, workspace: Workspace) -> tuple[SeenFiles, int | None]:
-    """The files of the workspace that the call's conversation has seen, and the length of that conversation."""
-    conversation = ctx.conversation
-    if conversation is None:
-        return workspace.seen, None
-    key = ("seen files", str(workspace.root))
-    return conversation.memory.setdefault(key, SeenFiles()), len(conversation)

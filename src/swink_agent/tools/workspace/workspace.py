@@ -20,6 +20,7 @@ from typing import TypeAlias
 from swink_agent import sandbox as sandboxes
 from swink_agent.core.errors import ToolError
 from swink_agent.core.texts.invisible import compatibility_form
+from swink_agent.core.tool import ToolContext
 from swink_agent.core.values.checks import is_not
 from swink_agent.core.values.several import several_paths, several_texts
 
@@ -409,3 +410,12 @@ def _devices(*paths: str) -> Iterable[int]:
             yield os.stat(path).st_dev
         except OSError:
             continue
+
+
+def seen_by(ctx: ToolContext, workspace: Workspace) -> tuple[SeenFiles, int | None]:
+    """The files of the workspace that the call's conversation has seen, and the length of that conversation."""
+    conversation = ctx.conversation
+    if conversation is None:
+        return workspace.seen, None
+    key = ("seen files", str(workspace.root))
+    return conversation.memory.setdefault(key, SeenFiles()), len(conversation)

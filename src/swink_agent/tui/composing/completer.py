@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
-from swink_agent.core.run.threads import in_own_thread
+from swink_agent.core.waits import in_own_thread
 
 from .matching import fitting
 

@@ -17,7 +17,7 @@ from textual.content import Content
 from textual.message import Message
 
 from swink_agent.app.settings.key_bindings import KeyMap
-from swink_agent.core.run.threads import in_own_thread
+from swink_agent.core.waits import in_own_thread
 from swink_agent.rendering.cells import cut
 
 from ..composing.completer import Completer, Completion, TypedWord

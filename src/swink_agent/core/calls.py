@@ -1,4 +1,4 @@
-"""The state of one tool call: what the model asked for, what will run, and the result.
+"""One tool call: what the model asked for, what will run, and the result; and how a tool with options is run.
 
 What happens to the calls of a batch, and when, is in `dispatch`.
 """
@@ -6,25 +6,30 @@ What happens to the calls of a batch, and when, is in `dispatch`.
 from __future__ import annotations
 
 import asyncio
+import logging
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
-from ..approval import Grant
-from ..record import CallRecord
-from ..tool import AgentTool, AgentToolResult, ToolContext, ToolOptions
-from ..types import Cost, ToolResultMessage, Usage
-from ..values.checks import a_kind
-from ..values.nesting import too_deep
-from .relay import Relay
-from .state import Run
-
-if TYPE_CHECKING:
-    from ..journal import CallFacts
-    from .pending import Pending
+from .approval import Grant
+from .errors import ToolError
+from .events import ToolExecutionRetry
+from .journal import CallFacts
+from .output import Relay
+from .record import CallRecord
+from .run.pending import Pending
+from .run.state import Run
+from .tool import AgentTool, AgentToolResult, ToolContext, ToolOptions
+from .types import Cost, ToolResultMessage, Usage
+from .values.checks import a_kind
+from .values.nesting import too_deep
+from .values.value import copy_json
 
 _LONGEST_EXCERPT = 200
+_GRACE = 0.05  # seconds that a tool gets to end after its time is up
+
+log = logging.getLogger("swink_agent")
 
 
 class CallState(msgspec.Struct, eq=False):
@@ -157,3 +162,58 @@ def not_an_object(text: str) -> str:
         problem = f"not JSON ({error})"
     sent = text if len(text) <= _LONGEST_EXCERPT else f"{text[:_LONGEST_EXCERPT]}…"
     return f"they are {problem}; send one JSON object. What was sent: {sent}"
+
+
+# -- tools with a time limit or retries ----------------------------------------------------------------------
+
+
+async def run_attempts(run: Run, call: CallState, tool: AgentTool, context: ToolContext, options: ToolOptions) -> Any:
+    """Returns the tool's result, or raises the error of its last attempt."""
+    attempt = 0
+    while True:
+        attempt += 1
+        try:
+            if options.timeout is None:
+                return await _attempt(tool, call, context)
+            return await _within(options.timeout, run, call, tool, context)
+        except ToolError as error:
+            if error.retry_after is None or attempt > options.retries or call.context is None:
+                raise
+            delay = max(0.0, error.retry_after)
+            run.emit(ToolExecutionRetry(call.id, call.name, attempt, run.redactor.redact(str(error)), delay))
+            await run.config.sleep(delay)
+
+
+async def _within(seconds: float, run: Run, call: CallState, tool: AgentTool, context: ToolContext) -> Any:
+    """Waits for the tool. When the time is up, cancels it and raises a `ToolError`."""
+    task = run.supervisor.spawn(_attempt(tool, call, context))
+    task.add_done_callback(_heard)
+    try:
+        await asyncio.wait((task,), timeout=seconds)
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait((task,))  # the run waits for this, as long as it waits for any tool that it stops
+        raise
+    if task.done():
+        return task.result()
+    call.has_timed_out = True
+    if context.is_listening:
+        context.cancel.cancel()
+    task.cancel()
+    is_delegate = run.delegations is not None and context in run.delegations.live  # it always ends soon, and in order
+    await asyncio.wait((task,), timeout=None if is_delegate else _GRACE)
+    problem = f"{call.name} timed out after {seconds:g} s"
+    if getattr(tool, "runs_in_thread", False):
+        raise ToolError(f"{problem}; it runs in a thread, and may still be running")
+    if not task.done():
+        log.warning("a tool did not end when its time was up; the run continues without it")
+    raise ToolError(problem)
+
+
+async def _attempt(tool: AgentTool, call: CallState, context: ToolContext) -> Any:
+    return await tool.execute(copy_json(call.arguments), context)
+
+
+def _heard(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled():
+        task.exception()  # retrieved, so that asyncio does not log it

@@ -2,22 +2,23 @@
 
 A run never awaits foreign code itself: hooks, stream functions and tools run in separate tasks, and the run parks until
 one of them is done or the run is interrupted. So an abort ends every wait at once, even if the foreign code ignores its
-`CancelledError`. From Python 3.12 on, such a task takes its first step at once, and most are done after it.
+`CancelledError`.
 
-A run sleeps nowhere else. What an interrupted run still does is in `loop`.
+A run sleeps nowhere else. What an interrupted run still does is in `loop`. Tools that are plain functions run in
+`WorkerThreads`, of which each run has its own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import logging
-import sys
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
-from ..cancel import CancellationToken, call_in
-from .threads import WorkerThreads, result_of
+from .cancel import CancellationToken, call_in, resolve
 
 LAST_MOMENTS = 0.06  # seconds that all running code together gets to end after an interrupt
 LAST_WORDS = 0.02  # seconds that policies or the journal get after an abort even if all moments are used up
@@ -25,9 +26,13 @@ _HELD_UP = 0.005  # if a deadline is missed by this many seconds, something bloc
 _TURNS = 20  # iterations of the event loop that make up for a wait during which it was blocked
 _NAME = "swink"  # the name of all tasks: formatting a number for each would take longer than the rest of its creation
 
-T = TypeVar("T")
 _ENDS_OF_THE_PROGRAM = (KeyboardInterrupt, SystemExit)
 log = logging.getLogger("swink_agent")
+T = TypeVar("T")
+
+Outcome: TypeAlias = "tuple[T | None, BaseException | None]"
+"""The result of a function, or its exception."""
+_Job = Callable[[], Callable[[], None]]  # does the work and returns a function that delivers its outcome
 
 
 class Interrupted(BaseException):
@@ -78,24 +83,12 @@ async def _after_creation(work: Coroutine[Any, Any, Any], is_made: Sequence[bool
     return await work
 
 
-async def _raise(error: BaseException) -> None:
-    raise error
-
-
 class Supervisor:
     """Parks one run until something happens to it."""
-
-    __slots__ = (
-        *("_has_extended", "_has_factory", "_is_watched", "_key", "_waiter", "cancel", "cancelled_from_outside"),
-        *("deadline", "is_eager", "is_interrupted", "loop"),
-    )
 
     def __init__(self, cancel: CancellationToken, *, is_watched: bool = False) -> None:
         self.loop = asyncio.get_running_loop()
         self._is_watched = is_watched
-        self._has_factory = self.loop.get_task_factory() is not None
-        self.is_eager = sys.version_info >= (3, 12) and not is_watched and not self._has_factory
-        """Whether foreign code takes its first step at once. A reader of the events must see each one first."""
         self.cancel = cancel
         self.is_interrupted = False
         self.deadline = 0.0
@@ -111,16 +104,7 @@ class Supervisor:
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Starts work in a new task, which takes its first step in the loop's next iteration."""
-        return new_task(self.loop, work) if self._has_factory else asyncio.Task(work, loop=self.loop, name=_NAME)
-
-    def begin(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Starts work in a new task, which may be done already when this returns."""
-        if not self.is_eager or self.is_interrupted or sys.version_info < (3, 12):
-            return self.spawn(work)
-        try:
-            return asyncio.Task(work, loop=self.loop, name=_NAME, eager_start=True)
-        except (KeyboardInterrupt, SystemExit) as error:
-            return self.spawn(_raise(error))  # the event loop raises it, as if the first step had not been eager
+        return new_task(self.loop, work)
 
     def _on_cancel(self) -> None:
         # At once, in any thread: code that polls need not wait for the event loop.
@@ -213,7 +197,7 @@ class Supervisor:
 
         With `last_words`, the work may continue until the deadline.
         """
-        return await self.wait_for(self.begin(self._waking(work)), work, last_words=last_words)
+        return await self.wait_for(self.spawn(self._waking(work)), work, last_words=last_words)
 
     async def in_thread(self, threads: WorkerThreads, function: Callable[[], T]) -> T:
         """The same as `wait`, for a function that runs in a thread."""
@@ -317,3 +301,110 @@ def _close_unstarted(work: object) -> None:
     """Closes a coroutine that will never be awaited, so that Python does not warn of it."""
     if _is_unstarted(work):
         cast("Any", work).close()
+
+
+# -- threads for plain functions -----------------------------------------------------------------------------
+
+
+class WorkerThreads:
+    """Runs functions in threads: in an idle one, else in a new one. If `most` threads are busy, functions wait.
+
+    Unlike the executor of the standard library, it lets the program exit while a tool hangs: its threads are daemons,
+    and a cancelled run abandons them.
+    """
+
+    __slots__ = ("_idle", "_is_closed", "_jobs", "_news", "_threads", "most")
+
+    def __init__(self, most: int = 256) -> None:
+        self.most = most
+        self._threads = 0
+        self._idle = 0
+        self._jobs: list[_Job] = []
+        self._news: threading.Condition | None = None  # most runs never need one
+        self._is_closed = False
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """Returns the function's result or raises its exception. Cancelling the wait does not stop the function."""
+        return result_of(await self.begin(function))
+
+    def begin(self, function: Callable[[], T], then: Callable[[], None] | None = None) -> asyncio.Future[Outcome[T]]:
+        """Starts the function. `then` is called in the current event loop when the function has ended."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Outcome[T]] = loop.create_future()
+        context = contextvars.copy_context()
+
+        def job() -> Callable[[], None]:
+            try:
+                outcome = (context.run(function), None)
+            except BaseException as error:  # SystemExit too: a tool must not end the program
+                outcome = (None, error)
+            return lambda: call_in(loop, _deliver, future, outcome, then)
+
+        self._submit(job)
+        return future
+
+    @property
+    def are_used(self) -> bool:
+        """Whether any function was started in them."""
+        return self._news is not None
+
+    def close(self) -> None:
+        """Lets the threads end once they are idle."""
+        self._is_closed = True
+        if self._news is not None:
+            with self._news:
+                self._news.notify_all()
+
+    def _submit(self, job: _Job) -> None:
+        news = self._news = self._news or threading.Condition()
+        with news:
+            self._jobs.append(job)
+            if self._idle >= len(self._jobs):
+                news.notify()
+                return
+            if self._threads >= self.most:
+                return
+            self._threads += 1
+        threading.Thread(target=self._work, args=(news,), name="swink-tool", daemon=True).start()
+
+    def _work(self, news: threading.Condition) -> None:
+        deliver: Callable[[], None] | None = None
+        while True:
+            with news:
+                self._idle += 1
+            if deliver is not None:
+                deliver()  # while the thread counts as idle: work that the outcome leads to needs no other thread
+                deliver = None
+            with news:
+                while not self._jobs and not self._is_closed:
+                    news.wait()
+                self._idle -= 1
+                if not self._jobs:
+                    self._threads -= 1
+                    return
+                job = self._jobs.pop(0)
+            deliver = job()
+            del job  # nothing of a finished call stays alive in an idle thread
+
+
+async def in_own_thread(function: Callable[[], T]) -> T:
+    """Runs the function in a separate daemon thread: it may take long, and must not keep the program alive."""
+    thread = WorkerThreads(most=1)
+    try:
+        return await thread.run(function)
+    finally:
+        thread.close()
+
+
+def result_of(outcome: Outcome[T]) -> T:
+    """Returns the function's result, or raises its exception."""
+    value, error = outcome
+    if error is not None:
+        raise error
+    return cast("T", value)
+
+
+def _deliver(future: asyncio.Future[Any], outcome: object, then: Callable[[], None] | None) -> None:
+    resolve(future, outcome)
+    if then is not None:
+        then()

@@ -1,38 +1,105 @@
-"""The first turn of a run that brings answers to waiting calls.
+"""Calls that wait for an answer, from one run to the next: how they are closed, and the turn that acts on answers.
+
+    a run with answers      begins with the turn of the reply that made the calls (`Resumption`)
+    any other run           rejects the waiting calls before anything else (`close_waiting`)
+    injected meanwhile      messages of policies wait with the last call (`keep_injected`, `release_injected`)
 
 The answered calls run, and their results replace the pending ones. The others keep waiting. The calls run exactly as
 they were approved: `approve` is not asked again, but pre-dispatch policies are.
 
-`pending` has the rules by which a history shows waiting calls; `dispatch` runs the calls.
+`run/pending` has the rules by which a history shows waiting calls; `dispatch` defers calls, and runs them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from msgspec import to_builtins
 from msgspec.json import decode as decode_json
 from msgspec.structs import replace
 
-from ..approval import Approve, ApproveWith, Reject
-from ..dispatch import Batch
-from ..encoding.codec import encode_message
-from ..journal import Recorder
-from ..tool import AgentToolResult
-from ..types import AssistantMessage, ToolOutcome, ToolResultMessage
-from ..values.value import frozen_json
-from .approving import act_on, tell_answer
-from .deferring import release_injected
-from .pending import LOST, Answer, Pending, WaitingCall, decoded_messages, pending_calls, waiting_calls
-from .state import Run
-from .tool_call import CallState
+from .approval import Approve, ApproveWith, Reject
+from .approving import tell_answer
+from .calls import CallState
+from .dispatch import Batch
+from .encoding.codec import encode_message
+from .events import ToolExecutionEnd
+from .journal import Recorder
+from .run.pending import (
+    LOST,
+    Answer,
+    Pending,
+    WaitingCall,
+    decoded_messages,
+    pending_calls,
+    unclosed_calls,
+    waiting_calls,
+)
+from .run.state import Run
+from .tool import AgentToolResult
+from .types import LLM_MESSAGES, AssistantMessage, ToolOutcome, ToolResultMessage
+from .values.value import frozen_json
 
-_REJECTED = ToolOutcome.REJECTED
+_CLOSED = "the conversation went on without an answer"
 _MASKED = (
     "a secret in its arguments was masked when the conversation was stored, so what was approved cannot run; "
     "make the call again"
 )
 _NOT_A_DELEGATE = "it waited for a call inside a delegate, and this tool is not a delegate; make the call again"
 _CHANGED = "a policy changed the arguments after they were approved"
+
+
+def keep_injected(run: Run, results: tuple[ToolResultMessage, ...]) -> tuple[ToolResultMessage, ...]:
+    """Keeps the messages of policies with the last waiting call: in the history, they would end the waiting. Returns
+    the turn's results, with the changed result of that call if it is one of them.
+
+    An application's own messages cannot be kept: their types are not known when they are read.
+    """
+    kept = [message for source, message in run.pending if source == "policy" and type(message) in LLM_MESSAGES]
+    waiting = waiting_calls(run.transcript.history)[1]
+    if not kept or not waiting:
+        return results
+    last = waiting[-1]
+    pending = replace(last.pending, injected=(*last.pending.injected, *map(to_builtins, kept)))
+    new = replace(last.result, details=pending.as_details())
+    run.transcript.replace(last.result, new)
+    run.pending = [(source, message) for source, message in run.pending if message not in kept]
+    return tuple([new if result is last.result else result for result in results])
+
+
+def release_injected(run: Run, waiting: Iterable[WaitingCall]) -> None:
+    """Queues the messages that these calls kept, before messages that were injected since."""
+    kept = [message for one in waiting for message in decoded_messages(one.pending.injected) or ()]
+    run.pending[:0] = [("policy", message) for message in kept]
+
+
+def close_waiting(run: Run) -> None:
+    """Rejects the waiting calls, because another run begins. Records and reports this before anything else."""
+    recorder = run.transcript.recorder
+    reply, waiting = unclosed_calls(run.transcript.history)
+    if reply is None:
+        return
+    for one in waiting:
+        result = AgentToolResult.error(f"tool call rejected: {_CLOSED}")
+        message = ToolResultMessage(
+            one.call.id, result.content, True, tool_name=one.call.name, outcome=ToolOutcome.REJECTED
+        )
+        if recorder is not None:
+            asked = "asked" if one.pending.kind == "approval" else None
+            changed = None if one.pending.arguments == one.call.arguments else one.pending.arguments
+            facts = recorder.call_facts(0.0, asked, reason=_CLOSED, is_started=False, arguments=changed)
+            recorder.resolved(message, one.index, run.state, facts)
+        run.transcript.take_place(one.position, one.result, message)
+        run.emit(
+            ToolExecutionEnd(
+                one.call.id, one.call.name, result, True, ToolOutcome.REJECTED, _CLOSED, 0.0, one.pending.arguments
+            )
+        )
+    run.places = tuple([one.position for one in waiting])
+    release_injected(run, waiting)
+
+
+# -- the turn that acts on answers ---------------------------------------------------------------------------
 
 
 class Resumption:
@@ -83,7 +150,6 @@ class _AnsweredBatch(Batch):
         self, run: Run, message: AssistantMessage, answered: list[tuple[WaitingCall, dict[str, Answer]]]
     ) -> None:
         super().__init__(run, message, ())
-        self.needs_approval = True  # `prepare` has the answers
         self.waited: dict[CallState, WaitingCall] = {}
         self._answers: dict[CallState, dict[str, Answer]] = {}
         for one, answers in answered:
@@ -116,14 +182,14 @@ class _AnsweredBatch(Batch):
                 self._go_on_inside(call, one, answers)
                 continue
             if one.pending.kind == "approval":
-                tell_answer(self, call, answer if isinstance(answer, (ApproveWith, Reject)) else Approve())
+                tell_answer(self.run, call, answer if isinstance(answer, (ApproveWith, Reject)) else Approve())
             match answer:
                 case AgentToolResult():
                     self.resolve(call, answer, ToolOutcome.FAILED if answer.is_error else ToolOutcome.RAN)
                 case Approve() | ApproveWith():
                     approved.append((call, answer))
                 case _:
-                    await act_on(self, call, answer if isinstance(answer, Reject) else Reject(), {})
+                    await self.act_on(call, answer if isinstance(answer, Reject) else Reject(), {})
         await self._screen_approved(approved)
 
     def _go_on_inside(self, call: CallState, one: WaitingCall, answers: dict[str, Answer]) -> None:
@@ -132,7 +198,7 @@ class _AnsweredBatch(Batch):
             self.refuse_unknown(call)
             return
         if getattr(call.tool, "is_delegate", False) is not True:  # a call of this tool was not approved
-            self.refuse(call, f"tool call rejected: {_NOT_A_DELEGATE}", _REJECTED, _NOT_A_DELEGATE)
+            self.refuse(call, f"tool call rejected: {_NOT_A_DELEGATE}", ToolOutcome.REJECTED, _NOT_A_DELEGATE)
             return
         inner = _inside(one, answers)
         if self.run.inside is None:
@@ -161,15 +227,15 @@ class _AnsweredBatch(Batch):
             if call.tool is None:
                 self.refuse_unknown(call)
             elif isinstance(answer, Approve) and pending.is_masked:
-                self.refuse(call, f"tool call rejected: {_MASKED}", _REJECTED, _MASKED)
+                self.refuse(call, f"tool call rejected: {_MASKED}", ToolOutcome.REJECTED, _MASKED)
             elif isinstance(answer, Approve) and snapshot is not None:
                 before, queued = call.arguments, len(self.run.pending)
                 await self.screen_one(call, snapshot)
                 del self.run.pending[queued:]  # the policies' messages for this call were kept when it was deferred
                 if call.message is None and call.arguments is not before:
-                    self.refuse(call, f"tool call rejected: {_CHANGED}", _REJECTED, _CHANGED)
+                    self.refuse(call, f"tool call rejected: {_CHANGED}", ToolOutcome.REJECTED, _CHANGED)
             if call.message is None and self.run.stopped_by is None:
-                await act_on(self, call, answer, pending.scope)
+                await self.act_on(call, answer, pending.scope)
             if self.run.stopped_by is not None:
                 return
 

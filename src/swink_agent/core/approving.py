@@ -1,130 +1,114 @@
-"""The approval of a batch of tool calls: asks about each call with its scope, and acts on the answer.
+"""The approval of tool calls: asks about each call with its scope, and returns the decision.
 
-`dispatch` decides when calls are approved, and gives each call its result.
+Changes no call. `dispatch` decides when calls are approved, and acts on the decision.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias, cast
 
-from ..approval import ApprovalMode, Approve, ApproveWith, Defer, Grant, ProposedCall, Reject
-from ..errors import ToolError
-from ..events import ToolApprovalRequested, ToolApprovalResolved
-from ..tool import error_result
-from ..types import ToolOutcome
-from ..values.value import copy_json, frozen_json, is_same_json
-from .supervisor import Interrupted
+from msgspec import Struct
 
-if TYPE_CHECKING:
-    from ..dispatch import Batch
-    from .tool_call import CallState
+from .approval import ApprovalMode, Approve, ApproveWith, Defer, ProposedCall, Reject
+from .calls import CallState
+from .errors import ToolError
+from .events import ToolApprovalRequested, ToolApprovalResolved
+from .run.state import Run
+from .tool import AgentToolResult, ToolContext, error_result
+from .values.value import copy_json, frozen_json
+from .waits import Interrupted
 
 _NO_CALLBACK = "it needs approval, and the agent has no approve callback; give it one"
-_OTHER_ACCESS = "the answer changed the access that was asked about; make the call again to ask for other access"
+
+Answer: TypeAlias = Approve | ApproveWith | Reject
 
 log = logging.getLogger("swink_agent")
 
 
-async def approve(batch: Batch) -> None:
-    """Asks about the calls that need approval, one after another, before any call runs."""
-    run = batch.run
-    for call in batch.unresolved:
-        if run.stopped_by is not None or run.is_interrupted:
-            return
-        if not _needs_approval(batch, call) or await _is_foreseen(batch, call):
-            continue
-        question = _Question(batch, call)
-        scope = await _scope(batch, call, question.prepare)
-        if scope is None:
-            continue
-        if question.asks and not await batch.may_ask():
-            return
-        run.emit(ToolApprovalRequested(call.id, call.name, frozen_json(call.arguments), frozen_json(scope)))
-        answer = Reject("aborted")
-        call.approval = "asked"
-        try:
-            answer = await question.ask(scope)
-        finally:
-            if not isinstance(answer, Defer):
-                tell_answer(batch, call, answer)
-        if isinstance(answer, Defer):
-            batch.defer(call, "approval", answer.reason, scope)
-        else:
-            await act_on(batch, call, answer, scope)
+class Failed(Struct, frozen=True):
+    """The tool itself refuses the call, so there is nothing to approve."""
+
+    result: AgentToolResult
 
 
-async def act_on(batch: Batch, call: CallState, answer: Approve | ApproveWith | Reject, scope: dict[str, Any]) -> None:
-    """Rejects the call, or gives it the grant with which it runs."""
-    if isinstance(answer, Reject):
-        text = f"tool call rejected: {answer.reason}" if answer.reason else "tool call rejected"
-        batch.refuse(call, text, ToolOutcome.REJECTED, answer.reason)
-        return
-    granted: dict[str, Any] | None = scope
-    if isinstance(answer, ApproveWith):
-        call.arguments, call.note = answer.arguments, answer.note
-        if batch.run.config.pre_dispatch_policies:
-            await batch.screen_one(call, batch.run.policy_context())
-        granted = None if call.message is not None else await _scope(batch, call)
-        if granted is not None and not is_same_json(granted.get("access"), scope.get("access")):
-            batch.refuse(call, f"tool call rejected: {_OTHER_ACCESS}", ToolOutcome.REJECTED, _OTHER_ACCESS)
-            return
-    if granted is not None:
-        reads_only = isinstance(answer, Approve) and answer.reads_only
-        call.grant = Grant(call.name, call.arguments, granted, reads_only)
+class Answered(Struct, frozen=True):
+    """The answer to the question about a call, and the scope that was asked about."""
+
+    answer: Answer | Defer
+    scope: dict[str, Any]
 
 
-def tell_answer(batch: Batch, call: CallState, answer: Approve | ApproveWith | Reject) -> None:
+def needs_approval(run: Run, call: CallState) -> bool:
+    mode = run.config.approval_mode
+    is_asked_for = mode == ApprovalMode.ENABLED or getattr(call.tool, "requires_approval", False)
+    return bool(is_asked_for) and mode != ApprovalMode.BYPASSED and call.name not in run.unasked_tools
+
+
+async def decide(
+    run: Run, call: CallState, context: ToolContext, may_ask: Callable[[], Awaitable[bool]]
+) -> Answered | Failed | None:
+    """Asks about the call, and reports the question and the answer as events. Before a person may be asked, calls
+    `may_ask`; returns `None` if that returns `False`."""
+    refusal = await _foreseen(run, call, context)
+    if refusal is not None:
+        return Failed(refusal)
+    question = _Question(run, call)
+    scope = await scope_of(run, call, question.prepare)
+    if isinstance(scope, Failed):
+        return scope
+    if question.asks and not await may_ask():
+        return None
+    run.emit(ToolApprovalRequested(call.id, call.name, frozen_json(call.arguments), frozen_json(scope)))
+    call.approval = "asked"
+    answer: Answer | Defer = Reject("aborted")
+    try:
+        answer = await question.ask(scope)
+    finally:
+        if not isinstance(answer, Defer):
+            tell_answer(run, call, answer)
+    return Answered(answer, scope)
+
+
+def tell_answer(run: Run, call: CallState, answer: Answer) -> None:
     """Notes the answer, and reports it as an event."""
-    run = batch.run
     call.approval = "rejected" if isinstance(answer, Reject) else "approved"
-    if not run.audience.all:
-        return
     reason = run.redactor.redact(answer.reason) if isinstance(answer, Reject) else ""
     note = run.redactor.redact(answer.note) if isinstance(answer, ApproveWith) else ""
     run.emit(ToolApprovalResolved(call.id, call.name, not isinstance(answer, Reject), reason, note))
 
 
-def _needs_approval(batch: Batch, call: CallState) -> bool:
-    mode = batch.run.config.approval_mode
-    is_asked_for = mode == ApprovalMode.ENABLED or getattr(call.tool, "requires_approval", False)
-    return bool(is_asked_for) and mode != ApprovalMode.BYPASSED and call.name not in batch.run.unasked_tools
-
-
-async def _is_foreseen(batch: Batch, call: CallState) -> bool:
-    """Whether the tool foresees that it would refuse the call: the refusal becomes the result, without a question."""
-    foresee, run = getattr(call.tool, "foresee", None), batch.run
+async def _foreseen(run: Run, call: CallState, context: ToolContext) -> AgentToolResult | None:
+    """Returns the refusal with which the tool would answer the call, if it foresees that: then no one is asked."""
+    foresee = getattr(call.tool, "foresee", None)
     if foresee is None or run.toolbox.problems(call.name, call.arguments) is not None:
-        return False
-    arguments, context = frozen_json(call.arguments), batch.context_for(call)
+        return None
+    arguments = frozen_json(call.arguments)
     try:
-        refusal = await run.supervisor.in_thread(run.threads, lambda: foresee(arguments, context))
+        return await run.supervisor.in_thread(run.threads, lambda: foresee(arguments, context))
     except ToolError as error:
-        refusal = error_result(error)
+        return error_result(error)
     except Exception:  # `foresee` is optional: the call itself reports what is wrong
         log.debug("foresee() of %s failed", call.name, exc_info=True)
-        return False
-    if refusal is not None:
-        batch.resolve(call, refusal, ToolOutcome.FAILED)
-    return refusal is not None
+        return None
 
 
-async def _scope(
-    batch: Batch, call: CallState, then: Callable[[dict[str, Any]], None] | None = None
-) -> dict[str, Any] | None:
-    """Returns the tool's approval scope; `None` if the tool refused the call, which then has its result.
+async def scope_of(
+    run: Run, call: CallState, then: Callable[[dict[str, Any]], None] | None = None
+) -> dict[str, Any] | Failed:
+    """Returns the tool's approval scope.
 
     The tool's function runs in a thread, as it may read files or try a sandbox; `then` is called there with the scope.
     If the function fails, the returned scope matches nothing that the tool does.
     """
-    scope_of, run = getattr(call.tool, "approval_scope", None), batch.run
-    if scope_of is None:
+    describe = getattr(call.tool, "approval_scope", None)
+    if describe is None:
         return {}
     arguments = frozen_json(call.arguments)
 
     def look() -> dict[str, Any]:
-        scope = frozen_json(scope_of(arguments))
+        scope = frozen_json(describe(arguments))
         if then is not None:
             then(scope)
         return scope
@@ -132,8 +116,7 @@ async def _scope(
     try:
         return await run.supervisor.in_thread(run.threads, look)
     except ToolError as error:
-        batch.resolve(call, error_result(error), ToolOutcome.FAILED)
-        return None
+        return Failed(error_result(error))
     except Exception as error:
         log.debug("approval_scope() of %s failed", call.name, exc_info=True)
         return frozen_json({"unknown": type(error).__name__})
@@ -142,8 +125,8 @@ async def _scope(
 class _Question:
     """The question about one call."""
 
-    def __init__(self, batch: Batch, call: CallState) -> None:
-        self._run = batch.run
+    def __init__(self, run: Run, call: CallState) -> None:
+        self._run = run
         self._call = call
         self._prepared: Callable[[], object] | None = None
         self._given: object = None
@@ -169,7 +152,7 @@ class _Question:
         else:
             self._given = found
 
-    async def ask(self, scope: dict[str, Any]) -> Approve | ApproveWith | Reject | Defer:
+    async def ask(self, scope: dict[str, Any]) -> Answer | Defer:
         """Returns the answer; anything but a clear yes is a rejection."""
         run = self._run
         if run.is_interrupted:
@@ -215,7 +198,7 @@ def _raises(error: Exception) -> Callable[[], object]:
     return ask
 
 
-def _answer_in(answer: object) -> Approve | ApproveWith | Reject | Defer:
+def _answer_in(answer: object) -> Answer | Defer:
     match answer:
         case Approve() | Reject() | Defer():
             return answer
