@@ -6,22 +6,23 @@ import asyncio
 import gc
 import inspect
 import os
-import random
 import shutil
 import signal
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from .alone import taken
+from .shares import Share
 from .tables import as_one_test
+from .turns import TURNS, mark_turns, turn_of
 from .warm import WarmStarts, open_warm_starts
 
 # Loading the tests makes millions of permanent objects: searching them for garbage takes a quarter of the time.
@@ -214,9 +215,6 @@ ONE_OF = 10
 FOLDERS_WITH_TABLES = {"sandbox", "security"}
 """In these folders, the same applies to every test of more than `MOST_ROWS` rows."""
 
-LONG_FOLDERS = {"cli", "contracts", "crash", "sandbox", "security", "tools", "tui"}
-"""Folders whose tests start processes or whole programs. Those run first."""
-
 MOST_ROWS = 4
 
 MOST_EXAMPLES = 8
@@ -224,24 +222,58 @@ MOST_EXAMPLES = 8
 
 CORE = Path(__file__).with_name("core")
 
+SWEEPS = {"sweep", "turn"}
+"""The expressions of `-m` that run tests of the sweep."""
+
+SHARE = pytest.StashKey[Share | None]()
+
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Does not even load tests outside the core for `-m fast`."""
+    """Does not even load tests outside the core for `-m fast`, nor those of other workers."""
     is_elsewhere = collection_path.parent == CORE.parent and collection_path.is_dir() and collection_path != CORE
-    return True if is_elsewhere and config.getoption("markexpr") == "fast" else None
+    if is_elsewhere and config.getoption("markexpr") == "fast":
+        return True
+    if (share := _share(config)) is not None and collection_path.is_file() and not share.has(collection_path):
+        return True
+    return None
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
-    """Workers load the tests in different orders, so that each finds files that another has compiled."""
-    report: pytest.CollectReport = yield
-    if isinstance(collector, pytest.Directory) and (worker := getattr(collector.config, "workerinput", None)):
-        random.Random(worker["workerid"]).shuffle(report.result)
-    return report
+def _keep_share(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what other workers run: a file that an argument names is collected by all."""
+    if (share := _share(config)) is not None:
+        items[:] = [item for item in items if share.has(item.path)]
+
+
+def _share(config: pytest.Config) -> Share | None:
+    """The files of this worker, if it is one of several."""
+    if SHARE not in config.stash:
+        worker = getattr(config, "workerinput", None)
+        config.stash[SHARE] = worker and Share.of(
+            config.args,
+            CORE.parent,
+            int(worker["workerid"].removeprefix("gw")),
+            worker["workercount"],
+            is_sweep=config.getoption("markexpr") in SWEEPS,
+        )
+    return config.stash[SHARE]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--each-row", action="store_true", help="run each row of a test marked table as a test")
+    parser.addoption(
+        "--turn",
+        type=int,
+        choices=range(TURNS),
+        default=turn_of(date.today()),
+        help="which tenth of the rows of long tables runs, and of the sweep with -m turn; today it is %(default)s",
+    )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    from .scheduling import Scheduling  # it needs pytest-xdist
+
+    return Scheduling(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -291,13 +323,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     from hypothesis import is_hypothesis_test
 
-    if hasattr(config, "workerinput"):
-        # The same order for all workers, in whatever order they loaded the tests: the slowest files come first, so that
-        # no worker is left with one at the end.
-        items.sort(key=_order)
+    _keep_share(config, items)
     for item in items:
         if is_hypothesis_test(test := getattr(item, "obj", None)):
-            if config.getoption("markexpr") == "sweep":
+            if config.getoption("markexpr") in SWEEPS:
                 item.add_marker(pytest.mark.sweep)
             else:
                 _shorten(test)
@@ -305,25 +334,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path in of_core and not any(map(item.get_closest_marker, ("slow", "sweep", "integration"))):
             item.add_marker(pytest.mark.fast)
-    ids = {item.nodeid for item in items} if shutil.which("bwrap") is not None else set[str]()
-    names = [getattr(item, "originalname", "") for item in items if FOLDERS_WITH_TABLES & {*item.path.parts}]
-    tables = LONG_TABLES | {name for name, count in Counter(names).items() if count > MOST_ROWS}
-    rows: Counter[tuple[str, bool]] = Counter()
-    for item in items:
-        name = getattr(item, "originalname", "")
-        is_other = "landlock" in item.name
-        place = item.nodeid.removesuffix(item.name)
-        if is_other and any(place + item.name.replace("landlock", usual) in ids for usual in ("bubblewrap", "auto")):
-            item.add_marker(pytest.mark.sweep)
-        elif name in tables:
-            if rows[name, is_other] % ONE_OF:  # some rows of each, if both are tested
-                item.add_marker(pytest.mark.sweep)
-            rows[name, is_other] += 1
-
-
-def _order(item: pytest.Item) -> tuple[bool, tuple[str, ...]]:
-    folders = item.path.relative_to(CORE.parent).parts[:-1]
-    return not LONG_FOLDERS & {*folders}, item.path.parts
+    mark_turns(items, config.getoption("turn"))
 
 
 def _shorten(test: Any) -> None:
