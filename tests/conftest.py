@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from .alone import taken
-from .shares import Share
+from .shares import SECONDS, Share
 from .tables import as_one_test
 from .turns import TURNS, mark_turns, turn_of
 from .warm import WarmStarts, open_warm_starts
@@ -243,6 +243,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None
 
 
+def _seconds(config: pytest.Config) -> dict[str, float]:
+    """Processor time of each folder, of the tests that this run selects."""
+    selected = config.getoption("markexpr")
+    if selected not in SWEEPS:
+        return {name: default for name, (default, _) in SECONDS.items()}
+    in_full = {*(config.getoption("all_of").split(",") if selected == "turn" else SECONDS)}
+    return {name: sweep if name in in_full else sweep / TURNS for name, (_, sweep) in SECONDS.items()}
+
+
 def _keep_share(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what other workers run: a file that an argument names is collected by all."""
     if (share := _share(config)) is not None:
@@ -258,7 +267,7 @@ def _share(config: pytest.Config) -> Share | None:
             CORE.parent,
             int(worker["workerid"].removeprefix("gw")),
             worker["workercount"],
-            is_sweep=config.getoption("markexpr") in SWEEPS,
+            seconds=_seconds(config),
         )
     return config.stash[SHARE]
 
@@ -272,6 +281,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=turn_of(date.today()),
         help="which tenth of the rows of long tables runs, and of the sweep with -m turn; today it is %(default)s",
     )
+    parser.addoption("--all-of", default="", metavar="FOLDER,...", help="with -m turn, these folders' whole sweep")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -339,7 +349,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path in of_core and not any(map(item.get_closest_marker, ("slow", "sweep", "integration"))):
             item.add_marker(pytest.mark.fast)
-    mark_turns(items, config.getoption("turn"))
+    in_full = [CORE.parent / name for name in config.getoption("all_of").split(",") if name]
+    mark_turns(items, config.getoption("turn"), lambda item: any(map(item.path.is_relative_to, in_full)))
 
 
 def _shorten(test: Any) -> None:

@@ -5,14 +5,38 @@ The files are cut in the order of their paths, so that one worker, or two, load 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-SECONDS: dict[str, tuple[int, int]] = {}
-"""Processor time that each folder takes by default, and in the sweep, as `python -m bench.tests` prints it. It need not
-be exact: a wrong figure makes a run longer, and leaves out no test."""
-
-OF_ANOTHER = (5, 5)
+SECONDS = {
+    "acp": (7, 24),
+    "adapters": (21, 45),
+    "app": (14, 14),
+    "approvals": (5, 8),
+    "chaos": (2, 30),
+    "cli": (81, 80),
+    "contracts": (29, 60),
+    "core": (34, 25),
+    "crash": (5, 19),
+    "durable": (8, 62),
+    "evals": (10, 12),
+    "local": (8, 3),
+    "mcp": (13, 12),
+    "memory": (19, 24),
+    "policies": (3, 7),
+    "properties": (3, 15),
+    "rendering": (2, 15),
+    "sandbox": (50, 312),
+    "security": (18, 278),
+    "skills": (2, 0),
+    "telemetry": (3, 0),
+    "testing": (5, 5),
+    "tools": (30, 83),
+    "tui": (53, 60),
+    "web": (10, 30),
+}
+"""Processor time that the tests of each folder take by default, and in the sweep, as `python -m bench.tests` prints it.
+It need not be exact: a wrong figure makes a run longer, and leaves out no test."""
 
 BYTES_LOADED_PER_SECOND = 200_000
 
@@ -25,19 +49,20 @@ class Share:
         self._worker = worker
 
     @classmethod
-    def of(cls, arguments: Iterable[str], tests: Path, worker: int, workers: int, *, is_sweep: bool) -> Share:
-        """The share of a worker of what these arguments of pytest name."""
+    def of(
+        cls, arguments: Iterable[str], tests: Path, worker: int, workers: int, *, seconds: Mapping[str, float]
+    ) -> Share:
+        """The share of a worker of what these arguments of pytest name. `seconds` are those of each folder."""
         named = [Path(argument.partition("::")[0]).resolve() for argument in arguments]
         files = {file for path in named for file in (path.rglob("test_*.py") if path.is_dir() else [path])}
-        return cls(owners(sorted(files), tests, workers, is_sweep=is_sweep), worker)
+        return cls(owners(sorted(files), _weights(tests, seconds), workers), worker)
 
     def has(self, path: Path) -> bool:
         return self._owners.get(path, 0) == self._worker
 
 
-def owners(files: list[Path], tests: Path, workers: int, *, is_sweep: bool) -> dict[Path, int]:
+def owners(files: Sequence[Path], weights: Mapping[Path, float], workers: int) -> dict[Path, int]:
     """The number of the worker for each file, such that each worker has about as much to do."""
-    weights = _weights(tests, is_sweep=is_sweep)
     total = sum(weights.get(file, 1.0) for file in files)
     before, found = 0.0, {}
     for file in files:
@@ -47,15 +72,14 @@ def owners(files: list[Path], tests: Path, workers: int, *, is_sweep: bool) -> d
     return found
 
 
-def _weights(tests: Path, *, is_sweep: bool) -> dict[Path, float]:
+def _weights(tests: Path, seconds: Mapping[str, float]) -> dict[Path, float]:
     """Seconds for each file: those of its folder, by its size, and for loading it."""
     sizes = {file: file.stat().st_size + 1 for file in tests.rglob("test_*.py")}
     folders: dict[str, int] = {}
     for file, size in sizes.items():
         folders[_folder(file, tests)] = folders.get(_folder(file, tests), 0) + size
     return {
-        file: SECONDS.get(_folder(file, tests), OF_ANOTHER)[is_sweep] * size / folders[_folder(file, tests)]
-        + size / BYTES_LOADED_PER_SECOND
+        file: seconds.get(name := _folder(file, tests), 5.0) * size / folders[name] + size / BYTES_LOADED_PER_SECOND
         for file, size in sizes.items()
     }
 

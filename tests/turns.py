@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from zlib import crc32
 
@@ -16,10 +16,11 @@ def turn_of(day: date) -> int:
     return day.toordinal() % TURNS
 
 
-def mark_turns(items: Sequence[pytest.Item], turn: int) -> None:
+def mark_turns(items: Sequence[pytest.Item], turn: int, in_full: Callable[[pytest.Item], bool]) -> None:
     """Marks what does not run by default as `sweep`, and the tests of the sweep whose turn it is as `turn`.
 
-    All rows of a long table run within ten days, so those that rest have no second turn in the sweep.
+    All rows of a long table run within ten days, so those that rest have no second turn in the sweep. `in_full`: the
+    tests that have a turn each day.
     """
     _mark(_twins(items), pytest.mark.sweep)
     tables: dict[tuple[str, bool], list[pytest.Item]] = {}
@@ -35,6 +36,7 @@ def mark_turns(items: Sequence[pytest.Item], turn: int) -> None:
     for test, rows in others.items():
         first = crc32(test.encode())  # so that tests of one row have their turns on different days
         _mark((row for number, row in enumerate(rows, first) if number % TURNS == turn), pytest.mark.turn)
+    _mark((item for item in items if item.get_closest_marker("sweep") and in_full(item)), pytest.mark.turn)
 
 
 def _runs(row: pytest.Item, number: int, rows: int, turn: int) -> bool:
