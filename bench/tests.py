@@ -1,4 +1,4 @@
-"""Prints where the time of the tests goes, by folder: of the processors, also for programs they start, and by the clock.
+"""Prints where the time of the tests goes, by folder: of processors, also for programs they start, and by the clock.
 
 python -m bench.tests                     the tests that run by default
 python -m bench.tests --sweep             the sweep

@@ -3,7 +3,7 @@
 Changes are those since the last tag or, without tags, in the last 50 commits, and what is not committed. If all of them
 would take too long, some wait: the first in line is another one each day. Run it from the root of the repository:
 
-    python scripts/changed.py [SECONDS]     # of processor time that the sweeps may take
+    python -m tests.changed [SECONDS]     # of processor time that the sweeps may take
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
+from .shares import SECONDS
+
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-
-from tests.shares import SECONDS  # noqa: E402
-
 BUDGET = 450
 COMMITS = 50
 ALSO = {
@@ -46,8 +44,9 @@ def _git(*arguments: str) -> list[str]:
 
 def folders_of(files: Iterable[str], folders: Iterable[str]) -> list[str]:
     """Those of the folders of tests that changed, or whose package did."""
-    packages = {parts[2] for file in files if len(parts := file.split("/")) > 3 and parts[0] == "src"}
-    tests = {parts[1] for file in files if len(parts := file.split("/")) > 2 and parts[0] == "tests"}
+    paths = [file.split("/") for file in files]
+    packages = {path[2] for path in paths if path[0] == "src" and len(path) > 3}
+    tests = {path[1] for path in paths if path[0] == "tests" and len(path) > 2}
     return sorted(name for name in folders if name in packages | tests or ALSO.get(name, set()) & packages)
 
 
