@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -289,6 +290,7 @@ def test_commands_that_the_prose_names_exist(span: str) -> None:
             command = inner
 
 
+@cache
 def all_options(command: click.Command = swink) -> set[str]:
     """Returns the options of a command and of all commands in it."""
     found = options_of(command)
