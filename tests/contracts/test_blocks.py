@@ -128,6 +128,7 @@ async def run_code(folder: Path, document: Path, code: str, warm: Any, *, typed:
     return stdout.decode()
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("block", of("python", marker=""))
 async def test_the_code_in_the_documents_runs(block: Block, tmp_path: Path, warm: Any) -> None:
     await run_code(tmp_path, block.document, block.code, warm)
@@ -207,6 +208,7 @@ def test_yaml_in_the_documents_is_yaml_and_sets_of_cases_are_such(block: Block, 
 # -- shell -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("block", of("sh", marker="run"))
 def test_shell_blocks_with_a_run_comment_run(block: Block, tmp_path: Path) -> None:
     in_folder(tmp_path, block.document, "bash", "-euo", "pipefail", "-c", block.code)

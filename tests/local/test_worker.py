@@ -257,6 +257,7 @@ if sys.argv[4] == "stay":
 """
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("path", ["model.gguf", "slow.gguf"])
 def test_it_is_gone_when_its_parent_was_killed(path: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, COMMAND[1], path, str(tmp_path), "stay"]
