@@ -261,7 +261,8 @@ def test_commands_in_shell_blocks_have_options_that_exist(command: ShellCommand)
             wanted = {extra for word in words for extra in re.findall(r"\[([\w,]+)\]$", word)}
             assert {name for names in wanted for name in names.split(",")} <= EXTRAS.keys()
         case "python" | "python3", ["-m", module, *_]:
-            assert module in {"venv", "pytest"} or (ROOT / module.replace(".", "/")).exists()
+            path = ROOT / module.replace(".", "/")
+            assert module in {"venv", "pytest"} or path.exists() or path.with_suffix(".py").exists()
         case "bash", [script]:
             assert (ROOT / script).exists()
         case name, _:  # a program of the development environment, or a common one
