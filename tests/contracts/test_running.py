@@ -116,7 +116,7 @@ def test_a_folder_changed_if_it_or_what_it_tests_did() -> None:
     assert {*ALSO} | {name for names in ALSO.values() for name in names} <= {*SECONDS}
 
 
-def test_what_does_not_fit_is_another_days() -> None:
+def test_folders_that_do_not_fit_wait_for_another_day() -> None:
     seconds = {"a": 400.0, "b": 100.0, "c": 300.0}
     days = [that_fit(["a", "b", "c"], seconds, 350, day) for day in range(3)]
     assert days == [["a"], ["b"], ["c"]]
