@@ -81,6 +81,7 @@ def unmarked(body: bytes) -> bytes:
 TRANSFORMS = [SlidingWindow(12_000), SummarizingCompactor(max_tokens=12_000, keep_recent=3_000)]
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("transform", TRANSFORMS, ids=["window", "summary"])
 @pytest.mark.parametrize("api", APIS)
 async def test_what_is_left_is_taken_by_every_provider_and_begins_alike_for_many_turns(

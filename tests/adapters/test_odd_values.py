@@ -106,6 +106,7 @@ async def test_every_value_of_a_reply_may_be_odd(adapter: str) -> None:
                 assert end.message == "the connection ended before the reply did", (path, odd, end)
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("adapter", ADAPTERS)
 async def test_an_odd_count_spoils_no_reply(adapter: str) -> None:
     frames = whole(adapter)
@@ -121,6 +122,7 @@ async def test_an_odd_count_spoils_no_reply(adapter: str) -> None:
             assert all(0 <= value <= 10**12 for value in msgspec.structs.astuple(end.usage)[:4])
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("adapter", ["anthropic", "openai", "openai-responses", "gemini", "ollama"])
 async def test_every_value_of_an_error_frame_may_be_odd(adapter: str) -> None:
     error: dict[str, Any] = {

@@ -144,6 +144,7 @@ async def test_a_history_made_with_one_provider_goes_on_with_another(first: str,
         assert len(taker.bodies) == 3
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("api", APIS)
 async def test_three_turns_with_the_same_provider(api: str) -> None:
     async with FakeProvider(api) as fake:
@@ -187,6 +188,7 @@ OTHER_MODELS = [
 ]
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("first", ["anthropic", "openai-responses", "gemini"])
 @pytest.mark.parametrize(("second", "model_id"), OTHER_MODELS)
 async def test_models_of_other_kinds_take_the_history_too(first: str, second: str, model_id: str) -> None:
@@ -202,6 +204,7 @@ async def test_models_of_other_kinds_take_the_history_too(first: str, second: st
 # -- in the middle of a turn ---------------------------------------------------------------------------------
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(("first", "second"), PAIRS)
 async def test_another_provider_answers_the_tool_results_that_one_asked_for(first: str, second: str) -> None:
     asking = [FakeReply(thinking="Cats.", text="I look.", calls=BOTH_CALLS), FakeFailure(503, "overloaded")]
@@ -214,6 +217,7 @@ async def test_another_provider_answers_the_tool_results_that_one_asked_for(firs
         assert (await good(other.continue_loop(), taker)).text == "It is small."
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("second", APIS)
 async def test_a_history_with_tools_goes_on_without_them(second: str) -> None:
     async with FakeProvider("openai") as maker, FakeProvider(second, ["No more tools."]) as taker:

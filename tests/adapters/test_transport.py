@@ -110,6 +110,7 @@ async def test_the_request_is_a_post_with_the_key_and_the_conversation() -> None
     assert b'"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"hi"}]' in request.body
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(
     ("behaviour", "kind"),
     [

@@ -76,6 +76,7 @@ async def test_a_change_of_which_a_person_accepted_a_part(root: Path) -> None:
     assert (root / "a.txt").read_text() == "ONE\ntwo\nthree\n"
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("answers", [(YES, NO), (NO, YES), (YES, NO, YES, NO)], ids=" ".join)
 @pytest.mark.parametrize("is_same", [True, False], ids=["the same call", "another call"])
 async def test_call_ids_that_recur_have_an_answer_each(

@@ -264,6 +264,7 @@ def test_a_bug_is_one_line_and_a_way_to_see_more(program: Any, monkeypatch: pyte
     assert "Traceback" in program("config", "path").err
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("login", ["ada:swordfish9", "0123456789abcdefXYZ", "ada:sw%2Fish@9"])
 def test_a_password_in_an_address_is_never_shown(
     login: str, program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

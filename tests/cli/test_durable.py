@@ -175,6 +175,7 @@ async def test_without_a_worker_runs_are_queued_cancelled_and_pruned(app: Swink)
     assert (missing.code, missing.stderr) == (1, "error: there is no run 'q' in this store\n")
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

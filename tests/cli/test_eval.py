@@ -170,6 +170,7 @@ async def test_an_evaluator_of_the_project_scores_too(swink: Any, project: Path)
     assert "is_short: 0.00 is below 1.00" in done.stdout
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(
     ("options", "told"),
     [

@@ -223,6 +223,7 @@ def test_every_row_of_a_question_is_ours_and_all_of_it_is_in_the_window(
     assert all(row == "│" or row.startswith(marks) for row in shown if row.startswith("│"))
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 def test_a_long_diff_leaves_the_path_and_the_keys_in_the_window(width: int) -> None:
     new = "\n".join(f"line {number} " + "x" * 90 for number in range(3000))

@@ -727,6 +727,7 @@ def interrupt(process: asyncio.subprocess.Process) -> None:
         os.kill(process.pid, signal.SIGINT)
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_one_signal_stops_it_cleanly(swink: Any, number: signal.Signals) -> None:
     async with FakeProvider("anthropic", [FakeReply(text="half an answer", ends="hangs")]) as provider:
@@ -829,6 +830,7 @@ async def test_an_interrupt_that_the_caller_ignores_stays_ignored(swink: Any) ->
     assert (process.returncode, stdout) == (0, b"x\n")
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("times", [1, 2])
 async def test_an_interrupt_takes_running_commands_with_it(swink: Any, times: int) -> None:
     swink.confine()

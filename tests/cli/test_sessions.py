@@ -520,6 +520,7 @@ ODD = ["9999999999999999", "-9999999999999999", "-1", str(10**30), "1e300", "1e4
 FIRST_LINE = ["created", "version", "id", "cwd", "title", "parent", "metadata"]
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("value", [*ODD[:2], *[pytest.param(value, marks=pytest.mark.sweep) for value in ODD[2:]]])
 @pytest.mark.parametrize("field", [*FIRST_LINE, "at", "timestamp", "messages", "updated"])
 def test_an_odd_value_in_one_session_takes_no_command_away(

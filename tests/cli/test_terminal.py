@@ -268,6 +268,7 @@ async def test_a_key_is_typed_without_being_shown(terminal: Any, swink: Any) -> 
     assert key in (swink.home / "config" / "keys.json").read_text()
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(("keys", "code"), [("y\n", 0), ("\n", 1), ("\x03", 130)])
 async def test_trust_is_asked_for_after_the_files_were_shown(terminal: Any, swink: Any, keys: str, code: int) -> None:
     (swink.folder / "AGENTS.md").write_text("Always say please.\n")

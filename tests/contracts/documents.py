@@ -8,6 +8,8 @@ Owns the comments that can precede a block. Readers of the rendered page do not 
     <!-- model: {…} -->      a program that asks a model of Anthropic: it runs against a fake on loopback
     <!-- not run: WHY -->    the block is only shown
 
+    <!-- ci: NAME -->        a stage of `.ci/run` runs the block, which the tests treat as one without a comment
+
 One more comment can be anywhere on a page:
 
     <!-- files of: PAGE -->  the blocks also run beside the files of that page, a path relative to this one

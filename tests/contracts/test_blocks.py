@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,7 @@ async def run_code(folder: Path, document: Path, code: str, warm: Any, *, typed:
     return stdout.decode()
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("block", of("python", marker=""))
 async def test_the_code_in_the_documents_runs(block: Block, tmp_path: Path, warm: Any) -> None:
     await run_code(tmp_path, block.document, block.code, warm)
@@ -206,6 +208,7 @@ def test_yaml_in_the_documents_is_yaml_and_sets_of_cases_are_such(block: Block, 
 # -- shell -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("block", of("sh", marker="run"))
 def test_shell_blocks_with_a_run_comment_run(block: Block, tmp_path: Path) -> None:
     in_folder(tmp_path, block.document, "bash", "-euo", "pipefail", "-c", block.code)
@@ -258,7 +261,8 @@ def test_commands_in_shell_blocks_have_options_that_exist(command: ShellCommand)
             wanted = {extra for word in words for extra in re.findall(r"\[([\w,]+)\]$", word)}
             assert {name for names in wanted for name in names.split(",")} <= EXTRAS.keys()
         case "python" | "python3", ["-m", module, *_]:
-            assert module in {"venv", "pytest"} or (ROOT / module.replace(".", "/")).exists()
+            path = ROOT / module.replace(".", "/")
+            assert module in {"venv", "pytest"} or path.exists() or path.with_suffix(".py").exists()
         case "bash", [script]:
             assert (ROOT / script).exists()
         case name, _:  # a program of the development environment, or a common one
@@ -289,6 +293,7 @@ def test_commands_that_the_prose_names_exist(span: str) -> None:
             command = inner
 
 
+@cache
 def all_options(command: click.Command = swink) -> set[str]:
     """Returns the options of a command and of all commands in it."""
     found = options_of(command)

@@ -26,6 +26,7 @@ def run(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_runs_and_prints_something(example: Path) -> None:
     assert run(str(example)).strip()

@@ -81,6 +81,7 @@ def test_names_that_only_a_package_itself_uses_are_not_public() -> None:
         assert entry.rpartition(".")[2] not in {"annotations", "lazy_names", "sys", "TYPE_CHECKING"}, entry
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("module", MODULES)
 def test_dir_lists_the_public_names_before_any_is_used(module: str) -> None:
     code = f"import {module} as m; listed = dir(m); print(*(name for name in m.__all__ if name not in listed))"
@@ -96,6 +97,7 @@ def test_a_star_import_gives_the_public_names(module: str) -> None:
     assert sorted(given.keys() - {"__builtins__"}) == importlib.import_module(module).__all__
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("module", MODULES)
 def test_a_public_name_is_the_same_whatever_modules_were_loaded_before(module: str) -> None:
     """A module that is loaded becomes an attribute of its package, and could hide a public name."""

@@ -6,6 +6,8 @@ import ast
 import re
 from pathlib import Path
 
+from grimp import build_graph
+
 import swink_agent
 
 SOURCE = Path(swink_agent.__file__).parent
@@ -83,3 +85,33 @@ def starts_in(text: str) -> list[str]:
     return [name for name in found if name != "subprocess.Popen"] + ["Popen"] * (
         found.count("subprocess.Popen") > typed
     )
+
+
+# -- which folders' tests run a second time without optional programs ------------------------------------------------
+
+OWN_INTERPRETER_ONLY = {"evals/scoring/matching.py": "matches patterns in a process of its own, with our own Python"}
+NOT_A_PACKAGE = {"security": "tests what sandbox, approvals and tools allow"}
+
+
+def test_only_folders_that_start_programs_run_without_the_optional_ones() -> None:
+    said = re.search(r"^folders=\((.*)\)$", (SOURCE.parents[1] / ".ci/elsewhere").read_text(), re.MULTILINE)
+    assert said is not None
+    assert set(said[1].split()) == packages_that_start() | set(NOT_A_PACKAGE)
+
+
+def packages_that_start() -> set[str]:
+    """The packages with a module that starts or looks up a program, or imports one that does, in however many steps."""
+    graph = build_graph("swink_agent", cache_dir=None)
+    for everything in ("swink_agent", "swink_agent._exports"):  # loads on use what is asked for
+        for importer in graph.find_modules_that_directly_import(everything):
+            graph.remove_import(importer=importer, imported=everything)
+    for path in OWN_INTERPRETER_ONLY:
+        graph.remove_module(module_of(path))
+    starts = {module_of(path) for path in ELSEWHERE} & graph.modules
+    found = starts.union(*map(graph.find_downstream_modules, starts))
+    packages = {name.split(".")[1] for name in found if name.count(".") > 1}
+    return packages & {path.name for path in SOURCE.iterdir() if path.is_dir()}
+
+
+def module_of(path: str) -> str:
+    return "swink_agent." + path.removesuffix(".py").replace("/", ".")

@@ -72,6 +72,7 @@ def result_in(agent: Agent) -> ToolResultMessage:
 # -- details -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("in_dicts", [False, True])
 def test_deep_details_do_not_cost_the_result_that_they_belong_to(depth: int, in_dicts: bool) -> None:
@@ -92,6 +93,7 @@ def test_deep_details_do_not_cost_the_result_that_they_belong_to(depth: int, in_
     assert ("the leaf" in shown) == (depth < 10_000), "all of it, unless that is very much"
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("depth", DEPTHS)
 def test_deep_details_of_an_approved_call_and_of_updates_are_survived(depth: int) -> None:
     deep = AgentToolResult.text("part", nested(depth))
@@ -197,6 +199,7 @@ class Looks:
         json.dumps(sorted(context.state))
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("depth", DEPTHS)
 def test_deep_state_is_no_matter_for_a_run_without_a_session(depth: int) -> None:
     agent = Agent("test:model", stream_fn=scripted(text("done")), policies=[Looks()])

@@ -93,6 +93,7 @@ def kill_many(nursery: Nursery, providers: Providers, folder: Path, kind: str, k
         seed += 1
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(("kind", "kills"), [("files", 15), ("sql", 8)])
 def test_a_process_that_is_killed_loses_nothing_that_was_relied_on(
     nursery: Nursery, providers: Providers, tmp_path: Path, kind: str, kills: int

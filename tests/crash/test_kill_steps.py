@@ -150,6 +150,7 @@ def damaged(source: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("how", ["cut", "hit", "headless", "zeros"])
 def test_a_kill_while_mending_loses_neither_the_good_nor_the_bad(

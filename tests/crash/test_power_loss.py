@@ -178,6 +178,7 @@ def test_whenever_the_power_goes_a_session_that_goes_on_is_there(tmp_path: Path,
     machine.every_moment(check, stride=8)
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("how", ["cut", "hit"])
 def test_whenever_the_power_goes_while_mending_neither_the_good_nor_the_bad_is_lost(
     tmp_path: Path, recorded: tuple[str, bytes], how: str

@@ -252,6 +252,7 @@ cases:
     assert error.line == 8
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(
     "text",
     [

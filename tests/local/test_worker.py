@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -256,6 +257,7 @@ if sys.argv[4] == "stay":
 """
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("path", ["model.gguf", "slow.gguf"])
 def test_it_is_gone_when_its_parent_was_killed(path: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, COMMAND[1], path, str(tmp_path), "stay"]
@@ -267,10 +269,14 @@ def test_it_is_gone_when_its_parent_was_killed(path: str, tmp_path: Path) -> Non
     wait_until(lambda: not is_there(pid))
 
 
+IS_SLOW = re.compile(r"^Executing .* took [\d.]+ seconds$")
+"""What asyncio says of a callback while it is debugged and the machine is busy."""
+
+
 def test_it_is_gone_when_its_parent_ended(tmp_path: Path) -> None:
     command = [sys.executable, "-X", "dev", "-c", PROGRAM, COMMAND[1], "model.gguf", str(tmp_path), "end"]
     outcome = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
-    assert outcome.stderr == ""
+    assert [line for line in outcome.stderr.splitlines() if not IS_SLOW.search(line)] == []
     wait_until(lambda: not is_there(int(outcome.stdout)))
 
 

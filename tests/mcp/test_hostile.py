@@ -93,6 +93,7 @@ def on_call(id, name, arguments, meta):
         assert [await said(server) for _ in range(3)] == ["first"] * 3
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("answer", ["3", "null", "[]", '"text"', '{"content": 5}', '{"content": [{"type": []}]}'])
 async def test_answers_of_wrong_shapes_end_their_own_call_at_once(answer: str) -> None:
     lines = f"""
@@ -329,6 +330,7 @@ async def test_a_server_that_ends_at_once_every_time_cannot_be_entered() -> None
         await raw_server("sys.exit(0)").__aenter__()
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("unit", ["[]", "{}", "0", '{"jsonrpc":"2.0","method":"x"}'])
 async def test_a_line_of_a_million_messages_holds_nobody_up(unit: str) -> None:
     flood = f"""

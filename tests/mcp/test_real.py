@@ -122,6 +122,7 @@ def _http(status: str, body: bytes = b"", kind: str = "text/plain", more: str = 
 _LARGE = b'{"jsonrpc":"2.0","id":1,"result":{"a":"' + b"x" * (17 * 1024 * 1024) + b'"}}'
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(
     ("answer", "why"),
     [

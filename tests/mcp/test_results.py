@@ -131,7 +131,7 @@ OWN, KNOWN = "4f9a8b7c6d5e4f3a2b1c", "k2mPx4Wt7LrBq8vZ"
 @pytest.mark.parametrize("secret", [OWN, KNOWN])
 @pytest.mark.parametrize("filler", [".", " ", "\u200b", " \u200b"])
 @pytest.mark.parametrize("size", [0, 2040, 8184, 65_528])
-@pytest.mark.parametrize("rest", ["", " and more" * 10_000])
+@pytest.mark.parametrize("rest", ["", " and more" * 1_000])
 def test_progress_and_errors_show_no_half_of_a_secret_wherever_they_are_cut(
     secret: str, filler: str, size: int, rest: str
 ) -> None:

@@ -470,6 +470,7 @@ def test_a_row_whose_id_is_not_an_id_does_not_make_a_beginning_ambiguous(tmp_pat
     assert store.load("abc").id == "abc-1"
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("value", ["x", b"x", b"\xff", 1.5, -5, 2**62])
 @pytest.mark.parametrize("column", ["size", "written", "changes", "cwd", "is_unfinished"])
 def test_a_damaged_row_does_not_take_the_other_sessions_away(tmp_path: Path, column: str, value: Any) -> None:

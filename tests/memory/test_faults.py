@@ -110,6 +110,7 @@ def count_operations(tmp_path: Path) -> tuple[int, int]:
     return writes, syncs
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("how", ["full", "broken", "short"])
 def test_whichever_write_fails_the_run_ends_and_nothing_acknowledged_is_lost(tmp_path: Path, how: str) -> None:
     writes, _ = count_operations(tmp_path)

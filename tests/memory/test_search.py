@@ -512,6 +512,7 @@ def _hollow(path: Path) -> None:
     database.close()
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(
     "damage", [_text, _empty, _cut, _scrambled, _foreign, _newer, _nonsense, _blobs, _hollow, Path.unlink]
 )

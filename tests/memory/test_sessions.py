@@ -905,6 +905,7 @@ print(store.load(session.id).messages == tuple(agent.messages), store.load(sessi
 """
 
 
+@pytest.mark.rows(one_of=10)
 def test_in_a_forked_child_a_session_is_the_parents(kind: Kind, folder: Path, store: SessionStore) -> None:
     folder.mkdir()
     command = [sys.executable, "-c", FORKED, kind.name, str(folder)]

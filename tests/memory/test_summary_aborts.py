@@ -51,6 +51,7 @@ async def stop(agent: Agent, running: asyncio.Task[Any], how: str) -> None:
             running.cancel()
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("work", ["a run", "on demand"])
 @pytest.mark.parametrize("how", ["abort", "abort twice", "cancel", "cancel twice"])
 async def test_stopped_at_any_step_it_leaves_what_was_sent_before_or_all_of_the_new(

@@ -67,6 +67,7 @@ async def context_of(agent: Agent, script: ScriptedStream) -> list[AgentMessage]
 # -- in the request ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("window", [4_096, 8_192, 16_384, 32_768, 131_072])
 @pytest.mark.parametrize("fixed", [200, 2_000])
 async def test_a_request_for_a_summary_takes_no_more_of_the_window_than_any_other(window: int, fixed: int) -> None:
@@ -199,6 +200,7 @@ async def test_twice_on_demand_loses_nothing_that_no_summary_has() -> None:
     assert [is_summary(message) for message in kept] == [True] + [False] * (len(kept) - 1)
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.9, 0.95])
 async def test_a_long_request_leaves_room_for_several_turns_after_each_summary(share: float) -> None:
     """What must stay is no reason to sum up anew with every turn: that would cost more than it saves."""

@@ -196,11 +196,13 @@ def takes_less_than(limit: float, made: object, *arguments: str) -> bool:
     return False
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("piece", PIECES)
 def test_no_markdown_takes_longer_than_its_length(piece: str) -> None:
     assert takes_less_than(3, prose_html, (piece * 60_000)[:60_000])
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", sorted(FAMILIES))
 def test_no_code_takes_longer_than_its_length(name: str) -> None:
     assert language(name) is not None
@@ -230,6 +232,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("hostile", HOSTILE)
 @pytest.mark.parametrize("write", [export_html, export_markdown])
 def test_a_long_text_takes_no_longer_than_its_length_explains(write: Any, hostile: str) -> None:

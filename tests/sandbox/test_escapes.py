@@ -53,6 +53,7 @@ def test_there_are_enough_attempts() -> None:
     assert len(SUCCEED_WITHOUT_WALLS) >= 80
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", ATTEMPTS)
 async def test_no_attempt_gets_out(name: str, arena: Any) -> None:
     outcome, found = await arena.attempt(ATTEMPTS[name])

@@ -54,6 +54,7 @@ def secret(playground: Any, path: Path) -> Path:
     return path
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("variable", [*MOVED, *FOLDERS])
 async def test_credentials_are_hidden_where_a_variable_has_moved_them(
     variable: str, playground: Any, open_backend: OpenFn, monkeypatch: pytest.MonkeyPatch

@@ -81,6 +81,7 @@ print(asyncio.run(run(sandbox, "cat $TMPDIR/file")))
 """
 
 
+@pytest.mark.rows(one_of=10)
 def test_a_fork_of_the_program_that_ends_takes_nothing_along(name: str, tmp_path: Path) -> None:
     told = subprocess.run(
         [sys.executable, "-c", FORKED, name, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
@@ -125,6 +126,7 @@ async def test_in_a_fork_nothing_is_started_that_nobody_would_watch(name: str, t
 # -- its end -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("delay", [0.0, 0.0005, 0.001, 0.002, 0.004, 0.008, 0.02])
 async def test_closing_while_a_command_starts_ends_both(name: str, tmp_path: Path, delay: float) -> None:
     marker = f"96{os.getpid()}2"
@@ -143,6 +145,7 @@ async def test_closing_while_a_command_starts_ends_both(name: str, tmp_path: Pat
     assert await gone(marker)
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("delay", [0.0, 0.002, 0.01, 0.03])
 async def test_closing_in_another_thread_is_told_to_whoever_waits(name: str, tmp_path: Path, delay: float) -> None:
     marker = f"96{os.getpid()}3"

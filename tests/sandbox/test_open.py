@@ -88,6 +88,7 @@ FAKES = {
 }
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", FAKES)
 def test_a_bubblewrap_that_is_none_is_found_out(
     name: str, tmp_path: Path, profile: SandboxProfile, monkeypatch: pytest.MonkeyPatch

@@ -27,6 +27,7 @@ NEEDS = {"node": "node", "a C program": "gcc", "make": "make"}
 ORDINARY = {name: work for name, work in read_ordinary().items() if shutil.which(NEEDS.get(name, "sh"))}
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", ORDINARY)
 async def test_ordinary_work_goes_on(name: str, playground: Any, repository: Path, open_backend: OpenFn) -> None:
     script, expected = ORDINARY[name]

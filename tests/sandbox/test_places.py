@@ -130,6 +130,7 @@ def test_where_every_temporary_folder_can_be_written_by_commands_that_is_said(
 # -- folders whose files all run ---------------------------------------------------------------------------------
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", [".config/autostart", ".config/systemd/user/x.wants", "Library/LaunchAgents", "bin"])
 def test_a_folder_whose_files_run_by_themselves_is_not_written_by_commands(
     name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -155,6 +156,7 @@ def test_a_project_in_a_folder_of_programs_is_worked_in(folder: Path, monkeypatc
 # -- odd names ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", ["with space", "line\nbreak", "ünï ☃", "-n", "a'b\"c$(x)`y`", "back\\slash", "\udcff"])
 async def test_a_folder_s_name_may_be_anything(name: str, folder: Path, open_backend: OpenFn) -> None:
     odd = folder / name
@@ -228,6 +230,7 @@ def read_only(request: pytest.FixtureRequest, folder: Path) -> Iterator[Path]:
     made.chmod(0o755)
 
 
+@pytest.mark.rows(one_of=10)
 async def test_in_a_read_only_folder_commands_that_only_read_run(read_only: Path, open_backend: OpenFn) -> None:
     profile = SandboxProfile(write=(str(read_only),))
     assert works(profile)

@@ -98,6 +98,7 @@ def test_protected_names_are_beneath_every_root_and_the_home_s_where_that_can_be
     assert SandboxProfile(write=(str(tmp_path),), protected=()).protected_names() == ()
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(
     ("root", "protected"),
     [

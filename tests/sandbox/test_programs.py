@@ -153,6 +153,7 @@ def test_a_process_in_an_environment_protects_it_by_itself(folder: Path, environ
     assert contents(environment) == before
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(
     "name", ["sitecustomize.py", "usercustomize.py", "sitecustomize/__init__.py", "sitecustomize.pyc"]
 )
@@ -258,6 +259,7 @@ PACKAGES = ["msgspec", "click", "aiohttp", "keyring", "platformdirs", "tomlkit",
 TRAP = "import os\nos.write(1, b'IMPORTED ' + __name__.encode() + b'\\n')\n"
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("form", [["swink"], ["python", "-P", "-m", "swink_agent"], ["python", "-PBmswink_agent"]])
 def test_nothing_is_imported_from_the_working_folder(folder: Path, environment: Path, form: list[str]) -> None:
     """By name of every module that there is, those that Python loads before us and this program itself among them."""

@@ -102,6 +102,7 @@ def test_reads_are_everything_or_what_is_given(tmp_path: Path) -> None:
     assert {"/given", str(tmp_path), "/usr", "/System"} <= set(strings(reads))
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(
     "name", ['with "quotes"', "with (parens)", "back\\slash", "new\nline", '") (allow default) ("', "ü ;#"]
 )

@@ -57,6 +57,7 @@ class Swapped:
         self.script = f"cat {folder}/* $HOME/{secret}/key; echo x > {folder}/new; echo x > $HOME/{secret}/new"
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("kind", ["write", "read"])
 @pytest.mark.parametrize("secret", [".ssh", "documents"])
 async def test_a_link_in_place_of_a_folder_opens_nothing(

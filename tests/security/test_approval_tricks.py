@@ -95,6 +95,7 @@ DISGUISED = {
 INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", DISGUISED)
 async def test_a_command_that_hides_something_is_asked_about_and_shown(world: World, name: str) -> None:
     command, truth = DISGUISED[name]
@@ -124,6 +125,7 @@ async def test_what_is_hidden_in_the_middle_of_a_long_command_is_said_to_be_miss
     assert len(question.display) < 5000
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -204,6 +206,7 @@ async def test_who_answers_cannot_change_the_call_by_the_way(world: World) -> No
     assert world.breaches(run) == []
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -327,6 +330,7 @@ BEYOND_THE_PREFIX = {
 }
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", BEYOND_THE_PREFIX)
 async def test_trust_in_a_prefix_covers_no_more_than_the_prefix(world: World, name: str) -> None:
     run = await world.run(
@@ -402,6 +406,7 @@ NOBODY: dict[str, Any] = {
 }
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", NOBODY)
 async def test_silence_and_confusion_are_a_no(world: World, name: str) -> None:
     run = await world.run(
@@ -414,6 +419,7 @@ async def test_silence_and_confusion_are_a_no(world: World, name: str) -> None:
     assert all(event.is_error for event in run.results)
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(
     "command",
     [
@@ -470,6 +476,7 @@ TRICKS: dict[str, Any] = {
 # -- a program that changes after it was judged -----------------------------------------------------------------
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(
     ("command", "shown"),
     [

@@ -182,6 +182,7 @@ async def test_a_provider_that_repeats_what_it_was_sent_is_masked(
     assert "redacted" in run.outputs["errors"]
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("status", [401, 400, 500])
 @pytest.mark.parametrize("api", ["anthropic", "openai"])
 async def test_the_real_adapters_do_not_tell_their_key(

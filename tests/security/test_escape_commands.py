@@ -260,6 +260,7 @@ ATTACKS = {
 }
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("backend", ["auto", "landlock"])
 @pytest.mark.parametrize("name", ATTACKS)
 async def test_no_command_gets_out(world: World, name: str, backend: str) -> None:
@@ -283,6 +284,7 @@ POTENT = [
 ]
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", POTENT)
 async def test_without_walls_the_same_command_succeeds(world: World, name: str) -> None:
     """Else it would prove nothing that it fails."""

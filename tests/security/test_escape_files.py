@@ -161,6 +161,7 @@ ATTACKS = {
 }
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", ATTACKS)
 async def test_no_file_tool_leaves_the_folder(world: World, name: str) -> None:
     """By itself, and then with the recommended policies, which would stop most of it before."""
@@ -201,6 +202,7 @@ POTENT = sorted(
 )
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", POTENT)
 async def test_without_walls_the_same_attack_succeeds(world: World, name: str) -> None:
     """Else it would prove nothing that it fails."""

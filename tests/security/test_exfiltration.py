@@ -213,6 +213,7 @@ ATTACKS = {
 }
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("backend", ["auto", "landlock"])
 @pytest.mark.parametrize("name", [name for name in ATTACKS if not name.startswith("masked")])
 async def test_nothing_is_sent_and_nothing_hidden_is_seen(world: World, name: str, backend: str) -> None:
@@ -236,12 +237,14 @@ POTENT = [
 ]
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", POTENT)
 async def test_without_walls_the_same_attack_succeeds(world: World, name: str) -> None:
     """Else it would prove nothing that it fails."""
     assert world.breaches(await world.attack(ATTACKS[name], sandbox="off"), but=("outside", "name"))
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", MASKED)
 async def test_a_secret_that_is_known_is_masked_wherever_it_turns_up(world: World, name: str) -> None:
     world.words["SECRET"] = world.canaries["secret"]

@@ -39,6 +39,7 @@ async def test_a_model_that_always_has_one_more_call_is_stopped(world: World) ->
     assert run.result.stopped_by.policy == "max_turns"
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(
     "cycle",
     [

@@ -77,6 +77,7 @@ def attacks() -> dict[str, list[Reply]]:
     }
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", attacks())
 async def test_what_is_masked_stays_masked(world: World, name: str) -> None:
     write(world.root / ".env", ENV)

@@ -355,6 +355,7 @@ TASKS = {
 }
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", TASKS)
 async def test_ordinary_work_is_done_without_extra_questions(world: World, name: str) -> None:
     task = TASKS[name]

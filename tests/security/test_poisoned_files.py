@@ -49,6 +49,7 @@ def obeying(world: World) -> list[Any]:
     ]
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", POISON)
 async def test_a_poisoned_file_is_marked_and_obeying_it_gets_nowhere(world: World, name: str) -> None:
     write(world.root / "README.md", POISON[name])
@@ -79,6 +80,7 @@ WAYS: dict[str, Callable[[World], Any]] = {
 }
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", WAYS)
 async def test_poison_is_marked_by_whatever_way_it_comes(world: World, name: str) -> None:
     write(world.root / "README.md", POISON["plain orders"])
@@ -87,6 +89,7 @@ async def test_poison_is_marked_by_whatever_way_it_comes(world: World, name: str
     assert world.breaches(run) == []
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", POISON)
 async def test_whoever_wants_the_run_to_stop_gets_that(world: World, name: str) -> None:
     write(world.root / "README.md", POISON[name])

@@ -128,6 +128,7 @@ LINKS: dict[str, tuple[Path, Callable[[Place], None]]] = {
 }
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", LINKS)
 @pytest.mark.parametrize("when", ["trusted before", "trusted after"])
 def test_no_link_brings_what_lies_elsewhere_into_the_prompt(
@@ -191,6 +192,7 @@ def a_device(path: Path) -> None:
     path.symlink_to("/dev/zero")
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("kind", [a_pipe, a_socket, a_folder, an_endless_file, a_device])
 @pytest.mark.parametrize("name", ["AGENTS.md", ".swink/config.toml"])
 def test_special_and_endless_files_are_told_of_and_hold_nothing_up(
@@ -320,6 +322,7 @@ def no_repository_any_more(place: Place, inner: Path) -> None:
     (place.root / ".git").rmdir()
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(
     "attack",
     [
@@ -380,6 +383,7 @@ DEEP: dict[str, Callable[[int], str]] = {
 }
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", DEEP)
 @pytest.mark.parametrize("size", [60_000, 120_000, 1_000_000])
 def test_deep_and_huge_settings_are_refused_or_read_at_once(place: Place, name: str, size: int) -> None:

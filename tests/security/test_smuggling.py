@@ -96,6 +96,7 @@ def check_nothing_happened(world: World, run: Any) -> None:
     assert world.breaches(run) == []
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", REFUSED)
 async def test_what_the_schema_does_not_have_reaches_no_tool(world: World, name: str) -> None:
     tool_name, arguments = REFUSED[name]
@@ -147,6 +148,7 @@ def raw(name: str, arguments: str, call_id: str = "raw_1") -> Any:
     return stream
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", RAW)
 async def test_arguments_that_read_in_two_ways_write_nothing_they_should_not(world: World, name: str) -> None:
     for wiring in ({"policies": []}, {}):
@@ -185,6 +187,7 @@ NAMES = {
 }
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_name_that_is_almost_one_is_none(world: World, name: str) -> None:
     run = await world.run(stream_fn=raw(NAMES[name], json.dumps(EVIL)))

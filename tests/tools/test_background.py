@@ -277,6 +277,7 @@ async def test_it_runs_only_as_it_was_approved(make: Callable[..., Shell], tmp_p
 # -- who reaches it, and what is left ----------------------------------------------------------------------------
 
 
+@pytest.mark.rows(one_of=10)
 async def test_later_commands_reach_its_server_and_nothing_else_does(
     make: Callable[..., Shell], sandbox: Sandbox, tmp_path: Path
 ) -> None:
@@ -363,6 +364,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.rows(one_of=10)
 async def test_nothing_is_left_of_it_when_the_program_is_killed(sandbox: Sandbox, tmp_path: Path) -> None:
     async with marked() as command:
         program = await asyncio.create_subprocess_exec(
@@ -424,6 +426,7 @@ def test_it_lives_on_from_one_event_loop_to_the_next(make: Callable[..., Shell],
     assert [event for event in events if isinstance(event, TaskEnded)] == [TaskEnded("b1", 0)]
 
 
+@pytest.mark.rows(one_of=10)
 async def test_foreground_and_background_commands_start_at_once_in_several_threads(
     make: Callable[..., Shell], sandbox: Sandbox
 ) -> None:

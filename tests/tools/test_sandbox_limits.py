@@ -55,6 +55,7 @@ async def run(shell: BashTool, command: str) -> AgentToolResult:
     return await shell.execute({"command": command}, ToolContext())
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(
     "command",
     [
@@ -183,6 +184,7 @@ async def test_without_a_sandbox_there_is_no_limit(places: tuple[Path, Path]) ->
     tool.close()
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(
     ("said", "walls"),
     [

@@ -162,6 +162,7 @@ async def test_a_signal_is_named(shell: BashTool) -> None:
         assert (result.details["exit_code"], result.details["signal"]) == (139, "SIGSEGV")
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(
     ("command", "code", "ending"),
     [
@@ -369,6 +370,7 @@ async def test_output_is_streamed_as_it_comes(shell: BashTool, tmp_path: Path) -
         assert said(await running_call) == "before\n[exit code 7]"
 
 
+@pytest.mark.rows(one_of=10)
 async def test_updates_hold_what_is_new_and_come_no_faster_than_twenty_a_second(shell: BashTool) -> None:
     started = time.monotonic()
     updates, result = await updates_of(shell, "for i in {1..300}; do echo line $i; sleep 0.001; done")
@@ -507,6 +509,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(("choice", "number"), [("auto", SIGINT), ("off", SIGINT), ("auto", SIGKILL)])
 async def test_a_program_that_ends_takes_its_commands_along(tmp_path: Path, choice: str, number: Signals) -> None:
     mark = marker()

@@ -76,6 +76,7 @@ MODALS: dict[str, Opener] = {
 }
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", MODALS)
 async def test_control_c_twice_leaves_from_a_window_over_the_conversation(talk: Talk, name: str) -> None:
     async with screen(talk) as (app, pilot):
@@ -174,6 +175,7 @@ async def test_the_folder_and_the_model_cannot_speak_to_the_terminal(talk: Talk,
         assert len(drawn(app).split("\n")) == 30
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("size", [(1, 1), (3, 2), (500, 200)])
 async def test_a_window_of_any_size_is_drawn_with_a_question_in_it(talk: Talk, size: tuple[int, int]) -> None:
     async with screen(talk) as (app, pilot):
@@ -204,6 +206,7 @@ async def test_a_crash_tells_no_key_that_is_known(
     assert "\x1b" not in told
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(
     "commands",
     [

@@ -118,6 +118,7 @@ async def test_what_a_thread_tells_is_drawn_and_so_is_all_that_comes_after_it(ma
     assert app.crash is None
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("command", ["git push origin main", "make all"])
 @pytest.mark.parametrize("size", [(40, 10), (60, 10), (100, 10)])
 async def test_in_the_lowest_window_a_question_has_its_keys_and_the_screen_no_scrollbar(
@@ -273,6 +274,7 @@ async def test_what_goes_wrong_in_the_screen_ends_it_without_telling_what_variab
     assert app._exit_renderables == []
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 async def test_the_screen_at_a_width(made: Made, width: int) -> None:
     edit = call("edit_file", path="a.py", edits=[{"old": "return 0", "new": "return 1"}])
@@ -432,6 +434,7 @@ def sees_input(app: SwinkApp, words: str) -> bool:
     return len(lines) == 1 and rows[lines[0] + 1].startswith("╰") and lines[0] == len(rows) - 3
 
 
+@pytest.mark.rows(one_of=10)
 @SIZES
 @pytest.mark.parametrize(
     ("words", "listed"), [("@", "file-00.txt"), ("@file", "file-0"), ("/", "/model"), ("#", "#help")]
@@ -456,6 +459,7 @@ async def test_a_list_of_completions_leaves_the_input_in_sight(
         assert any(chosen.label in row for row in rows_of(app))
 
 
+@pytest.mark.rows(one_of=10)
 @SIZES
 async def test_a_long_draft_leaves_room_for_the_status_and_its_own_frame(made: Made, size: tuple[int, int]) -> None:
     app = made()
@@ -471,6 +475,7 @@ async def test_a_long_draft_leaves_room_for_the_status_and_its_own_frame(made: M
         assert any(row.startswith("╭") for row in rows)
 
 
+@pytest.mark.rows(one_of=10)
 @SIZES
 @pytest.mark.parametrize(
     ("command", "shown"), [("/theme", "contrast"), ("/thinking", "off"), ("#key anthropic", "hidden"), ("/model", "/ ")]
@@ -490,6 +495,7 @@ async def test_a_picker_or_a_dialog_leaves_the_input_in_sight(
         await asked
 
 
+@pytest.mark.rows(one_of=10)
 @SIZES
 async def test_a_choice_leaves_the_input_in_sight(made: Made, size: tuple[int, int]) -> None:
     app = made()
@@ -507,6 +513,7 @@ async def test_a_choice_leaves_the_input_in_sight(made: Made, size: tuple[int, i
         assert await chosen == "yes"
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(("key", "answer", "mode"), [("f7", True, "auto"), ("f8", False, "smart")])
 async def test_the_first_screen_asks_about_the_folder_and_a_key_answers(
     made: Made, key: str, answer: bool, mode: str

@@ -72,6 +72,7 @@ async def test_keys_at_every_moment_of_the_start_arrive_in_their_order(tmp_path:
         await running.until(b"Done.")
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(
     ("pieces", "ground"),
     [

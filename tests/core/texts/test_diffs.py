@@ -131,6 +131,7 @@ HARD: dict[str, tuple[list[str], list[str]]] = {
 }
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("what", HARD)
 def test_texts_made_to_be_hard_take_a_bounded_number_of_steps(what: str) -> None:
     before, after = HARD[what]

@@ -118,6 +118,7 @@ def session(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("work", WORKS)
 @pytest.mark.parametrize("times", [1, pytest.param(30, marks=[pytest.mark.sweep, pytest.mark.timeout(900)])])
 def test_threads_may_meet_a_type_for_the_first_time_at_once(session: Path, work: str, times: int) -> None:

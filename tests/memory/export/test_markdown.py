@@ -68,6 +68,7 @@ def test_a_session_reads_in_order() -> None:
     assert "```python\ndef f(): return 'a'  # now\n```" in text
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", ATTACKS)
 def test_no_attack_adds_a_heading_of_ours_or_html(name: str) -> None:
     plain, text = written(infected("x")), written(infected(ATTACKS[name][:900]))  # the reader is slow at nesting

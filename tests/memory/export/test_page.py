@@ -141,6 +141,7 @@ def test_an_empty_session_is_a_page_too() -> None:
 # -- hostile sessions ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", ATTACKS)
 def test_no_attack_adds_an_element_or_a_speaker(name: str) -> None:
     html = infected(ATTACKS[name]).html()
@@ -152,6 +153,7 @@ def test_no_attack_adds_an_element_or_a_speaker(name: str) -> None:
     html.encode()  # no half characters
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", ATTACKS)
 def test_what_hides_or_moves_text_is_written_out(name: str) -> None:
     for character in set(infected(ATTACKS[name]).html()) - {"\n", "\t"}:

@@ -163,6 +163,7 @@ def test_no_limit_is_no_count() -> None:
     assert not Headcount(1, None).is_exceeded()
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(
     ("running", "more", "threads", "is_set_back"),
     [

@@ -51,6 +51,7 @@ def reason_within(seconds: float, usage: Usage) -> str:
     return ""
 
 
+@pytest.mark.rows(one_of=10)
 @needs_proc
 def test_memory_is_counted_once_however_many_share_it(holder: int) -> None:
     assert reason_within(0.3, Usage(holder, memory=400 * MIB, disk=None)) == ""

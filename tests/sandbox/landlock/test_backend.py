@@ -152,6 +152,7 @@ async def test_long_arguments_and_odd_bytes_arrive(sandbox: LandlockSandbox) -> 
     assert await process.wait() == 0
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(
     ("argv", "cwd", "complaint"),
     [
@@ -288,6 +289,7 @@ CHAINS = {
 }
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("kind", CHAINS)
 async def test_a_process_that_is_always_another_is_ended(kind: str, open_sandbox: OpenFn) -> None:
     """Each process lives for a moment, starts the next and ends, so that no search for its number finds it in time."""
@@ -504,6 +506,7 @@ async def test_a_guardian_that_waited_and_was_killed_is_replaced(sandbox: Landlo
 # Signals, on this kernel and as on older ones
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("version", [NEWEST, 5, 1])
 async def test_no_signal_reaches_anybody_outside(open_sandbox: OpenFn, version: int) -> None:
     sandbox = open_sandbox(version)
@@ -531,6 +534,7 @@ true"""
         victim.wait()
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("version", [NEWEST, 5])
 async def test_signals_among_its_own_processes_work(open_sandbox: OpenFn, version: int) -> None:
     sandbox = open_sandbox(version)
@@ -542,6 +546,7 @@ python3 -c 'import os, signal; os.kill(os.getpid(), signal.SIGTERM)'; echo $?; k
     assert (code, output.split("\n")) == (0, ["143", "143", "got it", "here", "124", "143", "nobody", ""])
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed, and the command runs it")
 @pytest.mark.parametrize("version", [5, 3, 2, 1])
 async def test_older_landlock_holds_as_well(open_sandbox: OpenFn, tmp_path: Path, version: int) -> None:

@@ -29,6 +29,7 @@ def feed(gate: HelloGate, data: bytes, size: int) -> bytes:
     return b"".join(gate.feed(data[at : at + size]) for at in range(0, len(data), size))
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("read", [1, 7, 5000])
 @pytest.mark.parametrize("size", [1, 50, 16000])
 def test_a_hello_is_found_however_it_is_cut(read: int, size: int) -> None:
@@ -58,6 +59,7 @@ def test_a_second_hello_is_checked_too() -> None:
     assert gate.is_open
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("read", [1, 7, 5000])
 @pytest.mark.parametrize(
     "encrypted",

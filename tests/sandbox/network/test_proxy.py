@@ -376,6 +376,7 @@ def hello_of(name: str | None) -> bytes:
     return sent.read()
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(
     ("name", "passes"),
     [("example.org", True), ("EXAMPLE.org", True), (None, True), ("evil.test", False), ("www.example.org", False)],

@@ -133,6 +133,7 @@ async def test_where_nobody_can_be_asked_the_configuration_is_held(
 OLD = '[core]\n\tbare = false\n[alias]\n\tx = !run\n[user]\n\tname = "A; B"\n[include]\n\tpath = ~/more\n'
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(
     "new",
     [
@@ -148,6 +149,7 @@ def test_what_is_harmless_is_taken(new: str) -> None:
     compare(OLD, new)
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(
     "new",
     [

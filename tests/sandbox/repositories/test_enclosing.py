@@ -66,6 +66,7 @@ PLACES: dict[str, tuple[Callable[[Path], Path], str]] = {
 }
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", PLACES)
 async def test_commits_work_and_what_git_runs_stays(name: str, base: Path, open_backend: OpenFn) -> None:
     make, expected = PLACES[name]

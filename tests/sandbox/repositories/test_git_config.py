@@ -98,6 +98,7 @@ def test_what_git_writes_is_plain_and_harmless(tmp_path: Path) -> None:
         assert all(is_harmless(setting, lambda place: False) for setting in settings)
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(
     ("line", "expected"),
     [

@@ -109,6 +109,7 @@ WAYS = [
 ]
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_command_does_not_change_what_a_hook_is_a_link_to(
     repository: Path, open_backend: OpenFn, way: Callable[[Path], str]
@@ -126,6 +127,7 @@ async def test_a_command_does_not_change_what_a_hook_is_a_link_to(
     assert beside.read_text() == "fine\n"
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_file_tool_does_not_write_it_either(repository: Path, way: Callable[[Path], str]) -> None:
     target = way(repository)

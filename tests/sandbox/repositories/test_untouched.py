@@ -41,12 +41,14 @@ def test_files_and_what_came_and_went_need_no_judgement(leftovers: Leftovers, lo
     assert leftovers.is_untouched(look, is_last=True)
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", ["new", ".idea", ".claude", "src/.git", "src/new"])
 def test_a_new_folder_is_judged(leftovers: Leftovers, look: Look, root: Path, name: str) -> None:
     (root / name).mkdir()
     assert not leftovers.is_untouched(look, is_last=True)
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", [".mcp.json", "src/.git", "src/HEAD", "src/head", ".vscode/tasks.json", ".git/config"])
 def test_a_file_that_may_run_something_is_judged(leftovers: Leftovers, look: Look, root: Path, name: str) -> None:
     (root / name).write_text("changed")

@@ -313,6 +313,7 @@ async def test_a_fault_leaves_the_old_file_and_nothing_else(folder: Path, use: A
     assert names(folder) == ["a"]
 
 
+@pytest.mark.rows(one_of=10)
 async def test_readers_see_the_old_file_or_the_new_one(tool: WriteFileTool, folder: Path, use: Any) -> None:
     versions = [letter * 100_000 for letter in "ab"]
     (folder / "a").write_text(versions[0])

@@ -53,6 +53,7 @@ def plant_tree(root: Path, chance: random.Random) -> tuple[list[bytes], list[byt
     return folders, everything
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_rules_decide_as_git_does(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)

@@ -549,12 +549,14 @@ async def test_a_search_that_takes_too_long_is_stopped_and_keeps_what_was_found(
     assert (result.is_error, result.details["complete"]) == (False, False)
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("pattern", [r"(a+)+$", r"(a|a)+$", r"(.*)*!", r"a*a*a*a*a*a*a*c", r"(?:a?){40}a{40}$"])
 async def test_a_hostile_pattern_troubles_no_engine(tool: SearchTool, tmp_path: Path, pattern: str) -> None:
     plant(tmp_path, {"b.txt": "a" * 50_000 + "b\n"})
     assert (await lines(tool, pattern=pattern))[0] == "[no matches]"
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("engine", ["scanner", "unconfined"])
 async def test_a_stopped_search_leaves_no_process(make: MakeFn, tmp_path: Path, engine: str) -> None:
     plant(tmp_path, {"b.txt": LONG})

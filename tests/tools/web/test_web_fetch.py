@@ -232,6 +232,7 @@ async def test_a_long_page_comes_in_parts() -> None:
     assert beyond.is_error
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("packed", ["gzip", "deflate", "raw"])
 async def test_packed_answers_are_unpacked_up_to_a_limit(packed: str) -> None:
     body = b"x" * (64 * 1024 * 1024)

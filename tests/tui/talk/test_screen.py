@@ -35,6 +35,7 @@ async def until_answered(app: SwinkApp, pilot: Pilot[int]) -> None:
     raise AssertionError("there was no answer")
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("written", ["", "a draft\nof two lines"])
 async def test_end_follows_the_conversation_again_also_from_the_end_of_what_is_written(
     talk: Talk, written: str
@@ -68,6 +69,7 @@ async def test_end_goes_to_the_end_of_the_line_first(talk: Talk) -> None:
     await app.talk.close()
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("typed", ["", "/"], ids=["nothing open", "a list is open"])
 async def test_escape_stops_a_run_before_all_that_waits_unless_it_closes_something(talk: Talk, typed: str) -> None:
     app = app_of(talk, stall())

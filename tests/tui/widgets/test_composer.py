@@ -362,6 +362,7 @@ async def test_a_key_repaints_its_row_and_lays_nothing_out(tmp_path: Path, monke
     await with_host(tmp_path, steps)
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("width", [12, 20, 60, 200])
 async def test_it_is_drawn_at_any_width(tmp_path: Path, width: int) -> None:
     async def steps(host: Host, pilot: Pilot[None]) -> None:

@@ -156,6 +156,7 @@ def press(*keys: str) -> Steps:
     return steps
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(
     ("keys", "answer"),
     [
@@ -319,6 +320,7 @@ async def test_hunks_are_accepted_one_by_one(name: str) -> None:
         assert apply_edits(OLD, "\n", edits_in(answer.arguments), "f")[0] == expected
 
 
+@pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(
     ("keys", "answer"),
     [
