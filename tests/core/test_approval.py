@@ -153,7 +153,10 @@ async def test_calls_are_asked_about_in_order_and_before_any_runs() -> None:
             ApproveWith([]),  # type: ignore[arg-type]
             "tool call rejected: the arguments in the callback's ApproveWith are a list, and not a dict",
         ),
-        (ApproveWith(ENDLESS), "tool call rejected: the approval callback answered arguments that contain themselves"),
+        (
+            ApproveWith(ENDLESS),
+            "tool call rejected: the approval callback answered arguments that are nested deeper than 128 levels",
+        ),
     ],
 )
 @pytest.mark.parametrize("is_async", [False, True])

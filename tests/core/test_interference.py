@@ -10,8 +10,7 @@ import dataclasses
 import pickle
 import threading
 import traceback
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -53,6 +52,8 @@ from swink_agent import (
     encode_message,
     tool,
 )
+from swink_agent.core.encoding.codec import decode_message
+from swink_agent.core.values.data import as_json
 from swink_agent.testing import call, check_events, collect, fail, scripted, text
 
 MODEL = ModelSpec("test", "model")
@@ -501,75 +502,47 @@ OTHER_DATA: dict[str, Callable[[], Any]] = {
 }
 
 
-def content_of(value: Any) -> object:
-    """The data as something that can be compared, whatever holds it."""
-    if isinstance(value, (Box, Slice, Part)):
-        return [type(value).__name__, content_of(value.items)]
-    if isinstance(value, Mapping):
-        return {key: content_of(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset, collections.deque, array.array)):
-        return [content_of(item) for item in value]
-    return bytes(value) if isinstance(value, bytearray) else value
-
-
-def spoil_all(value: Any) -> None:
-    """Changes the data everywhere where it can be changed."""
-    spoil_deeply(value)
-    if isinstance(value, Mapping):
-        for item in list(value.values()):
-            spoil_all(item)
-        with suppress(TypeError):
-            value["spoilt"] = True  # type: ignore[index]
-    elif isinstance(value, (Box, Slice, Part)):
-        spoil_all(value.items)
-    elif isinstance(value, (list, tuple, set, frozenset, collections.deque)):
-        for item in list(value):
-            spoil_all(item)
-    for change, added in (("add", 7), ("append", 7), ("clear", None)):
-        with suppress(TypeError, AttributeError):
-            getattr(value, change)(*([] if added is None else [added]))
-
-
 @pytest.mark.table
 @pytest.mark.parametrize("what", OTHER_DATA)
-async def test_other_data_in_details_is_kept_as_it_was(what: str) -> None:
-    own, wanted = OTHER_DATA[what](), content_of({"in": OTHER_DATA[what]()})
+async def test_details_are_json_in_events_in_the_history_and_after_reading(what: str) -> None:
+    own = OTHER_DATA[what]()
+    wanted = msgspec.json.decode(as_json({"in": own}))
 
     @tool
     def look(ctx: ToolContext) -> AgentToolResult:
         """Looks, and keeps what it reports."""
         ctx.update(AgentToolResult.text("looking", details={"in": own}))
-        return AgentToolResult.text("seen", details={"in": own})
+        return AgentToolResult([Extension("mine", own)], details={"in": own})
+
+    shown: list[object] = []
 
     def watch(event: AgentEvent) -> None:
         if isinstance(event, ToolExecutionEnd):
-            assert content_of(event.result.details) == wanted
-            spoil_all(event.result.details)
+            shown.append(event.result.details)
+            spoil_deeply(event.result.details)
         if isinstance(event, ToolExecutionUpdate):
-            spoil_all(event.update.details)
+            shown.append(event.update.details)
+            spoil_deeply(event.update.details)
 
     agent = Agent(MODEL, stream_fn=scripted(call("look"), text("done")), tools=[look])
     agent.subscribe(watch)
     assert (await agent.prompt("go")).error is None
-    assert content_of({"in": own}) == wanted
-    spoil_all(own)
+    spoil_deeply(own)
     (result,) = [message for message in agent.messages if isinstance(message, ToolResultMessage)]
-    assert content_of(result.details) == wanted
-    for taken in (
-        copy.deepcopy(result.details),
-        copy.deepcopy(result).details,
-        pickle.loads(pickle.dumps(result)).details,
-    ):
-        assert content_of(taken) == wanted
-        spoil_all(taken)
-    assert content_of(result.details) == wanted
+    assert result.details == wanted
+    assert result.content == (Extension("mine", wanted["in"]),)
+    assert shown == [wanted, wanted]
+    assert decode_message(encode_message(result)) == result
+    assert pickle.loads(pickle.dumps(result)) == result
+    spoil_deeply(copy.deepcopy(result).details)
+    assert result.details == wanted
 
 
 @pytest.mark.table
 @pytest.mark.parametrize("what", OTHER_DATA)
-async def test_other_data_in_arguments_stays_with_whoever_has_it(what: str) -> None:
+async def test_changed_arguments_are_json_for_all_who_see_them(what: str) -> None:
     mine = {"in": OTHER_DATA[what]()}
-    wanted, got = content_of(mine), list[object]()
+    wanted, seen = msgspec.json.decode(as_json(mine)), list[object]()
 
     class Takes:
         name = label = description = "takes"
@@ -577,43 +550,36 @@ async def test_other_data_in_arguments_stays_with_whoever_has_it(what: str) -> N
         requires_approval = True
 
         def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
-            spoil_all(arguments)
+            seen.append(arguments)
+            spoil_deeply(arguments)
             return {}
 
         async def execute(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
-            got.append(content_of(arguments))
-            spoil_all(arguments)
+            seen.append(copy.deepcopy(arguments))
+            spoil_deeply(arguments)
             return AgentToolResult.text("taken")
 
     class Rewrites:
         def pre_dispatch(self, ctx: PreDispatchContext) -> None:
             ctx.arguments = mine
 
-    class Sees:
-        def pre_dispatch(self, ctx: PreDispatchContext) -> None:
-            assert content_of(ctx.arguments) == wanted
-
     def approve(request: ProposedCall) -> Approve:
-        assert content_of(request.arguments) == wanted
-        spoil_all(request.arguments)
-        spoil_all(mine)
+        seen.append(copy.deepcopy(request.arguments))
+        spoil_deeply(request.arguments)
+        spoil_deeply(mine)
         return Approve()
 
     def watch(event: AgentEvent) -> None:
         if isinstance(event, (ToolApprovalRequested, ToolExecutionStart)):
-            assert content_of(event.arguments) == wanted
-            spoil_all(event.arguments)
+            seen.append(event.arguments)
+            spoil_deeply(event.arguments)
 
     agent = Agent(
-        MODEL,
-        stream_fn=scripted(call("takes"), text("done")),
-        tools=[Takes()],
-        policies=[Rewrites(), Sees()],
-        approve=approve,
+        MODEL, stream_fn=scripted(call("takes"), text("done")), tools=[Takes()], policies=[Rewrites()], approve=approve
     )
     agent.subscribe(watch)
     assert (await agent.prompt("go")).error is None
-    assert got == [wanted]
+    assert seen == [wanted] * 5
 
 
 async def test_the_data_of_a_block_is_masked_and_kept_as_it_was() -> None:
@@ -641,21 +607,6 @@ async def test_the_data_of_a_block_is_masked_and_kept_as_it_was() -> None:
     (result,) = [message for message in agent.messages if isinstance(message, ToolResultMessage)]
     assert result.content[0] == Extension("mine", {"in": [1], "is": redactor.redact(secret)})
     assert not [event for event in seen if secret.encode() in event]
-
-
-async def test_what_cannot_be_copied_is_shared() -> None:
-    lock = threading.Lock()
-
-    @tool
-    def look() -> AgentToolResult:
-        """Looks."""
-        return AgentToolResult.text("seen", details={"lock": lock, "in": [1]})
-
-    agent = Agent(MODEL, stream_fn=scripted(call("look"), text("done")), tools=[look])
-    await agent.prompt("go")
-    (result,) = [message for message in agent.messages if isinstance(message, ToolResultMessage)]
-    assert result.details == {"lock": lock, "in": [1]}
-    assert copy.deepcopy(result.details) == {"lock": lock, "in": [1]}
 
 
 async def test_a_policy_that_keeps_the_arguments_it_set_cannot_change_them_later() -> None:

@@ -17,7 +17,8 @@ from .errors import ToolError
 from .events import ToolApprovalRequested, ToolApprovalResolved
 from .run.state import Run
 from .tool import AgentToolResult, ToolContext, error_result
-from .values.value import copy_json, frozen_json
+from .values.data import as_json_data
+from .values.value import copy_json
 from .waits import Interrupted
 
 _NO_CALLBACK = "it needs approval, and the agent has no approve callback; give it one"
@@ -60,7 +61,7 @@ async def decide(
         return scope
     if question.asks and not await may_ask():
         return None
-    run.emit(ToolApprovalRequested(call.id, call.name, frozen_json(call.arguments), frozen_json(scope)))
+    run.emit(ToolApprovalRequested(call.id, call.name, call.arguments, scope))
     call.approval = "asked"
     answer: Answer | Defer = Reject("aborted")
     try:
@@ -84,7 +85,7 @@ async def _foreseen(run: Run, call: CallState, context: ToolContext) -> AgentToo
     foresee = getattr(call.tool, "foresee", None)
     if foresee is None or run.toolbox.problems(call.name, call.arguments) is not None:
         return None
-    arguments = frozen_json(call.arguments)
+    arguments = call.arguments
     try:
         return await run.supervisor.in_thread(run.threads, lambda: foresee(arguments, context))
     except ToolError as error:
@@ -105,10 +106,10 @@ async def scope_of(
     describe = getattr(call.tool, "approval_scope", None)
     if describe is None:
         return {}
-    arguments = frozen_json(call.arguments)
+    arguments = call.arguments
 
     def look() -> dict[str, Any]:
-        scope = frozen_json(describe(arguments))
+        scope = as_json_data(describe(arguments))
         if then is not None:
             then(scope)
         return scope
@@ -119,7 +120,7 @@ async def scope_of(
         return Failed(error_result(error))
     except Exception as error:
         log.debug("approval_scope() of %s failed", call.name, exc_info=True)
-        return frozen_json({"unknown": type(error).__name__})
+        return as_json_data({"unknown": type(error).__name__})
 
 
 class _Question:
@@ -207,9 +208,9 @@ def _answer_in(answer: object) -> Answer | Defer:
                 kind = type(answer.arguments).__name__
                 return Reject(f"the arguments in the callback's ApproveWith are a {kind}, and not a dict")
             try:
-                arguments = frozen_json(answer.arguments)
-            except RecursionError:
-                return Reject("the approval callback answered arguments that contain themselves")
+                arguments = as_json_data(answer.arguments)
+            except ValueError as error:
+                return Reject(f"the approval callback answered arguments that are {error}")
             return ApproveWith(arguments, answer.note if isinstance(cast("object", answer.note), str) else "")
         case True:
             return Approve()

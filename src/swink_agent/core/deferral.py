@@ -38,7 +38,7 @@ from .run.pending import (
 from .run.state import Run
 from .tool import AgentToolResult
 from .types import LLM_MESSAGES, AssistantMessage, ToolOutcome, ToolResultMessage
-from .values.value import frozen_json
+from .values.data import as_json_data
 
 _CLOSED = "the conversation went on without an answer"
 _MASKED = (
@@ -158,7 +158,7 @@ class _AnsweredBatch(Batch):
     def _add(self, one: WaitingCall) -> CallState:
         run, asked = self.run, one.call
         tool = run.toolbox.get(asked.name)
-        arguments = frozen_json(one.pending.arguments)
+        arguments = as_json_data(one.pending.arguments)
         call = CallState(run, tool, one.index, asked.id, asked.name, asked.arguments, arguments)
         call.options = None if run.toolbox.options is None else run.toolbox.options.get(asked.name)
         call.note = one.pending.note

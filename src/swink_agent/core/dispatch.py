@@ -47,7 +47,9 @@ from .types import (
     ToolResultMessage,
     extract_text,
 )
-from .values.value import OpenDict, copy_json, frozen_json, is_same_json, show
+from .values.data import as_json_data
+from .values.nesting import too_deep
+from .values.value import copy_json, is_same_json, show
 from .waits import LAST_MOMENTS, Interrupted
 
 _OTHER_ACCESS = "the answer changed the access that was asked about; make the call again to ask for other access"
@@ -191,11 +193,8 @@ class Batch:
         if call.note:
             note = masked_result(self.run.redactor, AgentToolResult((Text(f"\n{call.note}"),)))
             result = msgspec.structs.replace(result, content=(*result.content, *note.content))
-        details = result.details
-        if details is not None:
-            details = frozen_json(details)  # what can still be changed in them is not shared with the event
         call.message = message = ToolResultMessage(
-            call.id, result.content, result.is_error, details, call.name, outcome=outcome
+            call.id, result.content, result.is_error, result.details, call.name, outcome=outcome
         )
         run.executing.pop(call.id, None)
         if call.has_slot:
@@ -271,9 +270,9 @@ class Batch:
             case None:  # by far the most frequent
                 try:
                     if not is_same_json(context.arguments, call.arguments):
-                        call.arguments = frozen_json(context.arguments)
-                except RecursionError:
-                    problem = "a policy set arguments that contain themselves"
+                        call.arguments = as_json_data(context.arguments)
+                except (ValueError, RecursionError):
+                    problem = f"a policy set arguments that are {too_deep()}"
                     self.refuse(call, f"tool call skipped: {problem}", ToolOutcome.SKIPPED, problem)
             case PolicyStop():
                 self.run.stopped_by = verdict
@@ -476,10 +475,7 @@ class Batch:
         run.executing[call.id] = None
         call.began = monotonic()
         scope = None if call.grant is None else call.grant.scope
-        arguments = call.arguments
-        if type(arguments) is OpenDict:
-            arguments = frozen_json(arguments)  # what can still be changed in them is not shared with the tool
-        run.emit(ToolExecutionStart(call.id, call.name, arguments, scope))
+        run.emit(ToolExecutionStart(call.id, call.name, call.arguments, scope))
         if self.supervisor.is_interrupted:
             return  # a subscriber aborted the run
         call.context = context = self.context_for(call, call.report)

@@ -38,11 +38,11 @@ from .secrets.messages import masked_texts
 from .secrets.redaction import Redactor, RedactorStream
 from .stream import MessageAssembler, TextDelta, ToolCallDelta
 from .tool import AgentToolResult
-from .types import AgentResult, Document, Extension, Text, UserBlock, encodable, extract_text
+from .types import AgentResult, Document, Extension, Text, UserBlock, extract_text
 from .values.checks import is_not
-from .values.nesting import inside, kept_shallow
+from .values.data import as_json_data, encodable
+from .values.nesting import inside
 from .values.partial_json import PartialJson
-from .values.value import frozen_json
 from .waits import Supervisor, new_task
 
 log = logging.getLogger("swink_agent")
@@ -838,5 +838,5 @@ def _masked_block(redactor: Redactor, block: UserBlock) -> UserBlock:
 
 
 def _masked_details(redactor: Redactor, details: Any) -> Any:
-    """Masks secrets in the details, and replaces data that is nested too deep to be recorded. Refuses later changes."""
-    return None if details is None else frozen_json(redactor.redact_value(kept_shallow(details)))
+    """Makes JSON of the details, and masks secrets in it. Data that is nested too deep becomes text."""
+    return None if details is None else as_json_data(redactor.redact_value(as_json_data(details, cuts_deep=True)))

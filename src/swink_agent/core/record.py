@@ -43,7 +43,8 @@ from .events import (
 )
 from .tool import AgentToolResult
 from .types import AgentMessage, AssistantMessage, Cost, PolicyStop, StopReason, ToolOutcome, ToolResultMessage, Usage
-from .values.value import Value, frozen_json
+from .values.data import as_json_data
+from .values.value import Value
 
 CallApproval: TypeAlias = Literal["asked", "approved", "rejected"]
 
@@ -118,7 +119,7 @@ class _OpenTurn:
                 arguments = call.arguments if one.delegates else one.arguments
                 reason = "" if one.delegates else one.reason
                 waiting = CallRecord(
-                    call.id, call.name, frozen_json(arguments), asked, outcome=ToolOutcome.PENDING, reason=reason
+                    call.id, call.name, as_json_data(arguments), asked, outcome=ToolOutcome.PENDING, reason=reason
                 )
                 turn.add(structs.replace(waiting, seconds=0.0))
         return turn
@@ -183,7 +184,7 @@ class RunRecord:
         self._has_start = self._is_before_turns = False
 
     def _begin(self, start: AgentStart) -> None:
-        self._start = start if start.schema is None else structs.replace(start, schema=frozen_json(start.schema))
+        self._start = start if start.schema is None else structs.replace(start, schema=as_json_data(start.schema))
         self._has_start = True
         self._closed: list[TurnRecord] = []
         self._open: _OpenTurn | None = None
@@ -229,24 +230,24 @@ class RunRecord:
                 self._count(message.usage, message.cost)
                 self._reply(message)
             case ToolApprovalRequested():
-                self._update(event, approval="asked", arguments=frozen_json(event.arguments))
+                self._update(event, approval="asked", arguments=as_json_data(event.arguments))
             case ToolApprovalResolved():
                 self._update(event, approval="approved" if event.approved else "rejected", note=event.note)
             case TurnResumed():
                 self._open = _OpenTurn.resumed(event)
             case ToolCallDeferred():
-                arguments = frozen_json(event.arguments)
+                arguments = as_json_data(event.arguments)
                 self._update(event, outcome=ToolOutcome.PENDING, reason=event.reason, seconds=0.0, arguments=arguments)
             case ToolExecutionEnd() if self._is_before_turns:
                 pass  # this run closes a call that an earlier run left waiting: `AgentEnd` has the result
             case ToolExecutionStart():
-                arguments = frozen_json(event.arguments)
-                grant = None if event.scope is None else Grant(event.name, arguments, frozen_json(event.scope))
+                arguments = as_json_data(event.arguments)
+                grant = None if event.scope is None else Grant(event.name, arguments, as_json_data(event.scope))
                 self._update(event, is_started=True, arguments=arguments, grant=grant, outcome=None)
             case ToolExecutionEnd():
                 known: dict[str, Any] = {}
                 if event.arguments is not None:
-                    known["arguments"] = frozen_json(event.arguments)
+                    known["arguments"] = as_json_data(event.arguments)
                 known |= {"outcome": event.outcome, "reason": event.reason, "seconds": event.seconds}
                 self._update(event, result=event.result, **known)
             case TurnEnd():

@@ -26,9 +26,9 @@ from .types import (
     Thinking,
     ToolCall,
     Usage,
-    encodable,
 )
 from .values.checks import a_kind, check_options
+from .values.data import encodable
 from .values.nesting import DEEPEST, is_too_deep
 from .values.value import Value, show
 

@@ -31,9 +31,9 @@ from .types import (
     Text,
     Usage,
     UserBlock,
-    encodable,
 )
 from .values.checks import a_kind, check_switch, is_not
+from .values.data import encodable
 from .values.value import Deps_co, Deps_contra, Value
 from .waits import WorkerThreads
 

@@ -17,7 +17,8 @@ from msgspec.structs import force_setattr
 from .approval import PendingCall
 from .errors import AgentError, ErrorKind, PolicyStop, PolicyStopped, StreamError
 from .values.checks import a_kind, is_not
-from .values.value import Choice, Value, frozen_json
+from .values.data import as_json_data, encodable
+from .values.value import Choice, Value
 
 # `gc=False` means that the garbage collector does not track values which cannot be part of a cycle: a history of a
 # million messages costs it nothing. It tracks values that hold application data (`details`, `data`).
@@ -54,7 +55,7 @@ class ToolCall(Value, frozen=True, tag_field="type", tag="tool_call", gc=False):
         arguments: Any = self.arguments
         if not isinstance(arguments, dict):
             raise is_not("ToolCall.arguments", arguments, "a dict")
-        force_setattr(self, "arguments", frozen_json(arguments))
+        force_setattr(self, "arguments", as_json_data(arguments, cuts_deep=True))
 
     @property
     def is_incomplete(self) -> bool:
@@ -182,17 +183,6 @@ _ASSISTANT_BLOCKS = frozenset({Text, Thinking, ToolCall, Extension})
 def extract_text(blocks: Sequence[ContentBlock]) -> str:
     """Joins the text of all `Text` blocks and ignores the others."""
     return "".join([block.text for block in blocks if type(block) is Text])
-
-
-def encodable(text: str) -> str:
-    """Replaces characters that UTF-8 cannot encode, such as those in some file names: no provider accepts them."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode(errors="replace").decode()
-    return text
 
 
 def as_blocks(content: str | Sequence[Any], owner: str, allowed: frozenset[type]) -> tuple[Any, ...]:

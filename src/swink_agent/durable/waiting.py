@@ -16,12 +16,12 @@ import msgspec
 from msgspec import structs
 
 from swink_agent.core.approval import Approve, ApproveWith, PendingCall, Reject
-from swink_agent.core.encoding.codec import as_json
 from swink_agent.core.run.pending import Answer, waiting_calls
 from swink_agent.core.secrets.messages import masked_data
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.tool import AgentToolResult
 from swink_agent.core.types import AssistantMessage
+from swink_agent.core.values.data import as_json
 from swink_agent.core.values.decoders import json_decoder
 from swink_agent.core.values.value import Value
 from swink_agent.memory import Fold

@@ -19,8 +19,9 @@ from msgspec.structs import force_setattr, replace
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.types import AgentMessage, Cost, PolicyStop, StopReason, ToolOutcome, Usage
 from swink_agent.core.values.checks import check_text, check_whole, is_not
+from swink_agent.core.values.data import as_json_data
 from swink_agent.core.values.decoders import converted
-from swink_agent.core.values.value import Value, frozen_json
+from swink_agent.core.values.value import Value
 
 from .cases.cases import EvalCase, Verdict
 
@@ -86,7 +87,7 @@ class ToolCallRecord(Value, frozen=True, omit_defaults=True):
     """The number of the turn, from 1."""
 
     def __post_init__(self) -> None:
-        force_setattr(self, "arguments", frozen_json(self.arguments))
+        force_setattr(self, "arguments", as_json_data(self.arguments))
 
 
 class Invocation(Value, frozen=True, tag_field="kind", tag="invocation", omit_defaults=True):

@@ -14,7 +14,8 @@ import msgspec
 from swink_agent.core.encoding.media import kind_of
 from swink_agent.core.secrets.redaction import Redactor, masked_beginning
 from swink_agent.core.tool import AgentToolResult
-from swink_agent.core.types import Base64Source, Image, Text, UserBlock, encodable
+from swink_agent.core.types import Base64Source, Image, Text, UserBlock
+from swink_agent.core.values.data import encodable
 
 from .schemas import LONGEST_DESCRIPTION, shown_text
 

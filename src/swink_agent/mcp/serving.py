@@ -35,10 +35,10 @@ from swink_agent.core.types import (
     Text,
     ToolCall,
     Usage,
-    encodable,
     extract_text,
 )
 from swink_agent.core.values.checks import check_methods, check_text, is_function, is_not
+from swink_agent.core.values.data import encodable
 from swink_agent.core.values.value import copy_json
 
 from .naming import own_version

@@ -49,8 +49,8 @@ from swink_agent import (
     encode_event,
     tool,
 )
-from swink_agent.core.encoding.codec import as_json
 from swink_agent.core.errors import ErrorKind, StreamError
+from swink_agent.core.values.data import as_json
 from swink_agent.core.values.value import is_secret_name
 from swink_agent.testing import call, scripted, text
 

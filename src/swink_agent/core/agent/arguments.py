@@ -13,8 +13,9 @@ from ..encoding.media import documents_of, images_of
 from ..errors import ProviderMismatch
 from ..providers import ProviderStreamFn, parsed_model
 from ..stream import StreamFn
-from ..types import AgentMessage, ModelSpec, Text, UserMessage, as_messages, as_prompts, encodable
+from ..types import AgentMessage, ModelSpec, Text, UserMessage, as_messages, as_prompts
 from ..values.checks import a_kind, as_fallbacks, as_policies
+from ..values.data import encodable
 from .options import PromptOptions
 from .queues import MessageQueues
 

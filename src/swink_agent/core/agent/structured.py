@@ -33,8 +33,9 @@ from ..types import (
     extract_text,
 )
 from ..values.checks import check_whole, is_function, is_not
+from ..values.data import as_json_data
 from ..values.nesting import is_too_deep
-from ..values.value import Value, frozen_json
+from ..values.value import Value
 
 T = TypeVar("T")
 ValidateFn: TypeAlias = Callable[[Any], None | Awaitable[None]]
@@ -193,7 +194,7 @@ class StructuredOutput:
             self._failure = error
             return "it could not be checked"
         if not self._values:
-            self.given = frozen_json(given)
+            self.given = as_json_data(given)
         self._values.append(value)
         return None
 

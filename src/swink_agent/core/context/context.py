@@ -13,7 +13,6 @@ from typing import Any, TypeVar, cast, overload
 
 import msgspec
 
-from ..encoding.codec import as_json
 from ..errors import InvalidContinue
 from ..run.pending import pending_calls
 from ..types import (
@@ -32,6 +31,7 @@ from ..types import (
     ToolResultMessage,
     UserMessage,
 )
+from ..values.data import as_json
 from ..values.nesting import kept_shallow
 from ..values.value import show
 

@@ -6,7 +6,6 @@ A content block of an unknown type, or a document of an unknown kind, becomes an
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Union, cast, get_args
@@ -28,45 +27,12 @@ from ..types import (
     ToolResultMessage,
     Usage,
     UserMessage,
-    encodable,
 )
 from ..values.checks import is_not
+from ..values.data import as_json
 from ..values.decoders import json_decoder
-from ..values.nesting import shown
 
 _OURS = (UserMessage, AssistantMessage, ToolResultMessage)
-
-
-_encoder = msgspec.json.Encoder(enc_hook=shown)
-
-
-def as_json(value: Any) -> bytes:
-    """Encodes any value. Objects that JSON does not have are written as their text."""
-    try:
-        return _encoder.encode(value)
-    except (TypeError, ValueError, OverflowError, UnicodeError):
-        return _encoder.encode(plain_json(value))
-
-
-def plain_json(value: Any) -> Any:
-    """Returns a copy in which everything is JSON: odd keys and values become text, broken characters question marks."""
-    if isinstance(value, str):
-        return encodable(value)
-    if isinstance(value, dict):
-        return {encodable(shown(key)): plain_json(item) for key, item in cast("dict[Any, Any]", value).items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain_json(item) for item in cast("list[Any]", value)]
-    if isinstance(value, bool) or value is None or isinstance(value, msgspec.Raw):
-        return value
-    if isinstance(value, int):
-        return value if -(2**63) <= value < 2**64 else shown(value)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, msgspec.Struct):
-        config = value.__struct_config__
-        tag = {} if config.tag is None else {cast("str", config.tag_field): config.tag}
-        return tag | {name: plain_json(getattr(value, name)) for name in value.__struct_fields__}
-    return encodable(shown(value))
 
 
 def encode_message(message: AgentMessage) -> bytes:

@@ -25,8 +25,9 @@ from ..events import DeferralKind
 from ..tool import AgentToolResult
 from ..types import AgentMessage, AssistantMessage, Text, ToolCall, ToolOutcome, ToolResultMessage, UserMessage
 from ..values.checks import a_kind, is_not
+from ..values.data import as_json, as_json_data
 from ..values.decoders import json_decoder
-from ..values.value import Value, frozen_json
+from ..values.value import Value
 
 Answer: TypeAlias = Approve | ApproveWith | Reject | bool | AgentToolResult
 """An answer that `resume` takes: an approval, a rejection, or the result of a call that the application ran."""
@@ -55,9 +56,7 @@ class Pending(Value, frozen=True, omit_defaults=True):
     """Messages that policies injected meanwhile. They enter the conversation when no call waits."""
 
     def as_details(self) -> dict[str, Any]:
-        if self.messages or self.injected:  # JSON has lists, not tuples: so details are equal after reading
-            return frozen_json(msgspec.json.decode(msgspec.json.encode(self)))
-        return frozen_json(cast("dict[str, Any]", msgspec.to_builtins(self)))
+        return as_json_data(msgspec.json.decode(as_json(self)))
 
     @classmethod
     def of(cls, result: ToolResultMessage) -> Pending | None:
@@ -225,9 +224,9 @@ def checked_answer(answer: object, call: PendingCall) -> Answer:
             if not isinstance(cast("object", answer.note), str):
                 raise is_not(f"ApproveWith.note for {which}", answer.note, "a string")
             try:
-                return ApproveWith(frozen_json(answer.arguments), answer.note)
-            except RecursionError:
-                raise TypeError(f"the arguments for {which} contain themselves") from None
+                return ApproveWith(as_json_data(answer.arguments), answer.note)
+            except ValueError as error:
+                raise TypeError(f"the arguments for {which} are {error}") from None
         case _:
             raise TypeError(
                 f"{which} waits for Approve, ApproveWith, Reject, a bool or an AgentToolResult: "

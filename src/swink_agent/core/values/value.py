@@ -6,12 +6,9 @@ The values themselves are in `types`, `stream` and `events`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from copy import deepcopy
-from datetime import date, time, timedelta
+from collections.abc import Mapping
 from enum import Enum, StrEnum
 from functools import lru_cache
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from msgspec import Struct
@@ -167,15 +164,13 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 def copy_json(value: T) -> T:
-    """Returns a deep copy of JSON data, in plain dicts and lists. Other objects are shared, except in frozen data."""
+    """Returns a deep copy of JSON data, in plain dicts and lists. Other objects are shared."""
     kind: type = type(value)
     if kind is FlatDict:
         flat: Any = value  # `cast` would cost a call
         return dict(flat)  # pyright: ignore[reportReturnType]
     if kind in _SCALARS:
         return value
-    if kind in _OPEN:
-        return _unfrozen_any(value)
     try:
         return _copy(value)
     except RecursionError:
@@ -192,79 +187,6 @@ def _copy(value: Any) -> Any:
     if isinstance(value, list):
         return [_copy(item) for item in cast("list[Any]", value)]
     return value
-
-
-def frozen_json(value: Any) -> Any:
-    """Returns a copy of data whose dicts, lists and sets refuse changes. JSON data that is frozen already is shared."""
-    if type(value) is dict:
-        data: dict[Any, Any] = value  # pyright: ignore[reportUnknownVariableType] - `cast` would cost a call
-        if _SCALARS.issuperset(map(type, data.values())):
-            return FlatDict(data)
-    elif type(value) in _SCALARS or type(value) in _FROZEN:
-        return value
-    try:
-        return _frozen(value)
-    except _NotJson:
-        return _frozen_any(value)
-
-
-def _frozen(value: Any) -> Any:
-    if type(value) is not dict and (type(value) in _SCALARS or type(value) in _FROZEN):
-        return value
-    if isinstance(value, dict):
-        data: dict[Any, Any] = value  # pyright: ignore[reportUnknownVariableType] - `cast` would cost a call
-        if _SCALARS.issuperset(map(type, data.values())):
-            return FlatDict(data)
-        return FrozenDict({key: _frozen(item) for key, item in data.items()})
-    if isinstance(value, list):
-        return FrozenList([_frozen(item) for item in cast("list[Any]", value)])
-    raise _NotJson
-
-
-class _NotJson(Exception):
-    """The data holds something that JSON does not have."""
-
-
-# Data that is not only JSON: sets, tuples and objects. An object is copied as `copy.deepcopy` does it. One that cannot
-# be copied, such as a lock or an open file, is shared.
-
-
-def _frozen_any(value: Any) -> Any:
-    """Returns a copy whose dicts, lists and sets refuse changes, and whose objects are copies."""
-    if type(value) in _SCALARS:
-        return value
-    if isinstance(value, dict):
-        return OpenDict({key: _frozen_any(item) for key, item in cast("dict[Any, Any]", value).items()})
-    if isinstance(value, list):
-        return OpenList([_frozen_any(item) for item in cast("list[Any]", value)])
-    if isinstance(value, set):
-        return FrozenSet(map(_frozen_any, cast("set[Any]", value)))
-    return _copied_other(value, _frozen_any)
-
-
-def _unfrozen_any(value: Any) -> Any:
-    """Returns a copy in plain dicts, lists and sets, whose objects are copies."""
-    if type(value) in _SCALARS:
-        return value
-    if isinstance(value, dict):
-        return {key: _unfrozen_any(item) for key, item in cast("dict[Any, Any]", value).items()}
-    if isinstance(value, list):
-        return [_unfrozen_any(item) for item in cast("list[Any]", value)]
-    if isinstance(value, set):
-        return set(map(_unfrozen_any, cast("set[Any]", value)))
-    return _copied_other(value, _unfrozen_any)
-
-
-def _copied_other(value: Any, copied: Callable[[Any], Any]) -> Any:
-    if type(value) is tuple:
-        return tuple([copied(item) for item in cast("tuple[Any, ...]", value)])
-    if type(value) is frozenset:
-        return frozenset([copied(item) for item in cast("frozenset[Any]", value)])
-    try:
-        is_unchanging = isinstance(value, (str, int, float, bytes, Enum, PurePath, date, time, timedelta, Value))
-        return value if is_unchanging else deepcopy(value)
-    except Exception:
-        return value
 
 
 def _refuse(self: object, *_: Any, **__: Any) -> Any:
@@ -308,39 +230,6 @@ class FrozenList(list[Any]):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:
         return copy_json(self)
-
-
-class OpenDict(FrozenDict):
-    """A frozen dict with objects in it, which may be changed: a copy of it has copies of them."""
-
-    __slots__ = ()
-
-
-class OpenList(FrozenList):
-    """A frozen list with objects in it, which may be changed: a copy of it has copies of them."""
-
-    __slots__ = ()
-
-
-class FrozenSet(set[Any]):
-    """A set that refuses changes."""
-
-    __slots__ = ()
-    __iand__ = __ior__ = __isub__ = __ixor__ = add = clear = difference_update = discard = _refuse
-    intersection_update = pop = remove = symmetric_difference_update = update = _refuse
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (FrozenSet, (list(self),))
-
-    def __copy__(self) -> set[Any]:
-        return set(self)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> set[Any]:
-        return copy_json(self)
-
-
-_FROZEN = frozenset({FrozenDict, FlatDict, FrozenList})
-_OPEN = frozenset({OpenDict, OpenList, FrozenSet})
 
 
 def _show(value: object, depth: int) -> str:

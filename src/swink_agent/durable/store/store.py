@@ -20,9 +20,9 @@ from msgspec import Struct
 from sqlalchemy.exc import SQLAlchemyError
 
 from swink_agent.core.approval import PendingCall
-from swink_agent.core.encoding.codec import as_json
 from swink_agent.core.errors import NotPending
 from swink_agent.core.run.pending import Answer, checked_answer
+from swink_agent.core.values.data import as_json
 
 from ..engine import Tickets, ticket_id, tickets_of
 from ..errors import DurableError, RunConflict, RunNotFound, RunOver, StoreUnavailable

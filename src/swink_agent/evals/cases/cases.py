@@ -17,9 +17,10 @@ from msgspec import Meta, Struct
 from msgspec.structs import force_setattr, replace
 
 from swink_agent.core.values.checks import a_kind
+from swink_agent.core.values.data import as_json_data
 from swink_agent.core.values.decoders import converted
 from swink_agent.core.values.several import several_texts
-from swink_agent.core.values.value import Choice, Value, frozen_json
+from swink_agent.core.values.value import Choice, Value
 
 _LONGEST_ID = 128
 _LONGEST_TAG = 60
@@ -90,7 +91,7 @@ class ExpectedCall(Value, frozen=True, forbid_unknown_fields=True):
             raise BadValue("a call needs the name of a tool", "name")
         if self.arguments is not None and not isinstance(self.arguments, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise BadValue(f"arguments is {a_kind(self.arguments)}; give a dict, or leave it out", "arguments")
-        force_setattr(self, "arguments", frozen_json(self.arguments))
+        force_setattr(self, "arguments", as_json_data(self.arguments))
 
 
 class ExpectedTrajectory(Value, frozen=True, forbid_unknown_fields=True):
@@ -158,7 +159,7 @@ class ResponseCriteria(Value, frozen=True, forbid_unknown_fields=True):
             force_setattr(self, "measure", SimilarityMeasure(self.measure))
         _check_pattern(self.regex)
         _check_schema(self.schema)
-        force_setattr(self, "schema", frozen_json(self.schema))
+        force_setattr(self, "schema", as_json_data(self.schema))
 
 
 class ExpectedFile(Value, frozen=True, forbid_unknown_fields=True):
@@ -355,8 +356,8 @@ class EvalCase(Value, frozen=True, forbid_unknown_fields=True):
                 parent = parent.rpartition("/")[0]
                 if parent in setup:
                     raise BadValue(f"{parent} cannot be a file and the folder of {path}", "setup", path)
-        force_setattr(self, "setup", frozen_json(setup))
-        force_setattr(self, "metadata", frozen_json(_json_object(self.metadata, "metadata")))
+        force_setattr(self, "setup", as_json_data(setup))
+        force_setattr(self, "metadata", as_json_data(_json_object(self.metadata, "metadata")))
         force_setattr(self, "tags", tuple(dict.fromkeys(_strings(self.tags, "tags"))))
         for position, tag in enumerate(self.tags):
             if not tag or tag != tag.strip() or len(tag) > _LONGEST_TAG or "," in tag or not tag.isprintable():

@@ -16,9 +16,9 @@ from zlib import crc32
 
 import msgspec
 
-from swink_agent.core.encoding.codec import plain_json
 from swink_agent.core.journal import CallFacts, JournalEntry, MessageAdded, MessageSource, ToolStarted
 from swink_agent.core.types import AgentMessage, CustomMessage
+from swink_agent.core.values.data import plain_json
 from swink_agent.core.values.value import Value
 
 VERSION = 1

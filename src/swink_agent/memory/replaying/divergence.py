@@ -15,8 +15,8 @@ import msgspec
 from msgspec import structs
 
 from swink_agent.core import types
-from swink_agent.core.encoding.codec import as_json
 from swink_agent.core.secrets.redaction import Redactor
+from swink_agent.core.values.data import as_json
 from swink_agent.core.values.nesting import kept_shallow
 from swink_agent.core.values.value import Value, show
 

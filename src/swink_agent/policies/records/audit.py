@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import IO, Any, cast
 
-from swink_agent.core.encoding.codec import as_json, plain_json
 from swink_agent.core.policy import PolicyContext, PreDispatchContext
 from swink_agent.core.record import CallRecord
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import Text, ToolResultMessage, extract_text
 from swink_agent.core.values.checks import check_methods, is_function, is_not
+from swink_agent.core.values.data import as_json, plain_json
 from swink_agent.core.values.several import check_path
 
 _LONGEST_TEXT = 2000

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from swink_agent.core.encoding.codec import as_json, decode_message, encode_message
+from swink_agent.core.encoding.codec import decode_message, encode_message
 from swink_agent.core.journal import decoded_state
 from swink_agent.core.machine.files import replace_file
 from swink_agent.core.policy import PolicyContext
@@ -19,6 +19,7 @@ from swink_agent.core.secrets.messages import masked_message
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, AssistantMessage, CustomMessage, ToolResultMessage
 from swink_agent.core.values.checks import check_methods, check_whole
+from swink_agent.core.values.data import as_json
 from swink_agent.core.values.decoders import json_decoder
 from swink_agent.core.values.several import check_path
 

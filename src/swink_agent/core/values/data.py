@@ -1,0 +1,97 @@
+"""Data of tools and applications. It is JSON, and becomes JSON once, where it enters.
+
+Owns the two steps: `as_json` writes any value as JSON, and `as_json_data` reads that again, as data that nobody can
+change. Behind it, everything may share the data, and a session shows the same as the live run.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+import msgspec
+
+from .nesting import DEEPEST, is_too_deep, kept_shallow, shown, too_deep
+from .value import FlatDict, FrozenDict, FrozenList
+
+_FROZEN = frozenset({FlatDict, FrozenDict, FrozenList})
+_CONSTANT = frozenset({int, bool, type(None)})
+
+
+def as_json_data(value: Any, *, cuts_deep: bool = False) -> Any:
+    """Returns the value as frozen JSON data; frozen data is shared. Other objects become lists, objects or text.
+
+    Parts that are nested too deep, or contain themselves, become text with `cuts_deep`. Else raises `ValueError`.
+    """
+    try:
+        return _frozen(value, DEEPEST)
+    except _NotJson:
+        pass
+    if cuts_deep:
+        value = kept_shallow(value)
+    elif is_too_deep(value):
+        raise ValueError(too_deep())
+    return _frozen(msgspec.json.decode(as_json(value)), DEEPEST + 1)
+
+
+class _NotJson(Exception):
+    """The data is not JSON, or is nested too deep."""
+
+
+def _frozen(value: Any, levels: int) -> Any:
+    kind: type = type(value)
+    if kind in _CONSTANT or kind in _FROZEN:
+        return value
+    if kind is str and (value.isascii() or encodable(value) is value):
+        return value
+    if kind is float and math.isfinite(value):
+        return value
+    if levels and kind is dict and all(type(key) is str and encodable(key) is key for key in value):
+        fields = {key: _frozen(item, levels - 1) for key, item in value.items()}
+        return FrozenDict(fields) if any(type(item) in _FROZEN for item in fields.values()) else FlatDict(fields)
+    if levels and kind is list:
+        return FrozenList([_frozen(item, levels - 1) for item in value])
+    raise _NotJson
+
+
+_encoder = msgspec.json.Encoder(enc_hook=shown)
+
+
+def as_json(value: Any) -> bytes:
+    """Encodes any value. Objects that JSON does not have are written as their text."""
+    try:
+        return _encoder.encode(value)
+    except (TypeError, ValueError, OverflowError, UnicodeError):
+        return _encoder.encode(plain_json(value))
+
+
+def plain_json(value: Any) -> Any:
+    """Returns a copy in which everything is JSON: odd keys and values become text, broken characters question marks."""
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, dict):
+        return {encodable(shown(key)): plain_json(item) for key, item in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain_json(item) for item in cast("list[Any]", value)]
+    if isinstance(value, bool) or value is None or isinstance(value, msgspec.Raw):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, msgspec.Struct):
+        config = value.__struct_config__
+        tag = {} if config.tag is None else {cast("str", config.tag_field): config.tag}
+        return tag | {name: plain_json(getattr(value, name)) for name in value.__struct_fields__}
+    return encodable(shown(value))
+
+
+def encodable(text: str) -> str:
+    """Replaces characters that UTF-8 cannot encode, such as those in some file names: no provider accepts them."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="replace").decode()
+    return text
