@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from swink_agent.core.events import (
     AgentEnd,
@@ -59,6 +59,8 @@ from swink_agent.core.types import (
     ToolResultMessage,
     Usage,
 )
+
+from .fold import Fold
 
 if TYPE_CHECKING:
     from ..sessions.session import LoadedSession
@@ -339,9 +341,9 @@ def read_runs(session: RecordedSession) -> tuple[list[StoredRun], int]:
     reader = _Reader(tuple(session.messages))
     for record in session.records():
         reader.read(record.number, record.entry)
+        reader.fold.add(record.number, record.entry)
     reader.close_run()
-    reader.measure()
-    return reader.runs, reader.longest
+    return reader.runs, max(reader.longest, reader.fold.count)
 
 
 class MessageRun(NamedTuple):
@@ -368,12 +370,12 @@ class _Reader:
 
     def __init__(self, found: Sequence[AgentMessage]) -> None:
         self.runs: list[StoredRun] = []
-        self.history: list[tuple[int | None, AgentMessage]] = []
+        self.fold = Fold()
+        """The fold of the entries before the one that is read."""
         self.longest = 0
         self._found = found
         self._run: StoredRun | None = None
         self._state: dict[str, Any] | None = None
-        self._known: dict[int, AgentMessage] = {}
         self._is_set = True
         """Whether the history differs from the one that the previous run leaves in a replaying agent."""
         self._has_just_ended = False
@@ -391,12 +393,11 @@ class _Reader:
                     self.close_run()
                     self._has_just_ended = True
                     return
-            case MessageAdded(source="given"):
+            case MessageAdded(source="given") | HistoryCut():
                 self.close_run()
-                self._add(number, entry.message)
                 self._is_set = True
             case MessageAdded(source="result") if self._run is None:
-                self._recover(number, entry)
+                pass  # a result that was lost: it is in its place in the history
             case MessageAdded():
                 self._message(self._run or self._open_run(), number, entry)
             case MessageReplaced():
@@ -410,22 +411,14 @@ class _Reader:
                     turn.started.setdefault(entry.call, entry)
             case StateChanged():
                 self._change_state(entry.state)
-            case HistoryCut():
-                self.close_run()
-                self.history = [(kept, self._known[kept]) for kept in entry.numbers if kept in self._known]
-                self._is_set = True
             case _:
                 pass  # models, titles and the like change no message
         self._has_just_ended = False
 
-    def measure(self) -> None:
-        """Updates `longest`. Called when an agent has this history: between runs it may be incomplete."""
-        self.longest = max(self.longest, len(self.history))
-
     def _open_run(self) -> StoredRun:
-        self.measure()
-        before = tuple([message for _, message in self.history]) if self._is_set else None
-        self._run = StoredRun(len(self.history), before, self._state)
+        before = self.fold.messages if self._is_set else None
+        self.longest = max(self.longest, self.fold.count)
+        self._run = StoredRun(self.fold.count, before, self._state)
         self._state, self._is_set = None, False
         return self._run
 
@@ -435,59 +428,23 @@ class _Reader:
             return
         self.runs.append(run)
         run.close(self._found)
-        for turn in run.turns[:1]:
-            if turn.waiting and turn.reply is not None and turn.reply_number in run.replaced:
-                reply = self._known[turn.reply_number] = run.replaced[turn.reply_number]
-                self.history[self._place_of(turn.reply)] = (turn.reply_number, reply)
-        for one in run.added:
-            if one.replaces is None:
-                self._add(one.number, one.message)
-            elif one.replaces < len(self.history):
-                self.history[one.replaces] = (one.number, one.message)
-                if one.number is not None:
-                    self._known[one.number] = one.message
-            self._is_set = self._is_set or not one.is_known
-        self._is_set = self._is_set or run.ends_early
-        self.measure()
-
-    def _add(self, number: int | None, message: AgentMessage) -> None:
-        self.history.append((number, message))
-        if number is not None:
-            self._known[number] = message
-
-    def _recover(self, number: int, entry: MessageAdded) -> None:
-        """Adds a result from outside any run, if it answers a call in a history that was given or cut. All others are
-        in their places already."""
-        replies = [at for at, (_, message) in enumerate(self.history) if isinstance(message, AssistantMessage)]
-        if not replies or not isinstance(entry.message, ToolResultMessage):
-            return
-        turn, first = StoredTurn(), replies[-1] + 1
-        turn.reply = cast("AssistantMessage", self.history[replies[-1]][1])
-        for at, (_, message) in enumerate(self.history[first:]):
-            if isinstance(message, ToolResultMessage):
-                turn.place(at, message, None)
-        there = set(turn.results)
-        index = turn.place(number, entry.message, entry.call)
-        if index is not None:
-            self._add(number, entry.message)
-            self.history.insert(first + sum(other < index for other in there), self.history.pop())
+        self._is_set = self._is_set or run.ends_early or not all(one.is_known for one in run.added)
+        self.longest = max(self.longest, self.fold.count)
 
     def _resume(self, run: StoredRun | None) -> None:
         """Begins a run that brings answers. Its first turn is that of the reply whose calls wait."""
-        reply, waiting = waiting_calls([message for _, message in self.history])
+        messages = self.fold.messages
+        reply, waiting = waiting_calls(messages)
         if run is not None and reply is not None:
             turn = StoredTurn()
             turn.reply, turn.waiting = reply, waiting
-            turn.reply_number = self.history[self._place_of(reply)][0] or -1
+            place = next(at for at in range(len(messages) - 1, -1, -1) if messages[at] is reply)
+            turn.reply_number = self.fold.numbers[place] or -1
             run.turns.append(turn)
-
-    def _place_of(self, message: AgentMessage) -> int:
-        """The position of a message of the history, which is near its end."""
-        return next(at for at in range(len(self.history) - 1, -1, -1) if self.history[at][1] is message)
 
     def _close_call(self, run: StoredRun, number: int, message: ToolResultMessage, entry: MessageAdded) -> None:
         """Takes the result of a call that waited before this run."""
-        for one in unclosed_calls([message for _, message in self.history])[1]:
+        for one in unclosed_calls(self.fold.messages)[1]:
             if one.index == entry.call and one.call.id == message.tool_call_id:
                 run.closed.append((number, one, message, entry.facts))
 
