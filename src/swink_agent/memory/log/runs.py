@@ -60,12 +60,11 @@ from swink_agent.core.types import (
     Usage,
 )
 
+from .answering import OpenCalls
 from .fold import Fold
 
 if TYPE_CHECKING:
     from ..sessions.session import LoadedSession
-
-_PENDING = ToolOutcome.PENDING
 
 
 class Record(Protocol):
@@ -110,9 +109,8 @@ class StoredTurn:
         self.reply: AssistantMessage | None = None
         """As the model sent it, before policies replaced it."""
         self.reply_number = -1
-        self.results: dict[int, ToolResultMessage] = {}
-        """As the tools returned them, by the index of their calls."""
-        self.result_numbers: dict[int, int] = {}
+        self.answers = OpenCalls(-1, ())
+        """The calls of the reply, and their results as the tools returned them."""
         self.facts: dict[int, CallFacts] = {}
         self.started: dict[int, ToolStarted] = {}
         self.state: dict[str, Any] | None = None
@@ -120,23 +118,25 @@ class StoredTurn:
         self.waiting: tuple[WaitingCall, ...] = ()
         """For the turn of an earlier reply, in a run that brings answers: the calls that waited."""
 
+    def begin(self, number: int, reply: AssistantMessage, waiting: tuple[WaitingCall, ...] = ()) -> None:
+        self.reply, self.reply_number, self.waiting = reply, number, waiting
+        self.answers = OpenCalls(number, reply.tool_calls)
+
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        return () if self.reply is None else self.reply.tool_calls
+        return self.answers.calls
+
+    def result(self, index: int) -> ToolResultMessage | None:
+        answer = self.answers.results[index]
+        return None if answer is None else answer[1]
+
+    def is_answered(self, index: int) -> bool:
+        """Whether a call has a result here, or at least started."""
+        return self.answers.results[index] is not None or index in self.started
 
     def messages(self, source: MessageSource) -> list[AgentMessage]:
         """The messages from this source that entered the history before the reply."""
         return [message for _, origin, message in self.injected if origin == source]
-
-    def place(self, number: int, message: ToolResultMessage, call: int | None) -> int | None:
-        """Stores a result with its call. Returns the call's index, or `None` if no call without a result fits."""
-        for index, asked in enumerate(self.calls):
-            there = self.results.get(index)
-            is_open = there is None or there.outcome is _PENDING
-            if is_open and call in (None, index) and asked.id == message.tool_call_id:
-                self.results[index], self.result_numbers[index] = message, number
-                return index
-        return None
 
 
 class StoredRun:
@@ -166,7 +166,7 @@ class StoredRun:
 
     def is_lost(self, index: int, call: int) -> bool:
         """Whether the result of a call of this turn was lost because the program ended."""
-        result = self.turns[index].results.get(call)
+        result = self.turns[index].result(call)
         if result is None or result.outcome is ToolOutcome.LOST:
             return True
         # If the run continued, its next messages show why the call never ran or was cancelled.
@@ -198,27 +198,25 @@ class StoredRun:
             reply = self._now(turn.reply_number, turn.reply)
             self.added.append(AddedMessage(reply, "reply", index, number=turn.reply_number))
             for position, call in enumerate(turn.calls):
-                number, result = turn.result_numbers.get(position), turn.results.get(position)
-                if number is None or result is None:
-                    at = self.start + sum(one.replaces is None for one in self.added)
-                    message = _recovered(call, found, at)
-                else:
-                    message = self._now(number, result)
+                at = self.start + sum(one.replaces is None for one in self.added)
+                number, message = self._result_of(turn, position, call, found, at)
                 is_known = not self.is_lost(index, position)
                 self.added.append(AddedMessage(message, "result", index, position, is_known, number))
 
     def _close_resumed(self, index: int, turn: StoredTurn, found: Sequence[AgentMessage]) -> None:
         """Lists the results that took the places of pending ones. A call that only started has lost its result."""
         for one in turn.waiting:
-            number, result = turn.result_numbers.get(one.index), turn.results.get(one.index)
-            if result is None and one.index not in turn.started:
+            if not turn.is_answered(one.index):
                 continue  # it still waits
-            if number is None or result is None:
-                message = _recovered(one.call, found, one.position)
-            else:
-                message = self._now(number, result)
+            number, message = self._result_of(turn, one.index, one.call, found, one.position)
             is_known = not self.is_lost(index, one.index)
             self.added.append(AddedMessage(message, "result", index, one.index, is_known, number, one.position))
+
+    def _result_of(
+        self, turn: StoredTurn, index: int, call: ToolCall, found: Sequence[AgentMessage], at: int
+    ) -> tuple[int | None, AgentMessage]:
+        answer = turn.answers.results[index]
+        return (None, _recovered(call, found, at)) if answer is None else (answer[0], self._now(*answer))
 
     def _now(self, number: int, message: AgentMessage) -> AgentMessage:
         return self.replaced.get(number, message)
@@ -437,9 +435,8 @@ class _Reader:
         reply, waiting = waiting_calls(messages)
         if run is not None and reply is not None:
             turn = StoredTurn()
-            turn.reply, turn.waiting = reply, waiting
             place = next(at for at in range(len(messages) - 1, -1, -1) if messages[at] is reply)
-            turn.reply_number = self.fold.numbers[place] or -1
+            turn.begin(self.fold.numbers[place] or -1, reply, waiting)
             run.turns.append(turn)
 
     def _close_call(self, run: StoredRun, number: int, message: ToolResultMessage, entry: MessageAdded) -> None:
@@ -459,7 +456,7 @@ class _Reader:
             if turn is None and isinstance(message, ToolResultMessage):
                 self._close_call(run, number, message, entry)
             elif turn is not None and isinstance(message, ToolResultMessage):
-                index = turn.place(number, message, entry.call)
+                index = turn.answers.place(number, message, entry.call)
                 if index is not None and entry.facts is not None:
                     turn.facts[index] = entry.facts
         else:
@@ -469,7 +466,7 @@ class _Reader:
             if entry.source != "reply":
                 turn.injected.append((number, entry.source, message))
             elif isinstance(message, AssistantMessage):
-                turn.reply, turn.reply_number = message, number
+                turn.begin(number, message)
 
     def _change_state(self, state: dict[str, Any]) -> None:
         turn = self._turn()
