@@ -74,8 +74,9 @@ async def talk(store: JsonlSessionStore) -> Path:
     return session.path
 
 
-def test_no_secret_is_in_the_file_or_what_is_made_of_it(tmp_path: Path) -> None:
-    store = JsonlSessionStore(tmp_path, [Notice], sync=False)
+@pytest.mark.parametrize("sync", [True, False])
+def test_no_secret_is_in_the_file_or_what_is_made_of_it(tmp_path: Path, sync: bool) -> None:
+    store = JsonlSessionStore(tmp_path, [Notice], sync=sync)
     path = asyncio.run(talk(store))
     assert store.search("given")
     documents = [store.export(path.stem, kind) for kind in ("markdown", "html", "json")]
@@ -83,6 +84,23 @@ def test_no_secret_is_in_the_file_or_what_is_made_of_it(tmp_path: Path) -> None:
     for held in [path.read_text(), *documents, *[file.read_bytes().decode("latin-1") for file in tmp_path.iterdir()]]:
         assert [line for line in held.splitlines() if SECRET in line or in_base64 in line] == []
     assert store.load(path.stem).info.problems == ()
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_the_title_of_a_reopened_session_is_masked_for_its_first_agent(tmp_path: Path, is_cut: bool) -> None:
+    store = JsonlSessionStore(tmp_path)
+    with store.create(title=f"about {SECRET}") as session:
+        pass
+    if is_cut:  # its last newline is lost
+        session.path.write_bytes(session.path.read_bytes()[:-1])
+    agent = Agent("test:model", stream_fn=scripted(text("done")), redactor=Redactor([SECRET]))
+    with store.open(session.id) as again:
+        again.attach(agent)
+        agent.prompt_sync("go")
+    assert SECRET not in session.path.read_text()
+    loaded = store.load(session.id)
+    assert loaded.info.problems == ()
+    assert loaded.info.title.startswith("about [redacted")
 
 
 def test_a_picture_at_an_address_with_a_secret_is_named_in_its_place(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable
+from contextvars import Context
 from typing import Any
 
 import pytest
@@ -470,6 +471,31 @@ async def test_an_agent_in_a_tool_does_not_wait_for_the_agent_that_waits_for_it(
     assert result.text == "done"
     assert extract_text(result.messages[2].content) == "from below"
     assert budget.spent == pytest.approx(0.03)
+
+
+async def test_an_agent_in_a_tool_waits_in_the_queue_like_others() -> None:
+    budget, gate = Budget(0.15, worst_case=lambda model, tokens, output: (0.1, 10)), Gate()
+    other: asyncio.Task[Any] | None = None
+
+    @tool
+    async def ask_another() -> str:
+        """Asks another agent, while a third has reserved the rest."""
+        nonlocal other
+        other = asyncio.create_task(Agent(MODEL, stream_fn=gate, policies=[budget]).prompt("go"), context=Context())
+        await gate.someone_came.wait()
+        below = Agent(MODEL, stream_fn=scripted("from below", cost=Cost(total=0.01)), policies=[budget])
+        asking = asyncio.create_task(below.prompt("go"))
+        await until_waiting(budget)
+        gate.open()
+        return (await asking).text
+
+    replies = scripted(call("ask_another"), "done", cost=Cost(total=0.01))
+    async with asyncio.timeout(30.0):
+        result = await Agent(MODEL, stream_fn=replies, tools=[ask_another], policies=[budget]).prompt("go")
+    assert result.text == "done"
+    assert extract_text(result.messages[2].content) == "from below"
+    assert other is not None
+    assert (await other).text == "ok"
 
 
 async def test_an_agent_in_a_hook_is_refused_rather_than_left_to_wait_for_ever() -> None:

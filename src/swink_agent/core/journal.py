@@ -62,7 +62,7 @@ class CallFacts(Value, frozen=True, omit_defaults=True, gc=False):
     cost: Cost | None = None
 
 
-class MessageAdded(Value, frozen=True, tag="message", gc=False):
+class MessageAdded(Value, frozen=True, tag="message", omit_defaults=True, gc=False):
     """A message entered the history, at its end.
 
     Results are recorded as tools finish, but the history has them in call order: `call` is the index of the call in its
@@ -82,7 +82,7 @@ class MessageReplaced(Value, frozen=True, tag="replaced", gc=False):
     message: AgentMessage
 
 
-class ToolStarted(Value, frozen=True, tag="tool_started", gc=False):
+class ToolStarted(Value, frozen=True, tag="tool_started", omit_defaults=True, gc=False):
     """A tool is about to run: call number `call` of the last reply.
 
     `arguments` is set only if a policy or a person changed those of the reply. `facts` is set only if the call was

@@ -25,14 +25,21 @@ class OpenCalls:
         self.calls = calls
         self.results: list[tuple[int, ToolResultMessage] | None] = [None] * len(calls)
 
-    def place(self, message: ToolResultMessage, call: int | None) -> int | None:
+    def place(self, number: int, message: ToolResultMessage, call: int | None) -> int | None:
+        """Puts a result with its call. Returns the index of the call; `None` if it answers none."""
+        index = self.find(message, call)
+        if index is not None:
+            self.results[index] = (number, message)
+        return index
+
+    def find(self, message: ToolResultMessage, call: int | None) -> int | None:
         """The index of the call that this result answers; `None` if it answers none."""
-        calls, results = self.calls, self.results
+        calls = self.calls
         for index in range(len(calls)) if call is None else (call,) if 0 <= call < len(calls) else ():
-            if calls[index].id == message.tool_call_id:
-                result = results[index]
-                if result is None or result[1].outcome is _PENDING:  # only a pending result is ever replaced
-                    return index
+            result = self.results[index]
+            is_open = result is None or result[1].outcome is _PENDING  # only a pending result is ever replaced
+            if is_open and calls[index].id == message.tool_call_id:
+                return index
         return None
 
     def start(self, call: int) -> None:
@@ -65,11 +72,7 @@ class AnsweredHistory:
         if type(message) is ToolResultMessage:
             if batch is None:
                 return self._add_late(number, message, call)
-            index = batch.place(message, call)
-            if index is None:
-                return False
-            batch.results[index] = (number, message)
-            return True
+            return batch.place(number, message, call) is not None
         if type(message) is UnknownMessage and message.data.get("role") == "tool_result":
             return False  # another version wrote it: its place is unknown, and other results may still come
         messages, numbers = self.messages, self.numbers
@@ -91,7 +94,7 @@ class AnsweredHistory:
         if self._late is None:
             return False
         batch, start = self._late
-        index = batch.place(message, call)
+        index = batch.find(message, call)
         if index is None or (call is not None and batch.results[index] is None):
             return False
         batch.results[index] = (number, message)

@@ -7,7 +7,7 @@ not understand are left out and reported.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast, get_args
 
 import msgspec
@@ -37,20 +37,15 @@ _ENVELOPE = ("seq", "at", "crc", "type")
 _STAND_IN: dict[str, Any] = {"role": "user", "content": []}
 _WHERE = re.compile(r"at `\$((?:\.\w+|\[\d+\])+)`")
 _MOST_REPAIRS = 16
-_AT_ONCE = 32
-"""How many lines one call decodes. If it fails for any of them, they are decoded one by one."""
 
 
 class EntryDecoder:
     """Decodes lines. `types` are the application's message types that may occur in them."""
 
-    __slots__ = ("_decode_lines", "_decode_quickly", "_types", "unknown")
-
     def __init__(self, types: Sequence[type[CustomMessage]] = ()) -> None:
         self._types = tuple(types)
-        quick: msgspec.json.Decoder[RecordEntry] = json_decoder(_ANY)
-        # For lines of this version. They raise one of `_UNDECODED` for lines that they do not understand.
-        self._decode_quickly, self._decode_lines = quick.decode, quick.decode_lines
+        # For lines of this version. It raises one of `_UNDECODED` for lines that it does not understand.
+        self._decode_quickly: Callable[[bytes], RecordEntry] = json_decoder(_ANY).decode
         self.unknown: list[Problem] = []
         """The problems found so far."""
 
@@ -63,22 +58,6 @@ class EntryDecoder:
             return self._decode_quickly(line)
         except _UNDECODED:
             return self._decode_slowly(line, number)
-
-    def decode_all(self, bodies: Sequence[bytes], numbers: Sequence[int]) -> list[RecordEntry]:
-        """Returns the entries of many lines. Each line must be cut off before its checksum."""
-        entries: list[RecordEntry] = []
-        for start in range(0, len(bodies), _AT_ONCE):
-            some = bodies[start : start + _AT_ONCE]
-            try:
-                decoded = self._decode_lines(b"}\n".join(some) + b"}")
-            except _UNDECODED:
-                decoded = ()
-            # Equal counts mean one value per line: `}` newline `{` is not valid JSON inside one value.
-            if len(decoded) != len(some):
-                theirs = numbers[start : start + _AT_ONCE]
-                decoded = [self.decode(body + b"}", number) for body, number in zip(some, theirs, strict=True)]
-            entries += decoded
-        return entries
 
     def _decode_slowly(self, line: bytes, number: int) -> RecordEntry:
         """Decodes a line that another version wrote, or that holds messages of unknown types."""

@@ -113,22 +113,11 @@ class Fold:
         """Adds the next entry."""
         if at > self.updated and type(entry) not in _NO_USE:
             self.updated = at
-        # The most frequent kinds come first: this is done for every record of every run.
-        if type(entry) is MessageAdded:
-            self._add_message(number, entry)
-            return
-        if type(entry) is ToolStarted:
-            batch, call = self._history.batch, entry.call
-            if batch is not None and 0 <= call < len(batch.calls):
-                self._started.add((batch.reply, call))
-                if self._recovered:
-                    self._recovered.pop((batch.reply, call), None)  # made when the history was read before the start
-                if batch.results[call] is not None:
-                    batch.start(call)
-                if self._context is not None and self._context.batch is not None:
-                    self._context.batch.start(call)
-            return
         match entry:
+            case MessageAdded():
+                self._add_message(number, entry)
+            case ToolStarted():
+                self._start_call(entry.call)
             case MessageReplaced():
                 self._replace(entry)
             case ContextReplaced():
@@ -158,6 +147,15 @@ class Fold:
                 self.note_positions.append(self.count)
             case _:
                 pass  # unknown records are ignored
+
+    def _start_call(self, call: int) -> None:
+        batch = self._history.batch
+        if batch is not None and 0 <= call < len(batch.calls):
+            self._started.add((batch.reply, call))
+            self._recovered.pop((batch.reply, call), None)  # made when the history was read before the start
+            batch.start(call)
+            if self._context is not None and self._context.batch is not None:
+                self._context.batch.start(call)
 
     def _add_message(self, number: int, entry: MessageAdded) -> None:
         message, facts = entry.message, entry.facts

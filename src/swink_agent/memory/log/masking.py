@@ -105,14 +105,10 @@ def _in_parts(message: AgentMessage, redactor: Redactor) -> UnknownMessage:
 class LineWriter:
     """Writes to one log. Used by one thread at a time."""
 
-    __slots__ = ("_append", "_line", "_prefix")
-
-    def __init__(self, append: Callable[[bytearray], int], *, prefix: bytes = b"") -> None:
+    def __init__(self, append: Callable[[bytearray], int]) -> None:
         self._append = append
         self._line = bytearray()
         """The line that is being written. The buffer is reused for the next line."""
-        self._prefix = prefix
-        """The newline of the log's last record, if it is missing."""
 
     def write(self, number: int, at: int, entry: RecordEntry, redactor: Redactor | None) -> None:
         """Writes one record with one write. Raises if it is not written completely."""
@@ -120,9 +116,6 @@ class LineWriter:
             entry = masked(entry, redactor)
         line = self._line
         fill_line(line, number, at, entry)
-        if self._prefix:
-            line[:0], self._prefix = self._prefix, b""
-        append = self._append  # a local name: `self._append(line)` takes longer
-        taken = append(line)
+        taken = self._append(line)
         if taken != len(line):
             raise OSError(f"only {taken} of {len(line)} bytes were written")

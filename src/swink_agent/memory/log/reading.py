@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from struct import pack
 from typing import NamedTuple
 
 from swink_agent.core.types import CustomMessage
@@ -24,11 +23,6 @@ from .records import VERSION, SessionRecord, SessionStarted
 _HEAD = re.compile(rb'\{"seq":(\d{1,18}),"at":(\d{1,18}),')
 _END = re.compile(rb',"crc":"[0-9a-f]{8}"\}')
 _SUFFIX = len(b',"crc":"00000000"}')
-_LINE = re.compile(rb'(\{"seq":(\d{1,18}),"at":(\d{1,18}),.*),"crc":"(.{8})"\}\n|.*\n')
-"""A record whose checksum is not checked yet, or any other line. It matches only at the start of a line, so that a
-hostile line takes little time."""
-_PIECES = 1 + _LINE.groups
-"""How many pieces each line becomes when a file is split by `_LINE`: the empty text before it, and the groups."""
 _BEFORE_A_VALUE, _BEHIND_A_VALUE = frozenset({b":", b",", b"["}), frozenset({b",", b"}", b"]"})
 """The bytes before and after an object that is a value inside another object."""
 _MOST_LOOKS = 16
@@ -64,12 +58,8 @@ class ParsedFile(NamedTuple):
 def read_records(data: bytes, types: Sequence[type[CustomMessage]] = (), *, is_whole: bool = True) -> ParsedFile:
     """Reads all records in the bytes. With `is_whole=False` they are the end of a file, from the start of a line."""
     decoder = EntryDecoder(types)
-    end = data.rfind(b"\n") + 1
-    records = _records_of_sound(data[:end], decoder) if end else None
-    if records is None:
-        records, end = [], 0
-    rest, damaged = _records_of_any(data, end, decoder)
-    records, disorder = _in_order(records + rest, is_whole=is_whole)
+    found, damaged = _find_records(data, decoder)
+    records, disorder = _in_order(found, is_whole=is_whole)
     problems = [*map(Problem, _problems_of(data, damaged)), *map(Problem, disorder)]
     problems += decoder.unknown
     reading = ParsedFile(records, problems, damaged, data.endswith(b"\n"))
@@ -78,63 +68,44 @@ def read_records(data: bytes, types: Sequence[type[CustomMessage]] = (), *, is_w
     return reading
 
 
-def _records_of_sound(data: bytes, decoder: EntryDecoder) -> list[SessionRecord] | None:
-    """The records of complete lines if every line is a record, as is almost always so; `None` otherwise.
-
-    For speed, every step processes many lines with one call.
-    """
-    pieces = _LINE.split(data)
-    bodies, numbers, times, sums = [pieces[at::_PIECES] for at in range(1, _PIECES)]
-    if None in sums or b"".join(sums) != _checksums(bodies):
-        return None
-    numbers = [*map(int, numbers)]
-    entries = decoder.decode_all(bodies, numbers)
-    return [*map(SessionRecord, numbers, map(int, times), entries)]
-
-
-def _checksums(bodies: list[bytes]) -> bytes:
-    """The checksums of the lines, joined, in the form in which the lines contain them."""
-    return pack(f">{len(bodies)}I", *map(zlib.crc32, bodies)).hex().encode()
-
-
-def _records_of_any(data: bytes, at: int, decoder: EntryDecoder) -> tuple[list[SessionRecord], list[ByteRange]]:
-    """Looks for records from `at` on, line by line. Returns them, and the ranges without any."""
+def _find_records(data: bytes, decoder: EntryDecoder) -> tuple[list[SessionRecord], list[ByteRange]]:
+    """Looks for records line by line. Returns them in the order of the file, and the ranges without any."""
     records: list[SessionRecord] = []
     damaged: list[ByteRange] = []
-    for line in data[at:].split(b"\n"):
-        if line or at < len(data):
-            spans = [ByteRange(0, len(line))] if _is_record(line) else _salvaged(line)
-            for span in spans:
-                whole = line[span.start : span.end]
-                number, moment = _numbers_of(whole)
-                records.append(SessionRecord(number, moment, decoder.decode(whole, number)))
+    at = 0
+    for line in data.split(b"\n"):
+        head = _HEAD.match(line)
+        if head is not None and line.endswith(b',"crc":"%08x"}' % zlib.crc32(line[:-_SUFFIX])):
+            records.append(_record(line, head, decoder))
+        elif line or at < len(data):
+            spans = _salvaged(line)
+            records += [_record(part, _HEAD.match(part), decoder) for part in _parts(line, spans)]
             damaged += _gaps(line, at, spans)
         at += len(line) + 1
     return records, _joined(damaged)
 
 
-def _is_record(line: bytes) -> bool:
-    body, suffix = line[:-_SUFFIX], line[-_SUFFIX:]
-    return _HEAD.match(line) is not None and suffix == b',"crc":"%08x"}' % zlib.crc32(body)
+def _record(line: bytes, head: re.Match[bytes] | None, decoder: EntryDecoder) -> SessionRecord:
+    assert head is not None, "a salvaged range begins like a record"
+    number = int(head[1])
+    return SessionRecord(number, int(head[2]), decoder.decode(line, number))
+
+
+def _parts(line: bytes, spans: Sequence[ByteRange]) -> list[bytes]:
+    return [line[span.start : span.end] for span in spans]
 
 
 def whole_lines(data: bytes) -> list[bytes]:
     """The lines of a file's records, without the damage."""
     lines: list[bytes] = []
     for line in data.split(b"\n"):
-        lines += [line[span.start : span.end] for span in _salvaged(line)]
+        lines += _parts(line, _salvaged(line))
     return lines
 
 
 def instead_of_records(data: bytes) -> str:
     """Describes bytes that contain no record."""
     return f"nothing in its {len(data)} bytes is a record" if data else "it is empty"
-
-
-def _numbers_of(line: bytes) -> tuple[int, int]:
-    match = _HEAD.match(line)
-    assert match is not None, "a salvaged range begins like a record"
-    return int(match[1]), int(match[2])
 
 
 def _check_start(reading: ParsedFile) -> None:

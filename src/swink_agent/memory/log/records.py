@@ -16,8 +16,8 @@ from zlib import crc32
 
 import msgspec
 
-from swink_agent.core.journal import CallFacts, JournalEntry, MessageAdded, MessageSource, ToolStarted
-from swink_agent.core.types import AgentMessage, CustomMessage
+from swink_agent.core.journal import JournalEntry
+from swink_agent.core.types import CustomMessage
 from swink_agent.core.values.data import plain_json
 from swink_agent.core.values.value import Value
 
@@ -90,41 +90,6 @@ class SessionRecord(Value, frozen=True, gc=False):
 # -- encoding ------------------------------------------------------------------------------------------------
 
 
-class _MessageLine(msgspec.Struct, gc=False):
-    """A line with a `MessageAdded`, its fields in their order on disk."""
-
-    seq: int
-    at: int
-    type: str
-    message: AgentMessage
-    source: MessageSource
-    call: int | None
-
-
-class _ResultLine(_MessageLine, gc=False):
-    """The same for a result, with the facts of its call."""
-
-    facts: CallFacts
-
-
-class _StartLine(msgspec.Struct, gc=False):
-    """A line with a `ToolStarted`, its fields in their order on disk."""
-
-    seq: int
-    at: int
-    type: str
-    call: int
-    call_id: str
-    name: str
-    arguments: dict[str, Any] | None
-
-
-class _ApprovedStartLine(_StartLine, gc=False):
-    """The same for a call that was approved."""
-
-    facts: CallFacts
-
-
 class _Stamp(msgspec.Struct, gc=False):
     """The start of every line."""
 
@@ -142,34 +107,19 @@ def encode_line(number: int, at: int, entry: RecordEntry) -> bytes:
 def fill_line(line: bytearray, number: int, at: int, entry: RecordEntry) -> None:
     """Replaces the content of `line` with the record's line, so that a writer can reuse one buffer."""
     try:
-        # The most frequent entries are encoded in one step. The others take half as long again.
-        if type(entry) is MessageAdded:
-            if (facts := entry.facts) is None:
-                _encode_into(_MessageLine(number, at, "message", entry.message, entry.source, entry.call), line)
-            else:
-                _encode_into(_ResultLine(number, at, "message", entry.message, entry.source, entry.call, facts), line)
-        elif type(entry) is ToolStarted:
-            call, call_id, name, arguments = entry.call, entry.call_id, entry.name, entry.arguments
-            if (facts := entry.facts) is None:
-                _encode_into(_StartLine(number, at, "tool_started", call, call_id, name, arguments), line)
-            else:
-                start = _ApprovedStartLine(number, at, "tool_started", call, call_id, name, arguments, facts)
-                _encode_into(start, line)
-        else:
-            _fill_with_any(line, number, at, entry)
+        _fill(line, number, at, entry)
     except (TypeError, ValueError, OverflowError, UnicodeError):
-        _fill_with_any(line, number, at, plain_json(entry))
+        _fill(line, number, at, plain_json(entry))
     line.pop()  # the checksum comes before the closing brace
     line += b',"crc":"%08x"}\n' % crc32(line)
 
 
-def _fill_with_any(line: bytearray, number: int, at: int, entry: Any) -> None:
+def _fill(line: bytearray, number: int, at: int, entry: Any) -> None:
     """Writes the stamp and the entry as one object: the entry begins where the stamp would end."""
-    _encode_into(_Stamp(number, at), line)
+    _encoder.encode_into(_Stamp(number, at), line)
     seam = len(line) - 1
-    _encode_into(entry, line, seam)
+    _encoder.encode_into(entry, line, seam)
     line[seam] = ord(",")
 
 
 _encoder = msgspec.json.Encoder(enc_hook=str)
-_encode_into = _encoder.encode_into

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
 from swink_agent.core.events import (
     AgentEnd,
@@ -60,9 +60,8 @@ from swink_agent.core.types import (
     Usage,
 )
 
+from .answering import OpenCalls
 from .fold import Fold
-
-_PENDING = ToolOutcome.PENDING
 
 
 class Record(Protocol):
@@ -124,9 +123,8 @@ class StoredTurn:
         self.reply: AssistantMessage | None = None
         """As the model sent it, before policies replaced it."""
         self.reply_number = -1
-        self.results: dict[int, ToolResultMessage] = {}
-        """As the tools returned them, by the index of their calls."""
-        self.result_numbers: dict[int, int] = {}
+        self.answers = OpenCalls(-1, ())
+        """The calls of the reply, and their results as the tools returned them."""
         self.facts: dict[int, CallFacts] = {}
         self.started: dict[int, ToolStarted] = {}
         self.state: dict[str, Any] | None = None
@@ -134,23 +132,25 @@ class StoredTurn:
         self.waiting: tuple[WaitingCall, ...] = ()
         """For the turn of an earlier reply, in a run that brings answers: the calls that waited."""
 
+    def begin(self, number: int, reply: AssistantMessage, waiting: tuple[WaitingCall, ...] = ()) -> None:
+        self.reply, self.reply_number, self.waiting = reply, number, waiting
+        self.answers = OpenCalls(number, reply.tool_calls)
+
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        return () if self.reply is None else self.reply.tool_calls
+        return self.answers.calls
+
+    def result(self, index: int) -> ToolResultMessage | None:
+        answer = self.answers.results[index]
+        return None if answer is None else answer[1]
+
+    def is_answered(self, index: int) -> bool:
+        """Whether a call has a result here, or at least started."""
+        return self.answers.results[index] is not None or index in self.started
 
     def messages(self, source: MessageSource) -> list[AgentMessage]:
         """The messages from this source that entered the history before the reply."""
         return [message for _, origin, message in self.injected if origin == source]
-
-    def place(self, number: int, message: ToolResultMessage, call: int | None) -> int | None:
-        """Stores a result with its call. Returns the call's index, or `None` if no call without a result fits."""
-        for index, asked in enumerate(self.calls):
-            there = self.results.get(index)
-            is_open = there is None or there.outcome is _PENDING
-            if is_open and call in (None, index) and asked.id == message.tool_call_id:
-                self.results[index], self.result_numbers[index] = message, number
-                return index
-        return None
 
 
 class StoredRun:
@@ -180,7 +180,7 @@ class StoredRun:
 
     def is_lost(self, index: int, call: int) -> bool:
         """Whether the result of a call of this turn was lost because the program ended."""
-        result = self.turns[index].results.get(call)
+        result = self.turns[index].result(call)
         if result is None or result.outcome is ToolOutcome.LOST:
             return True
         # If the run continued, its next messages show why the call never ran or was cancelled.
@@ -212,27 +212,25 @@ class StoredRun:
             reply = self._now(turn.reply_number, turn.reply)
             self.added.append(AddedMessage(reply, "reply", index, number=turn.reply_number))
             for position, call in enumerate(turn.calls):
-                number, result = turn.result_numbers.get(position), turn.results.get(position)
-                if number is None or result is None:
-                    at = self.start + sum(one.replaces is None for one in self.added)
-                    message = _recovered(call, found, at)
-                else:
-                    message = self._now(number, result)
+                at = self.start + sum(one.replaces is None for one in self.added)
+                number, message = self._result_of(turn, position, call, found, at)
                 is_known = not self.is_lost(index, position)
                 self.added.append(AddedMessage(message, "result", index, position, is_known, number))
 
     def _close_resumed(self, index: int, turn: StoredTurn, found: Sequence[AgentMessage]) -> None:
         """Lists the results that took the places of pending ones. A call that only started has lost its result."""
         for one in turn.waiting:
-            number, result = turn.result_numbers.get(one.index), turn.results.get(one.index)
-            if result is None and one.index not in turn.started:
+            if not turn.is_answered(one.index):
                 continue  # it still waits
-            if number is None or result is None:
-                message = _recovered(one.call, found, one.position)
-            else:
-                message = self._now(number, result)
+            number, message = self._result_of(turn, one.index, one.call, found, one.position)
             is_known = not self.is_lost(index, one.index)
             self.added.append(AddedMessage(message, "result", index, one.index, is_known, number, one.position))
+
+    def _result_of(
+        self, turn: StoredTurn, index: int, call: ToolCall, found: Sequence[AgentMessage], at: int
+    ) -> tuple[int | None, AgentMessage]:
+        answer = turn.answers.results[index]
+        return (None, _recovered(call, found, at)) if answer is None else (answer[0], self._now(*answer))
 
     def _now(self, number: int, message: AgentMessage) -> AgentMessage:
         return self.replaced.get(number, message)
@@ -355,9 +353,9 @@ def read_runs(session: RecordedSession) -> tuple[list[StoredRun], int]:
     reader = _Reader(tuple(session.messages))
     for record in session.records():
         reader.read(record.number, record.entry)
+        reader.fold.add(record.number, record.entry)
     reader.close_run()
-    reader.measure()
-    return reader.runs, reader.longest
+    return reader.runs, max(reader.longest, reader.fold.count)
 
 
 class MessageRun(NamedTuple):
@@ -384,12 +382,12 @@ class _Reader:
 
     def __init__(self, found: Sequence[AgentMessage]) -> None:
         self.runs: list[StoredRun] = []
-        self.history: list[tuple[int | None, AgentMessage]] = []
+        self.fold = Fold()
+        """The fold of the entries before the one that is read."""
         self.longest = 0
         self._found = found
         self._run: StoredRun | None = None
         self._state: dict[str, Any] | None = None
-        self._known: dict[int, AgentMessage] = {}
         self._is_set = True
         """Whether the history differs from the one that the previous run leaves in a replaying agent."""
         self._has_just_ended = False
@@ -407,12 +405,11 @@ class _Reader:
                     self.close_run()
                     self._has_just_ended = True
                     return
-            case MessageAdded(source="given"):
+            case MessageAdded(source="given") | HistoryCut():
                 self.close_run()
-                self._add(number, entry.message)
                 self._is_set = True
             case MessageAdded(source="result") if self._run is None:
-                self._recover(number, entry)
+                pass  # a result that was lost: it is in its place in the history
             case MessageAdded():
                 self._message(self._run or self._open_run(), number, entry)
             case MessageReplaced():
@@ -426,22 +423,14 @@ class _Reader:
                     turn.started.setdefault(entry.call, entry)
             case StateChanged():
                 self._change_state(entry.state)
-            case HistoryCut():
-                self.close_run()
-                self.history = [(kept, self._known[kept]) for kept in entry.numbers if kept in self._known]
-                self._is_set = True
             case _:
                 pass  # models, titles and the like change no message
         self._has_just_ended = False
 
-    def measure(self) -> None:
-        """Updates `longest`. Called when an agent has this history: between runs it may be incomplete."""
-        self.longest = max(self.longest, len(self.history))
-
     def _open_run(self) -> StoredRun:
-        self.measure()
-        before = tuple([message for _, message in self.history]) if self._is_set else None
-        self._run = StoredRun(len(self.history), before, self._state)
+        before = self.fold.messages if self._is_set else None
+        self.longest = max(self.longest, self.fold.count)
+        self._run = StoredRun(self.fold.count, before, self._state)
         self._state, self._is_set = None, False
         return self._run
 
@@ -451,59 +440,22 @@ class _Reader:
             return
         self.runs.append(run)
         run.close(self._found)
-        for turn in run.turns[:1]:
-            if turn.waiting and turn.reply is not None and turn.reply_number in run.replaced:
-                reply = self._known[turn.reply_number] = run.replaced[turn.reply_number]
-                self.history[self._place_of(turn.reply)] = (turn.reply_number, reply)
-        for one in run.added:
-            if one.replaces is None:
-                self._add(one.number, one.message)
-            elif one.replaces < len(self.history):
-                self.history[one.replaces] = (one.number, one.message)
-                if one.number is not None:
-                    self._known[one.number] = one.message
-            self._is_set = self._is_set or not one.is_known
-        self._is_set = self._is_set or run.ends_early
-        self.measure()
-
-    def _add(self, number: int | None, message: AgentMessage) -> None:
-        self.history.append((number, message))
-        if number is not None:
-            self._known[number] = message
-
-    def _recover(self, number: int, entry: MessageAdded) -> None:
-        """Adds a result from outside any run, if it answers a call in a history that was given or cut. All others are
-        in their places already."""
-        replies = [at for at, (_, message) in enumerate(self.history) if isinstance(message, AssistantMessage)]
-        if not replies or not isinstance(entry.message, ToolResultMessage):
-            return
-        turn, first = StoredTurn(), replies[-1] + 1
-        turn.reply = cast("AssistantMessage", self.history[replies[-1]][1])
-        for at, (_, message) in enumerate(self.history[first:]):
-            if isinstance(message, ToolResultMessage):
-                turn.place(at, message, None)
-        there = set(turn.results)
-        index = turn.place(number, entry.message, entry.call)
-        if index is not None:
-            self._add(number, entry.message)
-            self.history.insert(first + sum(other < index for other in there), self.history.pop())
+        self._is_set = self._is_set or run.ends_early or not all(one.is_known for one in run.added)
+        self.longest = max(self.longest, self.fold.count)
 
     def _resume(self, run: StoredRun | None) -> None:
         """Begins a run that brings answers. Its first turn is that of the reply whose calls wait."""
-        reply, waiting = waiting_calls([message for _, message in self.history])
+        messages = self.fold.messages
+        reply, waiting = waiting_calls(messages)
         if run is not None and reply is not None:
             turn = StoredTurn()
-            turn.reply, turn.waiting = reply, waiting
-            turn.reply_number = self.history[self._place_of(reply)][0] or -1
+            place = next(at for at in range(len(messages) - 1, -1, -1) if messages[at] is reply)
+            turn.begin(self.fold.numbers[place] or -1, reply, waiting)
             run.turns.append(turn)
-
-    def _place_of(self, message: AgentMessage) -> int:
-        """The position of a message of the history, which is near its end."""
-        return next(at for at in range(len(self.history) - 1, -1, -1) if self.history[at][1] is message)
 
     def _close_call(self, run: StoredRun, number: int, message: ToolResultMessage, entry: MessageAdded) -> None:
         """Takes the result of a call that waited before this run."""
-        for one in unclosed_calls([message for _, message in self.history])[1]:
+        for one in unclosed_calls(self.fold.messages)[1]:
             if one.index == entry.call and one.call.id == message.tool_call_id:
                 run.closed.append((number, one, message, entry.facts))
 
@@ -518,7 +470,7 @@ class _Reader:
             if turn is None and isinstance(message, ToolResultMessage):
                 self._close_call(run, number, message, entry)
             elif turn is not None and isinstance(message, ToolResultMessage):
-                index = turn.place(number, message, entry.call)
+                index = turn.answers.place(number, message, entry.call)
                 if index is not None and entry.facts is not None:
                     turn.facts[index] = entry.facts
         else:
@@ -528,7 +480,7 @@ class _Reader:
             if entry.source != "reply":
                 turn.injected.append((number, entry.source, message))
             elif isinstance(message, AssistantMessage):
-                turn.reply, turn.reply_number = message, number
+                turn.begin(number, message)
 
     def _change_state(self, state: dict[str, Any]) -> None:
         turn = self._turn()

@@ -188,7 +188,7 @@ class ReplayStage:
         answers: dict[str, Answer] = {}
         if turn is not None and turn.waiting:
             for one, call in zip(turn.waiting, run.record.turns[0].calls, strict=True):
-                if one.index in turn.results or one.index in turn.started:
+                if turn.is_answered(one.index):
                     # A stand-in replaces the delegate, so any answer to a call inside it will do.
                     inner = AgentToolResult() if one.pending.kind == "delegate" else None
                     answers |= {waiting.call_id: inner or _answer(one, call) for waiting in one.calls()}
@@ -288,8 +288,8 @@ class ReplayStage:
         calls = self._run.record.turns[self._turn_index].calls
         if not self._turn.waiting:
             return dict(enumerate(calls))
-        answered = {*self._turn.results, *self._turn.started}
-        return {one.index: call for one, call in zip(self._turn.waiting, calls, strict=True) if one.index in answered}
+        pairs = zip(self._turn.waiting, calls, strict=True)
+        return {one.index: call for one, call in pairs if self._turn.is_answered(one.index)}
 
     def _diverge(
         self, position: int, expected: Compared | None = None, actual: Compared | None = None, reason: str = ""
@@ -405,7 +405,7 @@ class ReplayStage:
         run, turn, index = self._run, self._turn, self._open.get(ctx.call_id)
         if run is None or turn is None or index is None:
             return AgentToolResult.error("this is a replay, and this call is not on record")
-        recorded, call = turn.results.get(index), self._calls[index]
+        recorded, call = turn.result(index), self._calls[index]
         now = types.ToolCall(call.id, name, copy_json(arguments))
         position = self._position_of(index)
         is_lost = run.is_lost(self._turn_index, index)
@@ -429,7 +429,7 @@ class ReplayStage:
     def foreseen(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult | None:
         """The recorded refusal of a call that its tool refused before the approval."""
         turn, index = self._turn, self._open.get(ctx.call_id)
-        recorded = None if turn is None or index is None else turn.results.get(index)
+        recorded = None if turn is None or index is None else turn.result(index)
         if index is None or recorded is None or recorded.outcome is not types.ToolOutcome.FAILED:
             return None
         if self._calls[index].is_started:

@@ -112,7 +112,7 @@ def create_log(storage: Storage, start: SessionStarted, *, sync: bool, is_unfini
     log = storage.create(NewLog(start.id, start.cwd, encode_line(0, start.created, start), is_unfinished))
     fold = Fold()
     fold.add(0, start, start.created)
-    return SessionLog(log, fold, 0, sync=sync, start=start)
+    return SessionLog(log, fold, 0, sync=sync)
 
 
 # -- opening -------------------------------------------------------------------------------------------------
@@ -132,18 +132,19 @@ def open_log(
         _refuse_newer(log.name, contents.start)
         number = contents.reading.records[-1].number
         _refuse_full(log.name, number)
-        prefix = b"" if contents.reading.ends_with_newline else b"\n"
         if contents.reading.damaged or contents.reading.start is None:
             damaged = [data[span.start : span.end] for span in contents.reading.damaged]
             log.mend(damaged, _mended(data, contents), _torn_at(data, contents.reading))
-            prefix = b""
+        elif not contents.reading.ends_with_newline:
+            log.append(bytearray(b"\n"))
+            log.push()
     except OSError as error:
         log.close()
         raise SessionError(f"{log.name} cannot be opened: {reason_of(error)}", path=str(log.name.path)) from error
     except BaseException:
         log.close()
         raise
-    return SessionLog(log, contents.fold, number, sync=sync, prefix=prefix), contents
+    return SessionLog(log, contents.fold, number, sync=sync), contents
 
 
 def _mended(data: bytes, contents: SessionOnDisk) -> list[bytes]:

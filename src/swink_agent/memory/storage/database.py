@@ -357,11 +357,7 @@ class DatabaseLog:
         with self._transaction() as connection:
             _delete_rows(connection, self._number)
 
-    def close(self, *, is_inherited: bool = False) -> None:
-        if is_inherited:  # the lock belongs to the process that this one was forked from
-            with suppress(OSError):
-                os.close(self._lock)
-            return
+    def close(self) -> None:
         with self._guard:
             self._disconnect()
             self._storage.unlock(self.name.id, self._lock)

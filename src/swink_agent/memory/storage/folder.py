@@ -242,12 +242,8 @@ class _FileLog:
     def discard(self) -> None:
         self._files.unlink(self.name.path)
 
-    def close(self, *, is_inherited: bool = False) -> None:
-        if not is_inherited:
-            close_quietly(self._files, self._descriptor)
-            return
-        with suppress(OSError):  # nothing is lost: the parent process has it open
-            self._files.close(self._descriptor)
+    def close(self) -> None:
+        close_quietly(self._files, self._descriptor)
 
     # -- mending -----------------------------------------------------------------------------------------------
 

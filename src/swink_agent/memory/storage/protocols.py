@@ -107,8 +107,9 @@ class OpenLog(Protocol):
 
     def discard(self) -> None: ...
 
-    def close(self, *, is_inherited: bool = False) -> None:
-        """Releases the lock, unless it belongs to the process that this one was forked from. Raises nothing."""
+    def close(self) -> None:
+        """Releases the lock, also for a process that was forked from this one: such a process never calls it. Raises
+        nothing."""
         ...
 
 

@@ -10,7 +10,8 @@ import asyncio
 import logging
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Generator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache
 from typing import Literal, TypeAlias
@@ -45,8 +46,9 @@ class Budget:
     Before each request, including retries, the budget reserves the most that it can use: the size of the request, and
     the longest reply that `StreamOptions.max_tokens` or the model allows. If that fits into the amount that is neither
     spent nor reserved, the request is sent, and its real use is counted when the reply arrives. If it would fit after
-    other runs release unused reservations, the run waits for them; else it stops. So runs never exceed the limit, even
-    many at once. With a lower limit for replies (`max_tokens` in the stream options), the budget lasts longer. Without
+    other runs release unused reservations, the run waits for them; else it stops. An agent that runs inside a request,
+    in a hook, does not wait: that request keeps its reservation meanwhile. So runs never exceed the limit, even many
+    at once. With a lower limit for replies (`max_tokens` in the stream options), the budget lasts longer. Without
     such a limit, `max_output` is assumed, if you give it; a longer reply can exceed the budget by the difference.
 
     With a `max_cost`, a model whose price is unknown is refused; `unknown_prices="allow"` counts it as free. Models on
@@ -124,9 +126,8 @@ class Budget:
 
     def reset(self) -> None:
         """Sets the spent cost and tokens to zero; reservations of calls in progress stay."""
-        with self._lock:
+        with self._account():
             self._cost, self._tokens = 0.0, 0
-        self._announce()
 
     # -- the slots ---------------------------------------------------------------------------------------------
 
@@ -141,42 +142,22 @@ class Budget:
                 "(unknown_prices='allow')"
             )
         wish = _Reservation(ctx.model, ctx.request_tokens, output, cost or 0.0)
-        with self._lock:
+        with self._account():
             if self._settle_attempt(ctx):
                 # `post_turn` must not count the failed attempt again, whatever is decided here.
                 self._reserved[ctx.run_id] = _Reservation(ctx.model, is_settled=True)
-            wish.above = _reservations_above(wish, self._reserved.values())
-            is_decided, verdict = self._decide(ctx.run_id, wish)
-            if is_decided:
-                return verdict
-            if wish.task is None:  # without an event loop it cannot wait
-                return Stop(self._problem(wish, self._reserved.values()) or "other runs wait for the budget")
+            around = tuple([held for held in _LINEAGE.get() if held in self._reserved.values()])
+            _LINEAGE.set((*around, wish))  # tasks that start from here on are inside it
+            wish.may_wait = wish.task is not None and all(held.is_settled for held in around)
+            verdict = self._decide(ctx.run_id, wish)
+            if verdict is not False:
+                return None if verdict is True else verdict
             self._waiting.append(wish)
-        self._announce()  # runs that wait for its reservation must decide again
         return self._when_it_fits(ctx.run_id, wish)
-
-    async def _when_it_fits(self, run_id: str, wish: _Reservation) -> Stop | None:
-        try:
-            while True:
-                with self._lock:
-                    news = self._news
-                    is_decided, verdict = self._decide(run_id, wish)
-                if is_decided:
-                    return verdict
-                try:
-                    async with asyncio.timeout(_PATIENCE):
-                        await news.wait()
-                except TimeoutError:
-                    pass  # a run whose event loop was closed announces nothing
-        finally:
-            with self._lock:
-                if wish in self._waiting:
-                    self._waiting.remove(wish)
-            self._announce()
 
     def pre_dispatch(self, ctx: PreDispatchContext) -> None:
         """Counts the reply before its calls run: they may take long, and may run agents with this budget."""
-        with self._lock:
+        with self._account():
             held = self._reserved.get(ctx.run_id)
             if held is None or held.is_settled:
                 return
@@ -185,48 +166,64 @@ class Budget:
                 return
             self._settle(reply, held)
             self._reserved[ctx.run_id] = _Reservation(held.model, is_settled=True)
-        self._announce()
 
     def post_turn(self, ctx: PolicyContext) -> None:
         """Replaces the reservation with the real use of the call."""
         if ctx.message is None:
             return
-        with self._lock:
+        with self._account():
             held = self._reserved.pop(ctx.run_id, None)
             if held is None or not held.is_settled:
                 self._settle(ctx.message, held)
-        self._announce()
 
     def run_over(self, run_id: str) -> None:
         """Releases the reservation of a run that was stopped before its call."""
-        with self._lock:
+        with self._account():
             self._reserved.pop(run_id, None)
-        self._announce()
 
     # -- waiting -----------------------------------------------------------------------------------------------
 
-    def _announce(self) -> None:
-        """Wakes the waiting runs, so that they decide again."""
-        if self._waiting:
-            with self._lock:
-                news, self._news = self._news, Signal()
-            news.set()
+    # A run that waits holds no reservation, and no request with a reservation waits for another: so each wait ends.
 
-    def _decide(self, run_id: str, wish: _Reservation) -> tuple[bool, Stop | None]:
-        """Reserves if the call fits now. Returns whether the outcome is decided (else: wait), and a stop if it is one.
+    @contextmanager
+    def _account(self) -> Generator[None]:
+        """The lock, for changes of the account. After them, the waiting runs decide again."""
+        with self._lock:
+            yield
+            news, self._news = self._news, Signal()
+        news.set()
 
-        Waiting runs are served in order, so that small calls cannot overtake a large one forever. A run inside another
-        run goes first: runs before it in the queue may be waiting for the outer one.
+    def _decide(self, run_id: str, wish: _Reservation) -> Stop | bool:
+        """Reserves if the call fits now. Returns whether it does (else: wait), or a stop if waiting cannot help.
+
+        Waiting runs are served in order, so that small calls cannot overtake a large one forever.
         """
-        self._drop_abandoned(run_id, wish)
-        earlier = self._waiting[: self._waiting.index(wish)] if wish in self._waiting else self._waiting
-        if self._problem(wish, self._reserved.values()) is None and (wish.above or not earlier):
+        self._reserved = {other: held for other, held in self._reserved.items() if not held.is_abandoned}
+        self._waiting = [waiting for waiting in self._waiting if not waiting.is_abandoned]
+        problem = self._problem(wish, self._reserved.values())
+        is_next = not self._waiting or self._waiting[0] is wish
+        if problem is None and (is_next or not wish.may_wait):
             self._reserved[run_id] = wish
-            return True, None
-        # A run that waits for one of the waiting runs does not release its reservation before them.
-        stuck = {held for waiting in (*self._waiting, wish) for held in waiting.above}
-        problem = self._problem(wish, [held for held in self._reserved.values() if held in stuck])
-        return problem is not None, None if problem is None else Stop(problem)
+            return True
+        if wish.may_wait:
+            problem = self._problem(wish, ())
+        return False if problem is None else Stop(problem)
+
+    async def _when_it_fits(self, run_id: str, wish: _Reservation) -> Stop | None:
+        try:
+            while True:
+                with self._lock:
+                    news = self._news
+                    verdict = self._decide(run_id, wish)
+                if verdict is not False:
+                    return None if verdict is True else verdict
+                with suppress(TimeoutError):  # a run whose event loop was closed announces nothing
+                    async with asyncio.timeout(_PATIENCE):
+                        await news.wait()
+        finally:
+            with self._account():
+                if wish in self._waiting:
+                    self._waiting.remove(wish)
 
     # -- sums, under the lock ----------------------------------------------------------------------------------
 
@@ -251,13 +248,6 @@ class Budget:
         elif _total(usage):
             cost, _ = self._most(model, usage.input + usage.cache_read + usage.cache_write, usage.output)
             self._cost += cost or 0.0
-
-    def _drop_abandoned(self, run_id: str, wish: _Reservation) -> None:
-        """Drops runs whose event loop or task ended without notice."""
-        for other in [other for other, held in self._reserved.items() if other != run_id and held.is_abandoned(wish)]:
-            del self._reserved[other]
-        for waiting in [waiting for waiting in self._waiting if waiting.is_abandoned(wish)]:
-            self._waiting.remove(waiting)
 
     def _problem(self, wish: _Reservation, others: Collection[_Reservation]) -> str | None:
         """Why the call does not fit in addition to other reservations, and what to do; `None` if it fits."""
@@ -301,8 +291,6 @@ class Budget:
 class _Reservation:
     """The amount that is reserved for one call, or requested for it."""
 
-    __slots__ = ("above", "cost", "input_tokens", "is_settled", "model", "output", "task", "tokens")
-
     def __init__(
         self, model: ModelSpec, input_tokens: int = 0, output: int = 0, cost: float = 0.0, *, is_settled: bool = False
     ) -> None:
@@ -312,27 +300,18 @@ class _Reservation:
         self.tokens = input_tokens + output
         self.cost = cost
         self.is_settled = is_settled  # whether the turn's reply was counted: the reservation then holds nothing
-        self.above: tuple[_Reservation, ...] = ()
-        """Reservations that are not released before this call is made or refused: their runs wait for it."""
+        self.may_wait = False
+        """Whether its run may wait for others: not inside a request, which would keep its reservation meanwhile."""
         task = current_task()  # none if the policy is called by hand
         self.task = None if task is None else weakref.ref(task)
 
-    def is_abandoned(self, other: _Reservation | None = None) -> bool:
-        """Whether its run is over: its task has ended, or now drives the run of `other`."""
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether its run ended without notice, with its task or its event loop."""
         if self.task is None:
             return False
         task = self.task()
-        if task is None or task.done() or task.get_loop().is_closed():
-            return True
-        return other is not None and other is not self and other.task is not None and other.task() is task
-
-
-def _reservations_above(wish: _Reservation, alive: Iterable[_Reservation]) -> tuple[_Reservation, ...]:
-    """The reservations of `alive` inside which this one is requested. Tasks started from here on are inside it."""
-    held = set(alive)
-    above = tuple([reservation for reservation in _LINEAGE.get() if reservation in held])
-    _LINEAGE.set((*above, wish))
-    return above
+        return task is None or task.done() or task.get_loop().is_closed()
 
 
 def _total(usage: Usage) -> int:
