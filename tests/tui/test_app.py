@@ -22,7 +22,7 @@ from swink_agent.app.trust.folder_rules import FolderRules, WorkedFolders
 from swink_agent.local.events import LocalModelEvent, LocalState
 from swink_agent.memory import JsonlSessionStore
 from swink_agent.sandbox import probe_backends
-from swink_agent.testing import call, scripted, text
+from swink_agent.testing import call, scripted, stall, text
 from swink_agent.tools import standard_tools
 from swink_agent.tui.app import SwinkApp
 from swink_agent.tui.attention import Attention, title
@@ -195,7 +195,7 @@ async def test_a_question_takes_the_place_of_the_input_and_gives_it_back(made: M
     assert not (app.talk.opening.folder / "new.txt").exists()
 
 
-async def test_stopping_during_a_question_takes_it_away(made: Made) -> None:
+async def test_stopping_during_a_question_takes_it_away_and_a_second_time_leaves(made: Made) -> None:
     app = made(call("write_file", path="new.txt", content="x\n"), text("Done."))
 
     async def work(pilot: Pilot[int]) -> None:
@@ -205,6 +205,8 @@ async def test_stopping_during_a_question_takes_it_away(made: Made) -> None:
         await until(pilot, lambda: app.talk.state == "aborted" and not app.query(QuestionPanel))
         assert app.composer.display
         assert app.return_value is None
+        await pilot.press("ctrl+c")
+        assert app.return_value == 0
 
     await in_app(app, work)
 
@@ -247,17 +249,50 @@ async def test_a_theme_is_changed_while_it_runs_and_without_colours_none_is(made
     await in_app(plain, colourless)
 
 
-async def test_shift_and_arrows_choose_calls(made: Made) -> None:
+async def test_shift_and_arrows_choose_calls_and_f2_opens_them(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_timers, "FOLD_AFTER", 0.01)
     app = made(call("read_file", path="a.py"), text("Read."))
 
     async def work(pilot: Pilot[int]) -> None:
         await pilot.press("g", "o", "enter")
         await until(pilot, lambda: app.talk.answer == "Read.")
         await pilot.press("a", "b", "shift+left")
-        assert app.view.selected_block is not None
+        block = app.view.selected_block
+        assert block is not None
         assert app.composer.text == "ab"
+        await until(pilot, lambda: not block.is_open)
+        await pilot.press("f2")
+        await until(pilot, lambda: any("│ 1 return 0" in row for row in rows_of(app)))
+        await pilot.press("f2")
+        await until(pilot, lambda: not any("│ 1 return 0" in row for row in rows_of(app)))
         await pilot.press("escape")
         assert app.view.selected_block is None
+
+    await in_app(app, work)
+
+
+async def test_what_is_typed_during_a_run_waits_in_line_steers_or_is_taken_back(made: Made) -> None:
+    app = made([text("Working"), stall()])
+
+    async def work(pilot: Pilot[int]) -> None:
+        def shows(*words: str) -> bool:
+            rows = "\n".join(rows_of(app))
+            return all(each in rows for each in words)
+
+        await pilot.press("g", "o", "enter")
+        await until(pilot, lambda: shows("Working") and " running " in rows_of(app)[-1])
+        await pilot.press(*"later", "tab")
+        await until(pilot, lambda: shows("next  later"))
+        await pilot.press(*"never", "tab")
+        await until(pilot, lambda: shows("next  never"))
+        await pilot.press("up")  # takes the newest back
+        await until(pilot, lambda: app.composer.text == "never" and not shows("next  never"))
+        assert shows("next  later")
+        await pilot.press("ctrl+u", *"now", "enter")
+        await until(pilot, lambda: shows("steering  now"))
+        await pilot.press("escape")
+        await until(pilot, lambda: " aborted " in rows_of(app)[-1])
+        assert app.composer.text == "later\n\nnow"
 
     await in_app(app, work)
 
