@@ -271,7 +271,7 @@ async def test_shift_and_arrows_choose_calls_and_f2_opens_them(made: Made, monke
     await in_app(app, work)
 
 
-async def test_what_is_typed_during_a_run_waits_in_line_steers_or_is_taken_back(made: Made) -> None:
+async def test_typing_during_a_run_steers_or_waits_in_line_or_is_taken_back(made: Made) -> None:
     app = made([text("Working"), stall()])
 
     async def work(pilot: Pilot[int]) -> None:
