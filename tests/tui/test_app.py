@@ -26,6 +26,7 @@ from swink_agent.testing import call, scripted, stall, text
 from swink_agent.tools import standard_tools
 from swink_agent.tui.app import SwinkApp
 from swink_agent.tui.attention import Attention, title
+from swink_agent.tui.transcript import ToolBlock
 from swink_agent.tui.widgets import call_timers
 from swink_agent.tui.widgets.completion_list import CompletionList
 from swink_agent.tui.widgets.question_panel import QuestionPanel
@@ -258,7 +259,7 @@ async def test_shift_and_arrows_choose_calls_and_f2_opens_them(made: Made, monke
         await until(pilot, lambda: app.talk.answer == "Read.")
         await pilot.press("a", "b", "shift+left")
         block = app.view.selected_block
-        assert block is not None
+        assert isinstance(block, ToolBlock)
         assert app.composer.text == "ab"
         await until(pilot, lambda: not block.is_open)
         await pilot.press("f2")
