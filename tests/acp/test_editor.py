@@ -105,11 +105,9 @@ async def connected(folder: Path, provider: FakeProvider | None, editor: Editor,
     await asyncio.wait_for(process.wait(), 20)
 
 
-@pytest.fixture(params=["within", pytest.param("process", marks=pytest.mark.sweep)])
-def connect(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Opens the agent for an editor: in this process, and in the sweep as the process that an editor starts."""
-    if request.param == "process":
-        return connected
+@pytest.fixture
+def within(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Opens the agent for an editor in this process."""
 
     @asynccontextmanager
     async def within(folder: Path, provider: FakeProvider | None, editor: Editor, *options: str) -> AsyncIterator[Any]:
@@ -127,6 +125,12 @@ def connect(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
                 await agent.close()
 
     return within
+
+
+@pytest.fixture(params=["within", pytest.param("process", marks=pytest.mark.sweep)])
+def connect(request: pytest.FixtureRequest, within: Any) -> Any:
+    """Opens the agent for an editor: in this process, and in the sweep as the process that an editor starts."""
+    return connected if request.param == "process" else within
 
 
 @pytest.fixture
@@ -175,7 +179,7 @@ async def test_an_image_that_no_model_takes_is_refused_and_the_session_goes_on(f
         assert source == {"type": "base64", "media_type": "image/png", "data": PNG}
 
 
-async def test_calls_stream_with_kind_place_and_diff_and_a_write_is_asked_about(folder: Path) -> None:
+async def test_calls_stream_with_kind_place_and_diff_and_a_write_is_asked_about(folder: Path, connect: Any) -> None:
     editor = Editor()
     (folder / "a.txt").write_text("one\n")
     replies = [
@@ -185,7 +189,7 @@ async def test_calls_stream_with_kind_place_and_diff_and_a_write_is_asked_about(
     ]
     async with (
         FakeProvider("anthropic", replies) as provider,
-        connected(folder, provider, editor, "--approve", "smart") as agent,
+        connect(folder, provider, editor, "--approve", "smart") as agent,
     ):
         session = await agent.new_session(cwd=str(folder), mcp_servers=[])
         done = await agent.prompt(session_id=session.session_id, prompt=[acp().text_block("Change it")])
@@ -206,29 +210,31 @@ async def test_calls_stream_with_kind_place_and_diff_and_a_write_is_asked_about(
     assert [part.type for part in last.content] == ["diff"]
 
 
-@pytest.mark.parametrize("answer", ["reject_once", "cancelled", "something else"])
-@pytest.mark.sweep
-async def test_anything_but_a_yes_is_a_no(folder: Path, answer: str) -> None:
-    editor = Editor(answer)
-    replies = [asked("write_file", path="a.txt", content="x"), "All right."]
+async def test_anything_but_a_yes_is_a_no(folder: Path, within: Any) -> None:
+    editor = Editor()
+    answers = ("reject_once", "cancelled", "something else")
+    replies = [asked("write_file", path="a.txt", content="x"), "All right."] * len(answers)
     async with (
         FakeProvider("anthropic", replies) as provider,
-        connected(folder, provider, editor, "--approve", "smart") as agent,
+        within(folder, provider, editor, "--approve", "smart") as agent,
     ):
         session = await agent.new_session(cwd=str(folder), mcp_servers=[])
-        await agent.prompt(session_id=session.session_id, prompt=[acp().text_block("Write it")])
-    assert not (folder / "a.txt").exists()
-    assert editor.statuses() == ["pending", "failed"]
+        for editor.answer in answers:
+            editor.updates.clear()
+            await agent.prompt(session_id=session.session_id, prompt=[acp().text_block("Write it")])
+            assert (editor.answer, editor.statuses()) == (editor.answer, ["pending", "failed"])
+            assert not (folder / "a.txt").exists()
 
 
-@pytest.mark.sweep
-async def test_access_is_asked_about_in_its_normal_form_and_can_be_allowed_for_the_session(folder: Path) -> None:
+async def test_access_is_asked_about_in_its_normal_form_and_can_be_allowed_for_the_session(
+    folder: Path, within: Any
+) -> None:
     editor = Editor("allow_always")
     access = {"access": {"network": ["Example.ORG."]}, "reason": "to fetch"}
     replies = [asked("bash", command=f"echo {name} >> a.txt", **access) for name in ("one", "two")]
     async with (
         FakeProvider("anthropic", [*replies, "Done."]) as provider,
-        connected(folder, provider, editor, "--approve", "auto") as agent,
+        within(folder, provider, editor, "--approve", "auto") as agent,
     ):
         session = await agent.new_session(cwd=str(folder), mcp_servers=[])
         await agent.set_session_mode(session_id=session.session_id, mode_id="ask")
@@ -267,17 +273,16 @@ async def test_cancelling_ends_the_prompt_and_its_question_and_the_session_goes_
     assert editor.said() == "Still here."
 
 
-@pytest.mark.sweep
-async def test_sessions_are_listed_and_loaded_with_all_that_was_said(folder: Path) -> None:
+async def test_sessions_are_listed_and_loaded_with_all_that_was_said(folder: Path, within: Any) -> None:
     editor = Editor()
     replies = [asked("list_dir"), "Empty."]
     async with FakeProvider("anthropic", replies) as provider:
-        async with connected(folder, provider, editor) as agent:
+        async with within(folder, provider, editor) as agent:
             session = await agent.new_session(cwd=str(folder), mcp_servers=[])
             await agent.prompt(session_id=session.session_id, prompt=[acp().text_block("What is here?")])
         again = Editor()
         provider.replies.append("As I said: empty.")
-        async with connected(folder, provider, again) as agent:
+        async with within(folder, provider, again) as agent:
             listed = await agent.list_sessions(cwd=str(folder))
             assert [one.session_id for one in listed.sessions] == [session.session_id]
             await agent.load_session(cwd=str(folder), session_id=session.session_id, mcp_servers=[])
@@ -338,11 +343,11 @@ async def test_wrong_parameters_errors_and_missing_keys_are_told_as_such(folder:
 
 
 @pytest.mark.sweep
-async def test_the_editors_mcp_servers_give_tools(folder: Path) -> None:
+async def test_the_editors_mcp_servers_give_tools(folder: Path, within: Any) -> None:
     server = Path(__file__).parent.parent / "mcp" / "real_server.py"
     stdio = acp().McpServerStdio(name="My Server", command=sys.executable, args=[str(server)], env=[])
     editor = Editor()
-    async with FakeProvider("anthropic", ["Hello."]) as provider, connected(folder, provider, editor) as agent:
+    async with FakeProvider("anthropic", ["Hello."]) as provider, within(folder, provider, editor) as agent:
         session = await agent.new_session(cwd=str(folder), mcp_servers=[stdio])
         await agent.prompt(session_id=session.session_id, prompt=[acp().text_block("Hi")])
     names = [tool["name"] for tool in provider.bodies[-1]["tools"]]
@@ -350,7 +355,7 @@ async def test_the_editors_mcp_servers_give_tools(folder: Path) -> None:
 
 
 @pytest.mark.sweep
-async def test_no_mcp_server_of_the_editor_is_lost_or_ends_the_session(folder: Path) -> None:
+async def test_no_mcp_server_of_the_editor_is_lost_or_ends_the_session(folder: Path, within: Any) -> None:
     lines = [sys.executable, "-I", "-S", "-c", program()]
     alike = [
         acp().McpServerStdio(name=name, command=lines[0], args=lines[1:], env=[]) for name in ("My Server", "my_server")
@@ -361,7 +366,7 @@ async def test_no_mcp_server_of_the_editor_is_lost_or_ends_the_session(folder: P
         acp().HttpMcpServer(type="http", name="c", url="nonsense", headers=[]),
         acp().SseMcpServer(type="sse", name="d", url="http://127.0.0.1:1/", headers=[]),
     ]
-    async with FakeProvider("anthropic", ["Hello."]) as provider, connected(folder, provider, Editor()) as agent:
+    async with FakeProvider("anthropic", ["Hello."]) as provider, within(folder, provider, Editor()) as agent:
         session = await agent.new_session(cwd=str(folder), mcp_servers=[*alike, *unusable])
         done = await agent.prompt(session_id=session.session_id, prompt=[acp().text_block("Hi")])
     assert done.stop_reason == "end_turn"
@@ -369,13 +374,12 @@ async def test_no_mcp_server_of_the_editor_is_lost_or_ends_the_session(folder: P
     assert [name for name in names if name.startswith("mcp__")] == ["mcp__my-server__echo", "mcp__my-server-2__echo"]
 
 
-@pytest.mark.sweep
-async def test_secrets_are_masked_in_what_the_editor_is_told(folder: Path) -> None:
+async def test_secrets_are_masked_in_what_the_editor_is_told(folder: Path, within: Any) -> None:
     editor, secret = Editor(), "fake-key-of-the-provider-0123456789"
     replies = [asked("write_file", path="new.txt", content=f"key {secret}\n"), f"It is {secret}, you see."]
     async with (
         FakeProvider("anthropic", replies, key=secret) as provider,
-        connected(folder, provider, editor, "--approve", "all") as agent,
+        within(folder, provider, editor, "--approve", "all") as agent,
     ):
         session = await agent.new_session(cwd=str(folder), mcp_servers=[])
         await agent.prompt(session_id=session.session_id, prompt=[acp().text_block("Hi")])
@@ -415,8 +419,7 @@ async def test_cancelling_while_the_model_is_fetched_ends_the_prompt(
     await agent.close()
 
 
-@pytest.mark.sweep  # the same path as in `swink -p`, in one more process
-async def test_the_users_hooks_run_for_an_editor_too(folder: Path) -> None:
+async def test_the_users_hooks_run_for_an_editor_too(folder: Path, within: Any) -> None:
     told, config = folder.parent / "told", folder.parent / "config"
     config.mkdir()
     (config / "config.toml").write_text(
@@ -428,7 +431,7 @@ async def test_the_users_hooks_run_for_an_editor_too(folder: Path) -> None:
     replies = [asked("read_file", path="a.txt"), asked("write_file", path="b.txt", content="x"), "Done."]
     async with (
         FakeProvider("anthropic", replies) as provider,
-        connected(folder, provider, editor, "--approve", "smart") as agent,
+        within(folder, provider, editor, "--approve", "smart") as agent,
     ):
         session = await agent.new_session(cwd=str(folder), mcp_servers=[])
         await agent.prompt(session_id=session.session_id, prompt=[acp().text_block("Hi")])

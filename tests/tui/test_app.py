@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,12 @@ from swink_agent.app.trust.folder_rules import FolderRules, WorkedFolders
 from swink_agent.local.events import LocalModelEvent, LocalState
 from swink_agent.memory import JsonlSessionStore
 from swink_agent.sandbox import probe_backends
-from swink_agent.testing import call, scripted, text
+from swink_agent.testing import call, scripted, stall, text
 from swink_agent.tools import standard_tools
 from swink_agent.tui.app import SwinkApp
 from swink_agent.tui.attention import Attention, title
+from swink_agent.tui.transcript import ToolBlock
+from swink_agent.tui.widgets import call_timers
 from swink_agent.tui.widgets.completion_list import CompletionList
 from swink_agent.tui.widgets.question_panel import QuestionPanel
 from swink_agent.tui.widgets.search_bar import SearchBar
@@ -118,23 +120,30 @@ async def test_what_a_thread_tells_is_drawn_and_so_is_all_that_comes_after_it(ma
     assert app.crash is None
 
 
-@pytest.mark.rows(one_of=10)
-@pytest.mark.parametrize("command", ["git push origin main", "make all"])
-@pytest.mark.parametrize("size", [(40, 10), (60, 10), (100, 10)])
-async def test_in_the_lowest_window_a_question_has_its_keys_and_the_screen_no_scrollbar(
-    made: Made, command: str, size: tuple[int, int]
-) -> None:
-    app = made([call("bash", command=command)], text("As you wish."))
+async def test_in_the_lowest_window_a_question_has_its_keys_and_the_screen_no_scrollbar(made: Made) -> None:
+    commands = ("git push origin main", "make all")
+    app = made(*[reply for command in commands for reply in ([call("bash", command=command)], text("As you wish."))])
 
     async def work(pilot: Pilot[int]) -> None:
-        app.composer.set_text("go")
-        await pilot.press("enter")
-        shown = ("no, because", "1 y", "4 n", "5 b")
-        await until(pilot, lambda: all(text in "\n".join(rows_of(app)) for text in shown))
-        await until(pilot, lambda: "Execute" in rows_of(app)[-1] and app.screen.max_scroll_y == 0)
-        assert all(text in "\n".join(rows_of(app)) for text in shown)
+        for command in commands:
+            app.composer.set_text("go")
+            await pilot.press("enter")
+            for width in (40, 60, 100):
+                await pilot.resize_terminal(width, 10)
+                shown = (command, "no, because", "1 y", "4 n", "5 b")
+                await until(pilot, lambda shown=shown: all(text in "\n".join(rows_of(app)) for text in shown))
+                await until(pilot, lambda: "Execute" in rows_of(app)[-1] and app.screen.max_scroll_y == 0)
+                assert all(text in "\n".join(rows_of(app)) for text in shown)
+            await answer(app, pilot, "n")
+            await until(pilot, lambda: not app.talk.is_running)
 
-    await in_app(app, work, size)
+    await in_app(app, work, (40, 10))
+
+
+async def answer(app: SwinkApp, pilot: Pilot[int], key: str) -> None:
+    """Presses a key once the question that is shown takes keys."""
+    await until(pilot, lambda: bool(app.query(QuestionPanel)) and not app.query_one(QuestionPanel).is_early)
+    await pilot.press(key)
 
 
 async def test_f1_lists_the_keys_of_the_screen(made: Made) -> None:
@@ -187,7 +196,7 @@ async def test_a_question_takes_the_place_of_the_input_and_gives_it_back(made: M
     assert not (app.talk.opening.folder / "new.txt").exists()
 
 
-async def test_stopping_during_a_question_takes_it_away(made: Made) -> None:
+async def test_stopping_during_a_question_takes_it_away_and_a_second_time_leaves(made: Made) -> None:
     app = made(call("write_file", path="new.txt", content="x\n"), text("Done."))
 
     async def work(pilot: Pilot[int]) -> None:
@@ -197,6 +206,8 @@ async def test_stopping_during_a_question_takes_it_away(made: Made) -> None:
         await until(pilot, lambda: app.talk.state == "aborted" and not app.query(QuestionPanel))
         assert app.composer.display
         assert app.return_value is None
+        await pilot.press("ctrl+c")
+        assert app.return_value == 0
 
     await in_app(app, work)
 
@@ -239,17 +250,50 @@ async def test_a_theme_is_changed_while_it_runs_and_without_colours_none_is(made
     await in_app(plain, colourless)
 
 
-async def test_shift_and_arrows_choose_calls(made: Made) -> None:
+async def test_shift_and_arrows_choose_calls_and_f2_opens_them(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_timers, "FOLD_AFTER", 0.01)
     app = made(call("read_file", path="a.py"), text("Read."))
 
     async def work(pilot: Pilot[int]) -> None:
         await pilot.press("g", "o", "enter")
         await until(pilot, lambda: app.talk.answer == "Read.")
         await pilot.press("a", "b", "shift+left")
-        assert app.view.selected_block is not None
+        block = app.view.selected_block
+        assert isinstance(block, ToolBlock)
         assert app.composer.text == "ab"
+        await until(pilot, lambda: not block.is_open)
+        await pilot.press("f2")
+        await until(pilot, lambda: any("│ 1 return 0" in row for row in rows_of(app)))
+        await pilot.press("f2")
+        await until(pilot, lambda: not any("│ 1 return 0" in row for row in rows_of(app)))
         await pilot.press("escape")
         assert app.view.selected_block is None
+
+    await in_app(app, work)
+
+
+async def test_typing_during_a_run_steers_or_waits_in_line_or_is_taken_back(made: Made) -> None:
+    app = made([text("Working"), stall()])
+
+    async def work(pilot: Pilot[int]) -> None:
+        def shows(*words: str) -> bool:
+            rows = "\n".join(rows_of(app))
+            return all(each in rows for each in words)
+
+        await pilot.press("g", "o", "enter")
+        await until(pilot, lambda: shows("Working") and " running " in rows_of(app)[-1])
+        await pilot.press(*"later", "tab")
+        await until(pilot, lambda: shows("next  later"))
+        await pilot.press(*"never", "tab")
+        await until(pilot, lambda: shows("next  never"))
+        await pilot.press("up")  # takes the newest back
+        await until(pilot, lambda: app.composer.text == "never" and not shows("next  never"))
+        assert shows("next  later")
+        await pilot.press("ctrl+u", *"now", "enter")
+        await until(pilot, lambda: shows("steering  now"))
+        await pilot.press("escape")
+        await until(pilot, lambda: " aborted " in rows_of(app)[-1])
+        assert app.composer.text == "later\n\nnow"
 
     await in_app(app, work)
 
@@ -274,9 +318,8 @@ async def test_what_goes_wrong_in_the_screen_ends_it_without_telling_what_variab
     assert app._exit_renderables == []
 
 
-@pytest.mark.rows(one_of=10)
-@pytest.mark.parametrize("width", [60, 80, 120, 200])
-async def test_the_screen_at_a_width(made: Made, width: int) -> None:
+async def test_the_screen_at_four_widths(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_timers, "FOLD_AFTER", 1e6)
     edit = call("edit_file", path="a.py", edits=[{"old": "return 0", "new": "return 1"}])
     app = made(call("read_file", path="a.py"), edit, text(REPLY), allow=["edit_file"])
 
@@ -285,12 +328,14 @@ async def test_the_screen_at_a_width(made: Made, width: int) -> None:
         await pilot.press("g", "o", "enter")
         await until(pilot, lambda: app.talk.state == "idle" and not app.talk.is_running and "done" in app.talk.answer)
         await until(pilot, lambda: "idle" in rows_of(app)[-1])
-        await pilot.pause(0.2)
-        rows = rows_of(app)
-        assert all(len(row) == width for row in rows)
-        compare(f"screen-{width}", [_steady(row) for row in rows])
+        for width in (60, 80, 120, 200):
+            await pilot.resize_terminal(width, 30)
+            await pilot.pause(0.2)
+            rows = rows_of(app)
+            assert all(len(row) == width for row in rows)
+            compare(f"screen-{width}", [_steady(row) for row in rows])
 
-    await in_app(app, work, size=(width, 30))
+    await in_app(app, work, size=(60, 30))
 
 
 def _steady(row: str) -> str:
@@ -353,12 +398,9 @@ async def test_several_questions_are_counted_and_the_state_says_who_is_waited_fo
         await pilot.press("enter")
         await until(pilot, lambda: "Allow this? (call 1 of 2)" in "\n".join(rows_of(app)))
         await until(pilot, lambda: "waits for you" in rows_of(app)[-1])
-        panel = app.query_one(QuestionPanel)
-        await until(pilot, lambda: not panel.is_early)
-        await pilot.press("n")
+        await answer(app, pilot, "n")
         await until(pilot, lambda: "Allow this? (call 2 of 2)" in "\n".join(rows_of(app)))
-        await until(pilot, lambda: not app.query_one(QuestionPanel).is_early)
-        await pilot.press("n")
+        await answer(app, pilot, "n")
         await until(pilot, lambda: "As you wish." in app.talk.answer)
         await until(pilot, lambda: "idle" in rows_of(app)[-1])
 
@@ -377,21 +419,20 @@ async def test_what_waits_in_a_session_is_asked_when_it_opens_and_escape_leaves_
         await agent.prompt("Do it.")
     app = made(text("Two of three."), resume=session.id)
 
-    async def answer(pilot: Pilot[int], title: str, key: str) -> None:
+    async def asked(pilot: Pilot[int], title: str, key: str) -> None:
         await until(pilot, lambda: f"Allow this? (call {title})" in "\n".join(rows_of(app)))
-        await until(pilot, lambda: not app.query_one(QuestionPanel).is_early)
         assert "7 l  later: it keeps waiting" in "\n".join(rows_of(app))
-        await pilot.press(key)
+        await answer(app, pilot, key)
 
     async def work(pilot: Pilot[int]) -> None:
-        await answer(pilot, "1 of 3", "y")
-        await answer(pilot, "2 of 3", "escape")
-        await answer(pilot, "3 of 3", "l")
+        await asked(pilot, "1 of 3", "y")
+        await asked(pilot, "2 of 3", "escape")
+        await asked(pilot, "3 of 3", "l")
         await until(pilot, lambda: "2 calls wait for an answer" in "\n".join(rows_of(app)))
         app.composer.set_text("#answer")
         await pilot.press("enter")
-        await answer(pilot, "1 of 2", "n")
-        await answer(pilot, "2 of 2", "y")
+        await asked(pilot, "1 of 2", "n")
+        await asked(pilot, "2 of 2", "y")
         await until(pilot, lambda: "Two of three." in app.talk.answer)
         await until(pilot, lambda: "idle" in rows_of(app)[-1])
 
@@ -407,8 +448,7 @@ async def test_always_can_be_kept_for_this_project(made: Made, tmp_path: Path) -
         app.composer.set_text("go")
         await pilot.press("enter")
         await until(pilot, lambda: "6 k  always in this project, kept: bash: mkdir *" in "\n".join(rows_of(app)))
-        await until(pilot, lambda: not app.query_one(QuestionPanel).is_early)
-        await pilot.press("k")
+        await answer(app, pilot, "k")
         await until(pilot, lambda: "Done." in app.talk.answer)
 
     await in_app(app, work)
@@ -424,7 +464,7 @@ async def test_always_can_be_kept_for_this_project(made: Made, tmp_path: Path) -
 
 # -- nothing stands over the input ---------------------------------------------------------------------------------
 
-SIZES = pytest.mark.parametrize("size", [(80, 24), (40, 10)])
+SIZES = ((80, 24), (40, 10))
 
 
 def sees_input(app: SwinkApp, words: str) -> bool:
@@ -434,83 +474,78 @@ def sees_input(app: SwinkApp, words: str) -> bool:
     return len(lines) == 1 and rows[lines[0] + 1].startswith("╰") and lines[0] == len(rows) - 3
 
 
-@pytest.mark.rows(one_of=10)
-@SIZES
-@pytest.mark.parametrize(
-    ("words", "listed"), [("@", "file-00.txt"), ("@file", "file-0"), ("/", "/model"), ("#", "#help")]
-)
-async def test_a_list_of_completions_leaves_the_input_in_sight(
-    made: Made, size: tuple[int, int], words: str, listed: str
-) -> None:
+async def test_a_list_of_completions_leaves_the_input_in_sight(made: Made, tmp_path: Path) -> None:
+    for number in range(30):
+        (tmp_path / "work" / f"file-{number:02}.txt").write_text("x")
     app = made()
-    async with app.run_test(size=size) as pilot:
-        await opened(app, pilot)
-        folder = Path(app.talk.opening.folder)
-        for number in range(30):
-            (folder / f"file-{number:02}.txt").write_text("x")
-        await pilot.press(*[{"/": "slash", "#": "number_sign", "@": "at"}.get(key, key) for key in words])
-        await until(pilot, lambda: any(listed in row for row in rows_of(app)))
-        assert sees_input(app, f" {words}")
-        await pilot.press("up")
-        await pilot.pause()
-        assert sees_input(app, f" {words}")
-        chosen = app.composer.query_one(CompletionList).chosen
-        assert chosen is not None
-        assert any(chosen.label in row for row in rows_of(app))
+
+    async def work(pilot: Pilot[int]) -> None:
+        for size in SIZES:
+            await pilot.resize_terminal(*size)
+            for words, listed in (("@", "file-00.txt"), ("@file", "file-0"), ("/", "/model"), ("#", "#help")):
+                await pilot.press(*[{"/": "slash", "#": "number_sign", "@": "at"}.get(key, key) for key in words])
+                await until(pilot, lambda listed=listed: any(listed in row for row in rows_of(app)))
+                await until(pilot, lambda words=words: sees_input(app, f" {words}"))
+                await pilot.press("up")
+                await pilot.pause()
+                assert sees_input(app, f" {words}"), "\n".join(rows_of(app))
+                chosen = app.composer.query_one(CompletionList).chosen
+                assert chosen is not None
+                assert any(chosen.label in row for row in rows_of(app))
+                await pilot.press("ctrl+u")
+                await until(pilot, lambda: app.composer.query_one(CompletionList).chosen is None)
+
+    await in_app(app, work, SIZES[0])
 
 
-@pytest.mark.rows(one_of=10)
-@SIZES
-async def test_a_long_draft_leaves_room_for_the_status_and_its_own_frame(made: Made, size: tuple[int, int]) -> None:
+async def test_a_long_draft_leaves_room_for_the_status_and_its_own_frame(made: Made) -> None:
     app = made()
-    async with app.run_test(size=size) as pilot:
-        await opened(app, pilot)
-        for number in range(20):
-            await pilot.press(*f"row{number}", "ctrl+j")
-        await pilot.press("slash")
-        await pilot.pause()
-        rows = rows_of(app)
-        assert rows[-2].startswith("╰")
-        assert rows[-3].startswith("│   /")
-        assert any(row.startswith("╭") for row in rows)
+
+    async def work(pilot: Pilot[int]) -> None:
+        app.composer.set_text("".join([f"row{number}\n" for number in range(20)]))
+        for size in SIZES:
+            await pilot.resize_terminal(*size)
+            await pilot.press("slash")
+            await pilot.pause()
+            rows = rows_of(app)
+            assert rows[-2].startswith("╰")
+            assert rows[-3].startswith("│   /")
+            assert any(row.startswith("╭") for row in rows)
+
+    await in_app(app, work, SIZES[0])
 
 
-@pytest.mark.rows(one_of=10)
-@SIZES
-@pytest.mark.parametrize(
-    ("command", "shown"), [("/theme", "contrast"), ("/thinking", "off"), ("#key anthropic", "hidden"), ("/model", "/ ")]
-)
-async def test_a_picker_or_a_dialog_leaves_the_input_in_sight(
-    made: Made, size: tuple[int, int], command: str, shown: str
-) -> None:
+async def test_a_dialog_leaves_the_input_in_sight(made: Made) -> None:
     app = made()
-    async with app.run_test(size=size) as pilot:
-        await opened(app, pilot)
-        asked = asyncio.ensure_future(app.talk.submit(command))
+    choices = [("yes", "carry it out"), ("later", "switch only"), ("edit", "edit it first")]
+    dialogs: list[tuple[Callable[[], Coroutine[Any, Any, Any]], tuple[str, ...]]] = [
+        (lambda: app.talk.submit("/theme"), ("contrast",)),
+        (lambda: app.talk.submit("/thinking"), ("off",)),
+        (lambda: app.talk.submit("#key anthropic"), ("hidden",)),
+        (lambda: app.talk.submit("/model"), ("/ ",)),
+        (
+            lambda: app.talk.front.confirm("Carry the plan out? " * 9, choices, "yes"),
+            ("edit it first", "carry it out"),
+        ),
+    ]
+
+    async def work(pilot: Pilot[int]) -> None:
         app.composer.give_back("a draft", ())
-        await until(pilot, lambda: len(app.screen_stack) > 1)
-        await until(pilot, lambda: any(shown in row for row in rows_of(app)))
-        assert sees_input(app, "a draft"), "\n".join(rows_of(app))
-        await pilot.press("escape")
-        await asked
+        for size in SIZES:
+            for ask, shown in dialogs:
+                await pilot.resize_terminal(*size)
+                asked = asyncio.ensure_future(ask())
+                await until(pilot, lambda: len(app.screen_stack) > 1)
+                for words in shown:
+                    await until(pilot, lambda words=words: any(words in row for row in rows_of(app)))
+                await until(pilot, lambda: sees_input(app, "a draft"))
+                await pilot.resize_terminal(size[0], size[1] + 3)
+                await until(pilot, lambda: sees_input(app, "a draft"))
+                await pilot.press("escape")
+                await asked
+                await until(pilot, lambda: len(app.screen_stack) == 1)
 
-
-@pytest.mark.rows(one_of=10)
-@SIZES
-async def test_a_choice_leaves_the_input_in_sight(made: Made, size: tuple[int, int]) -> None:
-    app = made()
-    async with app.run_test(size=size) as pilot:
-        await opened(app, pilot)
-        app.composer.give_back("a draft", ())
-        choices = [("yes", "carry it out"), ("later", "switch only"), ("edit", "edit it first")]
-        chosen = asyncio.ensure_future(app.talk.front.confirm("Carry the plan out? " * 9, choices, "yes"))
-        await until(pilot, lambda: any("edit it first" in row for row in rows_of(app)))
-        assert any("carry it out" in row for row in rows_of(app))
-        assert sees_input(app, "a draft"), "\n".join(rows_of(app))
-        await pilot.resize_terminal(size[0], size[1] + 3)
-        await until(pilot, lambda: sees_input(app, "a draft"))
-        await pilot.press("1")
-        assert await chosen == "yes"
+    await in_app(app, work, SIZES[0])
 
 
 @pytest.mark.rows(one_of=10)

@@ -184,13 +184,6 @@ async def program(tmp_path: Path) -> AsyncIterator[Program]:
 
 
 @pytest.mark.sweep
-async def test_every_way_to_a_new_line_is_one_and_enter_sends(tmp_path: Path) -> None:
-    async with program(tmp_path) as running:
-        await running.type(b"one\x1b\rtwo\x1b[13;2uthree\x1b[27;2;13~four\x1b[13;3ufive\nsix\r")
-        assert (await running.until("sent"))[1] == "one\ntwo\nthree\nfour\nfive\nsix"
-
-
-@pytest.mark.sweep
 async def test_a_signal_to_go_on_without_a_stop_of_ours_begins_anew_and_not_twice(tmp_path: Path) -> None:
     async with program(tmp_path) as running:
         await running.type(b"kept")
@@ -242,13 +235,24 @@ async def test_the_loop_waits_for_escape_and_then_does_nothing_else_first(tmp_pa
             assert (await running.until("key", 6 + count))[1] == "escape"
 
 
-async def test_a_paste_arrives_whole_and_sends_nothing(tmp_path: Path) -> None:
+async def test_keys_and_pastes_arrive_unchanged_and_the_terminal_is_left_as_it_was(tmp_path: Path) -> None:
     async with program(tmp_path) as running:
         await running.type(b"\x1b[200~one\rtwo\x1b[31m\x1b[201~")
         assert (await running.until("paste"))[1] == "one\rtwo\x1b[31m"
         await running.type(b"x\r")
         assert (await running.until("sent"))[1] == "one\ntwo[31mx"
         assert len(running.kinds("sent")) == 1
+        await running.type(b"one\x1b\rtwo\x1b[13;2uthree\x1b[27;2;13~four\x1b[13;3ufive\nsix\r")
+        assert (await running.until("sent", 2))[1] == "one\ntwo\nthree\nfour\nfive\nsix"
+        await running.type(b"a\xff\xfe\xc3b\r")  # which is not text
+        sent = (await running.until("sent", 3))[1]
+        assert sent.startswith("a")
+        assert sent.endswith("b")
+        await running.type(b"quit\r")
+        async with asyncio.timeout(20):
+            assert await running.process.wait() == 0
+        for mode in (b"\x1b[?1049l", b"\x1b[<u", b"\x1b[>4;0m", b"\x1b[?2004l", b"\x1b[?25h", b"\x1b[?1006l"):
+            await running.until_drawn(mode)
 
 
 @pytest.mark.sweep
@@ -274,15 +278,6 @@ async def test_control_c_ends_a_paste_whose_end_was_lost(tmp_path: Path) -> None
 
 
 @pytest.mark.sweep
-async def test_bytes_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
-    async with program(tmp_path) as running:
-        await running.type(b"a\xff\xfe\xc3b\r")
-        sent = (await running.until("sent"))[1]
-        assert sent.startswith("a")
-        assert sent.endswith("b")
-
-
-@pytest.mark.sweep
 async def test_the_mouse_is_taken_and_can_be_given_back(tmp_path: Path) -> None:
     async with program(tmp_path) as running:
         await running.type(b"\x1b[<0;5;3M\x1b[<0;5;3m")
@@ -301,15 +296,6 @@ async def test_keys_are_read_again_after_the_terminal_was_given_away(tmp_path: P
             await running.until("back", number)
         await running.type(b"here\r")
         assert (await running.until("sent", 3))[1] == "here"
-
-
-async def test_the_terminal_is_left_as_it_was(tmp_path: Path) -> None:
-    async with program(tmp_path) as running:
-        await running.type(b"quit\r")
-        async with asyncio.timeout(20):
-            assert await running.process.wait() == 0
-        for mode in (b"\x1b[?1049l", b"\x1b[<u", b"\x1b[>4;0m", b"\x1b[?2004l", b"\x1b[?25h", b"\x1b[?1006l"):
-            await running.until_drawn(mode)
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads the processor time from /proc")

@@ -11,8 +11,10 @@ from swink_agent.rendering.cells import cell_width
 from swink_agent.tui.inline import answer_rows
 from swink_agent.tui.status_rows import Activity, Status, activity_lines, status_line
 from swink_agent.tui.transcript.line import plain
+from tests.edges import TEXTS
 
 HOSTILE = [
+    *TEXTS.values(),
     "\x1b]52;c;cm0gLXJmIC8=\x07",
     "\x1b[2J\x1b[H Allow this?",
     "\x9b2J",
@@ -45,7 +47,9 @@ def test_the_row_of_a_call_that_runs_holds_nothing_that_obeys(text: str, width: 
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("width", [10, 80, 200])
 def test_the_status_bar_holds_nothing_that_obeys(text: str, width: int) -> None:
-    status = Status(mode="Plan", state="idle", model=text, fill=0, tokens=0, cost=0, elapsed=0, folder=f"/{text}")
+    status = Status(
+        mode="Plan", state="idle", model=text, fill=0, tokens=0, cost=0, elapsed=0, folder=f"/{text}", branch=text
+    )
     assert is_harmless(plain(status_line(status, width).spans), width)
 
 

@@ -55,20 +55,18 @@ async def test_they_do_what_they_are_bound_to_and_the_usual_ones_do_not(own: Mad
         assert "Ctrl+F" not in helped
         assert "Ctrl+G" not in helped
         assert "Ctrl+Enter" in app.shown.transcript.blocks[0].text
-
-    await in_app(app, work, (120, 40))
-
-
-async def test_completions_take_enter_whatever_it_is_bound_to(own: Made) -> None:
-    app = own()
-
-    async def work(pilot: Pilot[int]) -> None:
-        await pilot.press(*"/them")
+        await pilot.press(*"/them")  # a list of completions takes Enter, whatever that is bound to
         await until(pilot, lambda: "the colours" in "\n".join(rows_of(app)))
         await pilot.press("enter")
         assert app.composer.text == "/theme "
+        await app.talk.submit("/bindings")
+        listed = app.shown.transcript.blocks[-1].text
+        for action in ACTIONS:
+            assert f"  {action.name} " in listed
+        assert "F9: search the conversation" in listed
+        assert "no key: edit the draft in your own editor" in listed
 
-    await in_app(app, work)
+    await in_app(app, work, (120, 40))
 
 
 async def test_a_question_has_its_own_keys(own: Made) -> None:
@@ -86,20 +84,6 @@ async def test_a_question_has_its_own_keys(own: Made) -> None:
         await pilot.press("n")
         await until(pilot, lambda: not app.talk.is_running)
         assert not (app.talk.opening.folder / "b.txt").exists()
-
-    await in_app(app, work)
-
-
-async def test_the_command_lists_every_action_with_its_name(own: Made) -> None:
-    app = own()
-
-    async def work(pilot: Pilot[int]) -> None:
-        await app.talk.submit("/bindings")
-        shown = app.shown.transcript.blocks[-1].text
-        for action in ACTIONS:
-            assert f"  {action.name} " in shown
-        assert "F9: search the conversation" in shown
-        assert "no key: edit the draft in your own editor" in shown
 
     await in_app(app, work)
 

@@ -99,7 +99,7 @@ class Viewer(TerminalApp):
         reply = ReplyBlock()
         self.transcript.add(reply)
         await self.drawn()
-        for number in range(60):
+        for number in range(30):
             reply.append_text(PROSE % (number, number))
             self.view.scroll_rows(0)
             await self.drawn()
@@ -295,7 +295,7 @@ async def test_what_covers_the_conversation_stays_in_sight_while_it_grows(tmp_pa
         screen = Screen(COLUMNS, ROWS)
         screen.feed(text)
     rows, _, _ = screen.marks["painted"]
-    covered = [screen.marks[f"grown{number}"][0] for number in range(20, 60)]
+    covered = [screen.marks[f"grown{number}"][0] for number in range(15, 30)]
     assert [len([row for row in seen if "a dialog" in row]) for seen in covered] == [5] * len(covered)
     assert any("part(value" in row for row in rows)
     assert rows == screen.marks["whole"][0]

@@ -95,14 +95,6 @@ def test_no_row_of_what_runs_is_wider_than_the_window(width: int, name: str, sum
         assert cell_width(plain(line.spans)) <= width
 
 
-def test_no_control_character_reaches_the_screen() -> None:
-    status = Status(
-        mode="Plan", state="idle", model="m\x1b[2J", fill=0, tokens=0, cost=None, elapsed=0, folder="a\u202eb\x07\n"
-    )
-    rows = [words(status, 120), plain(activity_lines([Activity("b\x1b]0;x", "c\r", 2, "d\x9b")], 120, 0)[0].spans)]
-    assert all(row.isprintable() for row in rows), rows
-
-
 def test_without_motion_nothing_turns() -> None:
     still = activity_lines([Activity("bash", "make", 5)], 60, None)
     assert plain(still[0].spans).startswith(" ▸ bash make")

@@ -98,7 +98,3 @@ def test_hosts_and_tasks_show_from_eighty_columns_on(width: int) -> None:
     said = row(width, approve="auto", branch="main", hosts=3, tasks=1)
     assert "3 hosts" in said
     assert "1 task" in said
-
-
-def test_no_branch_can_forge_a_part() -> None:
-    assert "\x1b" not in row(200, branch="a\x1b[31m\n")

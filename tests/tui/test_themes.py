@@ -15,6 +15,8 @@ def test_a_theme_has_colours_unless_it_is_plain(name: str) -> None:
     colours = [colour for role in ROLES for colour in theme.style_of(role)[:2] if colour is not None]
     assert all(re.fullmatch("#[0-9a-f]{6}", colour) for colour in colours)
     assert bool(colours) == (name != "plain")
+    gauge = {theme.style_of(f"gauge.{part}").foreground for part in ("low", "middle", "high")}
+    assert len(gauge) == (1 if name == "plain" else 3)
 
 
 def _luminance(colour: str) -> float:

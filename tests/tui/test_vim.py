@@ -36,7 +36,7 @@ async def test_escape_stops_what_runs_only_from_normal_mode(made: Made) -> None:
 
     async def work(pilot: Pilot[int]) -> None:
         await pilot.press(*"!sleep 60", "enter")
-        await until(pilot, lambda: bool(app.shown.running))
+        await until(pilot, lambda: "sleep 60" in rows_of(app)[-5])  # above the input, while it runs
         await pilot.press(*"hi", "escape")
         assert app.composer.vim_mode == "NORMAL"
         await pilot.press("d", "escape")  # which only ends what was begun

@@ -7,6 +7,7 @@ import base64
 import io
 import json
 import secrets
+import socket
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -371,7 +372,7 @@ async def test_a_client_that_does_not_read_is_closed_and_its_run_stops(
         yield StreamStart()
         yield TextStart(0)
         try:
-            for _ in range(100):  # more than the sockets hold, and less than a session keeps
+            for _ in range(40):  # more than the sockets hold, and less than a session keeps
                 yield TextDelta(0, "x" * 100_000)
             await asyncio.Event().wait()
         finally:
@@ -379,7 +380,10 @@ async def test_a_client_that_does_not_read_is_closed_and_its_run_stops(
 
     async with running(folder, stream) as client:
         body = json.dumps(asked("thread-6", user("work"))).encode()
-        _, writer = await asyncio.open_connection("127.0.0.1", client.port, limit=1024)
+        narrow = socket.socket()
+        narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        narrow.connect(("127.0.0.1", client.port))
+        _, writer = await asyncio.open_connection(sock=narrow, limit=1024)
         headers = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
         headers += "".join(f"{name}: {value}\r\n" for name, value in client.headers.items())
         writer.write(f"POST /agui HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\n{headers}\r\n".encode() + body)

@@ -16,7 +16,7 @@ from swink_agent.testing import call, scripted, text
 from swink_agent.web import app
 
 from .browsing import OLD, browser, browsing, filled, marks, stored
-from .conftest import running
+from .conftest import running, store_of
 from .test_embedding import mounted, store_at
 from .test_runs import evaluated
 
@@ -93,6 +93,10 @@ async def test_axe_finds_nothing_serious_in_sessions(folder: Path, scheme: Any) 
             await page.get_by_role("button", name="Send").click()
             await expect(page.get_by_role("alert")).not_to_be_empty()
             await looked_at(page, "an alert and an attachment")
+            export = await page.context.new_page()
+            await export.set_content(store_of(folder).export(session, "html"))
+            await unfold(export)
+            await looked_at(export, "an export")
 
 
 async def test_axe_finds_nothing_serious_in_evaluations_and_errors(folder: Path, scheme: Any) -> None:

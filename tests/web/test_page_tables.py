@@ -23,7 +23,7 @@ expect = playwright.expect
 pytestmark = marks
 
 
-async def test_evaluations_are_read_and_compared(folder: Path) -> None:
+async def test_evaluations_are_read_and_compared_and_runs_need_a_store(folder: Path) -> None:
     before = await evaluated(folder, "Hello!", "What?")
     after = await evaluated(folder, "Hello!", "Goodbye!")
     async with running(folder, text("x")) as client, browsing(client, "/evals") as page:
@@ -39,10 +39,7 @@ async def test_evaluations_are_read_and_compared(folder: Path) -> None:
         await page.get_by_label("After").select_option(after)
         await page.get_by_role("button", name="Compare").click()
         await expect(page.get_by_role("row", name=re.compile("Better"))).to_contain_text("bye")
-
-
-async def test_without_durable_runs_the_page_says_so(folder: Path) -> None:
-    async with running(folder, text("x")) as client, browsing(client, "/runs") as page:
+        await page.get_by_role("navigation", name="Main").get_by_role("link", name="Runs").click()
         await expect(page.get_by_role("heading", name="Runs")).to_be_visible()
         await expect(page.get_by_role("main")).to_contain_text("no store of durable runs")
 

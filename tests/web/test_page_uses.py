@@ -200,14 +200,24 @@ async def test_what_was_just_chosen_is_not_changed_back_by_an_older_state(folder
             assert (await client.ask("GET", f"sessions/{session}"))[1]["plan"] is True
 
 
-async def test_nothing_that_was_typed_is_lost_by_a_stop(folder: Path) -> None:
+async def test_nothing_that_was_typed_is_lost_by_a_reload_or_a_stop(folder: Path) -> None:
     async with running(folder, Held("Working ", "on it.")) as client:
         session = await client.new()
         async with browsing(client, f"/sessions/{session}") as page:
-            message = page.get_by_role("textbox", name="Message")
+            message, articles = page.get_by_role("textbox", name="Message"), page.get_by_role("article")
+            await message.fill("one")
+            await message.press("Shift+Enter")
+            await message.press_sequentially("two")
+            await page.reload()
+            await expect(message).to_have_value("one\ntwo")
+            await message.press("Enter")
+            await expect(articles.nth(1)).to_contain_text("Working")
+            await message.press("Escape")
+            await expect(page.get_by_role("status", name="Run")).to_have_text("idle")
+            await expect(articles.last).to_contain_text("stopped")
             await message.fill("go")
             await page.keyboard.press("Enter")
-            await expect(page.get_by_role("article").nth(1)).to_contain_text("Working")
+            await expect(articles.nth(3)).to_contain_text("Working")
             for words, button in (("make it short", "Queue"), ("and funny", "Steer")):
                 await message.fill(words)
                 await page.get_by_role("button", name=button).click()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -44,13 +44,26 @@ class Host(App[None]):
         self.answers: list[ApprovalAnswer] = []
         self.keys: list[str] = []
         self.clock = Clock()
-        self.panel = QuestionPanel(question, redact, looks=looks, clock=self.clock)
+        self._made = redact, looks
+        self.panel = self._panel(question)
 
     def compose(self) -> ComposeResult:
         yield Static()
         yield self.panel
 
+    def _panel(self, question: ApprovalQuestion) -> QuestionPanel:
+        redact, looks = self._made
+        return QuestionPanel(question, redact, looks=looks, clock=self.clock)
+
     def on_mount(self) -> None:
+        self.panel.focus()
+
+    async def ask(self, question: ApprovalQuestion) -> None:
+        """Shows another question, whose answers are the only ones."""
+        await self.panel.remove()
+        self.answers.clear()
+        self.panel = self._panel(question)
+        await self.mount(self.panel)
         self.panel.focus()
 
     def on_question_panel_answered(self, event: QuestionPanel.Answered) -> None:
@@ -77,15 +90,36 @@ async def asked(
 ) -> Host:
     host = Host(question, redact, looks)
     async with host.run_test(**options) as pilot:
-        for _ in range(200):
-            await pilot.pause(0.01)
-            if host.panel._drawn_at is not None:
-                break
+        await drawn(host, pilot)
         if waits:
             host.clock.now += 1
         await steps(host, pilot)
         await pilot.pause()
     return host
+
+
+async def drawn(host: Host, pilot: Pilot[None]) -> None:
+    for _ in range(200):
+        await pilot.pause(0.01)
+        if host.panel._drawn_at is not None:
+            return
+
+
+async def answers_of(question: ApprovalQuestion, table: Iterable[Sequence[str]], **options: Any) -> list[Any]:
+    """The answers that each row of keys gives to the question, in one program."""
+    found: list[Any] = []
+
+    async def steps(host: Host, pilot: Pilot[None]) -> None:
+        for keys in table:
+            await host.ask(question)
+            await drawn(host, pilot)
+            host.clock.now += 1
+            await pilot.press(*keys)
+            await pilot.pause()
+            found.append(list(host.answers))
+
+    await asked(question, steps, **options)
+    return found
 
 
 def command(text: str, **more: Any) -> ApprovalQuestion:
@@ -156,13 +190,12 @@ def press(*keys: str) -> Steps:
     return steps
 
 
-@pytest.mark.rows(one_of=10)
-@pytest.mark.parametrize(
-    ("keys", "answer"),
-    [
-        (["1"], ApprovalAnswer(ApprovalChoice.ONCE)),
-        (["y"], ApprovalAnswer(ApprovalChoice.ONCE)),
-        (["Y"], ApprovalAnswer(ApprovalChoice.ONCE)),
+async def test_each_key_means_one_thing() -> None:
+    once = ApprovalAnswer(ApprovalChoice.ONCE)
+    table: list[tuple[list[str], ApprovalAnswer]] = [
+        (["1"], once),
+        (["y"], once),
+        (["Y"], once),
         (["2"], ApprovalAnswer(ApprovalChoice.SESSION_TOOL)),
         (["t"], ApprovalAnswer(ApprovalChoice.SESSION_TOOL)),
         (["3"], ApprovalAnswer(ApprovalChoice.SESSION_PREFIX)),
@@ -172,21 +205,17 @@ def press(*keys: str) -> Steps:
         (["escape"], NO),
         (["5", *"use make", "enter"], ApprovalAnswer(ApprovalChoice.NO, "the user said no, because use make")),
         (["b", *"nox", "backspace", "enter"], ApprovalAnswer(ApprovalChoice.NO, "the user said no, because no")),
-        (["b", "x", "escape", "1"], ApprovalAnswer(ApprovalChoice.ONCE)),
-        (["enter", "space", "x", "h", "9", "tab", "1"], ApprovalAnswer(ApprovalChoice.ONCE)),
-        (["1", "2", "n"], ApprovalAnswer(ApprovalChoice.ONCE)),
-    ],
-)
-async def test_each_key_means_one_thing(keys: list[str], answer: ApprovalAnswer) -> None:
-    host = await asked(command("git push"), press(*keys))
-    assert host.answers == [answer]
+        (["b", "x", "escape", "1"], once),
+        (["enter", "space", "x", "h", "9", "tab", "1"], once),
+        (["1", "2", "n"], once),
+    ]
+    found = await answers_of(command("git push"), [keys for keys, _ in table])
+    assert found == [[answer] for _, answer in table]
 
 
-@pytest.mark.parametrize("key", ["3", "p", "2", "t", "h"])
-async def test_what_is_not_offered_is_there_and_does_nothing(key: str) -> None:
+async def test_what_is_not_offered_is_there_and_does_nothing() -> None:
     question = command("git push", choices=(ApprovalChoice.ONCE, ApprovalChoice.NO))
-    host = await asked(question, press(key))
-    assert host.answers == []
+    assert await answers_of(question, ["3", "p", "2", "t", "h"]) == [[]] * 5
 
 
 async def test_what_is_not_offered_is_not_listed() -> None:
@@ -320,19 +349,12 @@ async def test_hunks_are_accepted_one_by_one(name: str) -> None:
         assert apply_edits(OLD, "\n", edits_in(answer.arguments), "f")[0] == expected
 
 
-@pytest.mark.rows(one_of=10)
-@pytest.mark.parametrize(
-    ("keys", "answer"),
-    [
-        (["h", "a"], ApprovalAnswer(ApprovalChoice.ONCE)),
-        (["h", "y", "y", "y"], ApprovalAnswer(ApprovalChoice.ONCE)),
-        (["h", "d"], ApprovalAnswer(ApprovalChoice.NO, "the user said no, because none of the changes was accepted")),
-        (["h", "n", "escape", "1"], ApprovalAnswer(ApprovalChoice.ONCE)),
-    ],
-)
-async def test_all_hunks_are_the_call_as_it_is_and_none_is_a_no(keys: list[str], answer: ApprovalAnswer) -> None:
-    host = await asked(change(OLD, NEW), press(*keys), size=(80, 30))
-    assert host.answers == [answer]
+async def test_all_hunks_are_the_call_as_it_is_and_none_is_a_no() -> None:
+    once = ApprovalAnswer(ApprovalChoice.ONCE)
+    none = ApprovalAnswer(ApprovalChoice.NO, "the user said no, because none of the changes was accepted")
+    table = [(["h", "a"], once), (["h", "y", "y", "y"], once), (["h", "d"], none), (["h", "n", "escape", "1"], once)]
+    found = await answers_of(change(OLD, NEW), [keys for keys, _ in table], size=(80, 30))
+    assert found == [[answer] for _, answer in table]
 
 
 async def test_done_takes_what_was_accepted_so_far() -> None:
@@ -402,26 +424,20 @@ def access(**more: Any) -> ApprovalQuestion:
     )
 
 
-@pytest.mark.parametrize(
-    ("key", "choice"),
-    [("s", "session_access"), ("8", "session_access"), ("a", "always"), ("9", "always"), ("y", "once")],
-)
-async def test_access_is_shown_in_its_normal_form_and_has_keys_of_its_own(key: str, choice: str) -> None:
-    shown: list[str] = []
-
-    async def press(host: Host, pilot: Pilot[None]) -> None:
-        shown.extend(host.shown())
+async def test_access_is_shown_in_its_normal_form_and_has_keys_of_its_own() -> None:
+    async def look(host: Host, pilot: Pilot[None]) -> None:
         assert host.panel.border_title == "Allow this access?"
-        await pilot.press(key)
+        text = "\n".join(host.shown())
+        assert "│! network: pypi.org, files.pythonhosted.org" in text
+        assert "PyPI" not in text
+        assert "! opens pypi.org for this command, or longer as you choose; it says: to install" in text
+        assert "8 s  this session, unless it needs more" in text
+        assert "9 a  always, every command: pypi.org, files.pythonhosted.org" in text
 
-    host = await asked(access(), press, size=(90, 30))
-    assert host.answers == [ApprovalAnswer(ApprovalChoice(choice))]
-    text = "\n".join(shown)
-    assert "│! network: pypi.org, files.pythonhosted.org" in text
-    assert "PyPI" not in text
-    assert "! opens pypi.org for this command, or longer as you choose; it says: to install" in text
-    assert "8 s  this session, unless it needs more" in text
-    assert "9 a  always, every command: pypi.org, files.pythonhosted.org" in text
+    await asked(access(), look, size=(90, 30))
+    table = {"s": "session_access", "8": "session_access", "a": "always", "9": "always", "y": "once"}
+    found = await answers_of(access(), table, size=(90, 30))
+    assert found == [[ApprovalAnswer(ApprovalChoice(choice))] for choice in table.values()]
 
 
 @pytest.mark.parametrize("size", [(60, 16), (44, 12)])
