@@ -172,6 +172,7 @@ async def test_a_missing_package_is_wrong_usage(swink: Any, tmp_path: Path) -> N
     hidden = tmp_path / "site"
     (hidden / "mcp").mkdir(parents=True)
     (hidden / "mcp" / "__init__.py").write_text("raise ImportError('not here')")
-    done = await swink("mcp", "test", "one", environ={"PYTHONPATH": str(hidden)})
+    swink.packages.append(str(hidden))
+    done = await swink("mcp", "test", "one")
     assert done.code == 2
     assert "pip install 'swink-agent[mcp]'" in done.stderr

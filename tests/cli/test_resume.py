@@ -31,7 +31,8 @@ def store_of(swink: Any) -> JsonlSessionStore:
 
 
 def bytes_in(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()} if folder.exists() else {}
+    """The files of sessions, without the search index."""
+    return {path.name: path.read_bytes() for path in folder.glob("*.jsonl*")}
 
 
 async def written(path: Any) -> None:
@@ -73,7 +74,7 @@ async def test_a_run_is_recorded_and_goes_on_with_all_that_was_said(swink: Any) 
     ]
     [info] = store_of(swink).list()
     assert (info.id, info.messages, info.cwd) == (session, 8, str(swink.folder))
-    assert [path.stat().st_mode & 0o777 for path in folder_of(swink).iterdir()] == [0o600]
+    assert {path.stat().st_mode & 0o777 for path in folder_of(swink).iterdir()} == {0o600}
 
 
 @pytest.mark.sweep

@@ -187,7 +187,7 @@ def test_a_damaged_session_says_so_and_looking_changes_nothing(store: JsonlSessi
     path = store.folder / f"{session}.jsonl"
     data = path.read_bytes()
     path.write_bytes(data.replace(b'"seen a.txt"', b'"seen b.txt"'))
-    before = {file.name: file.read_bytes() for file in store.folder.iterdir()}
+    before = {file.name: file.read_bytes() for file in store.folder.glob("*.jsonl*")}
     code, listed, err = program("list")
     assert (code, listed.splitlines()[1].split()[-2:]) == (0, ["!", "x"])
     assert err == "! damaged: 1 of them; `swink sessions show ID` shows how.\n"
@@ -198,7 +198,7 @@ def test_a_damaged_session_says_so_and_looking_changes_nothing(store: JsonlSessi
         code, out, err = program(command, "nope", *(["title"] if command == "rename" else []))
         assert (code, out) == (2, "")
         assert err.startswith("error: there is no session 'nope' in ")
-    assert {file.name: file.read_bytes() for file in store.folder.iterdir()} == before
+    assert {file.name: file.read_bytes() for file in store.folder.glob("*.jsonl*")} == before
 
 
 def without_its_first_line(store: JsonlSessionStore, session: str, old: bytes, new: bytes) -> bytes:
