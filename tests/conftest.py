@@ -130,7 +130,6 @@ LONG_TABLES = {
     "test_a_program_that_ends_takes_its_commands_along",
     "test_however_many_signals_come_the_outcome_is_written_once",
     "test_an_interrupt_takes_running_commands_with_it",
-    "test_what_is_wrong_is_found_before_anything_runs",
     "test_trust_is_asked_for_after_the_files_were_shown",
     "test_an_odd_value_in_one_session_takes_no_command_away",
     "test_in_the_lowest_window_a_question_has_its_keys_and_the_screen_no_scrollbar",

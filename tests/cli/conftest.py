@@ -11,12 +11,13 @@ import re
 import struct
 import sys
 import termios
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from swink_agent.cli import main
 from swink_agent.testing import FakeProvider
 
 from ..warm import SWINK, WarmProcess, WarmStarts, open_warm_starts
@@ -143,6 +144,37 @@ def swink(tmp_path: Path, warm: WarmStarts | None) -> Swink:
     folder.mkdir(exist_ok=True)
     home.mkdir()
     return Swink(folder, home, warm)
+
+
+@pytest.fixture
+def refused(swink: Swink, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """The one line with which a command line is refused: exit code 2, nothing on stdout, and nothing recorded.
+
+    The command runs in this process, for such rows are many. No provider can be reached.
+    """
+
+    sessions = swink.home / ".local/share/swink-agent/sessions"
+
+    def call(*arguments: str, **environ: str) -> str:
+        before = sorted(sessions.glob("*.jsonl"))
+        with monkeypatch.context() as patch:
+            for name in set(os.environ) - {"PYTEST_CURRENT_TEST"}:
+                patch.delenv(name)
+            for name, value in {**swink.environ, "ANTHROPIC_BASE_URL": "http://127.0.0.1:9", **environ}.items():
+                patch.setenv(name, value)
+            patch.setattr(sys, "path", list(sys.path))  # commands take folders out of it
+            patch.chdir(swink.folder)
+            code = main(arguments)
+        for name, module in list(sys.modules.items()):
+            if (getattr(module, "__file__", None) or "").startswith(str(swink.folder)):
+                del sys.modules[name]
+        stdout, stderr = capfd.readouterr()
+        assert (code, stdout) == (2, ""), stderr
+        assert re.fullmatch(r"error: [^\n]+\n", stderr), stderr
+        assert sorted(sessions.glob("*.jsonl")) == before
+        return stderr.removeprefix("error: ").rstrip("\n")
+
+    return call
 
 
 class Terminal:

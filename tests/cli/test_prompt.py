@@ -104,34 +104,6 @@ async def test_temperature_length_and_alias_reach_the_provider_by_flag_and_by_se
     ]
 
 
-@pytest.mark.sweep
-async def test_wrong_usage_is_told_before_anything_is_asked(swink: Any, tmp_path: Path) -> None:
-    (tmp_path / "schema.json").write_text('{"type": "nonsense"}')
-    wrong = {
-        ("-p", ""): "the prompt is empty",
-        ("-p", "x", "--tools", "hammer"): "--tools cannot be",
-        ("-p", "x", "--cwd", "/not/there"): "/not/there is not a folder (--cwd)",
-        ("-p", "x", "--schema", str(tmp_path / "schema.json")): "is not a JSON Schema that can be used",
-        ("-p", "x", "--schema", "not-there.json"): "not-there.json cannot be read",
-        ("-p", "x", "--schema", ""): "an empty text names no file (--schema)",
-        ("-p", "x", "--model", "antropic:x"): "did you mean anthropic? There are: ",
-        ("-p", "x", "--model", "qqqqq:x"): "no provider is called 'qqqqq'; there are: ",
-        ("-p", "x", "--model", "qqqqq"): "such as anthropic:claude-sonnet-4-6; `swink models` lists them",
-        ("-p", "x", "--max-turns", "0"): "--max-turns cannot be 0",
-    }
-    async with FakeProvider("anthropic", []) as provider:
-        swink.use(provider)
-        runs = await asyncio.gather(*[swink(*arguments) for arguments in wrong])
-        for done, message in zip(runs, wrong.values(), strict=True):
-            assert (done.code, done.stdout) == (2, "")
-            assert done.stderr.startswith("error: ")
-            assert message in done.stderr
-        huge = await swink("-p", "x", stdin=b"x" * (10 * 1024 * 1024 + 1))
-        assert huge.code == 2
-        assert "stdin is longer than 10 MiB" in huge.stderr
-    assert provider.requests == []
-
-
 async def test_no_key_is_exit_3_with_what_to_do_also_in_json(swink: Any) -> None:
     done = await swink("-p", "x", "--model", "xai:grok-4.3", "--output", "json")
     assert done.code == 3
@@ -509,24 +481,15 @@ async def test_instructions_can_be_added_and_the_schema_written_out(swink: Any) 
 async def test_pictures_go_with_the_prompt(swink: Any) -> None:
     png = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
     (swink.folder / "a.png").write_bytes(png)
-    (swink.folder / "b.png").write_text("no picture")
     async with FakeProvider("anthropic", ["A picture."]) as provider:
         swink.use(provider)
         done = await swink("-p", "What is this?", "--image", "a.png", "--image", "a.png", *NO_CHILDREN)
         assert (done.code, done.stdout) == (0, "A picture.\n")
-        wrong = await asyncio.gather(
-            swink("-p", "x", "--image", "b.png"),
-            swink("-p", "x", "--image", "none.png"),
-            swink("-p", "x", "--image", "."),
-            swink("-p", "x", "--image", "a.png", "-m", "local"),
-        )
+        blind = await swink("-p", "x", "--image", "a.png", "-m", "local")
     content = provider.bodies[0]["messages"][0]["content"]
     assert [block["type"] for block in content] == ["text", "image", "image"]
     assert content[1]["source"]["media_type"] == "image/png"
-    assert [done.code for done in wrong[:3]] == [2, 2, 2]
-    for done, message in zip(wrong, ("is not a picture", "cannot be read", "is a folder"), strict=False):
-        assert message in done.stderr
-    assert wrong[3].code in (2, 3)  # without the extra there is no local model at all
+    assert blind.code in (2, 3)  # without the extra there is no local model at all
 
 
 PDF = b"%PDF-1.4\n"
@@ -543,35 +506,6 @@ async def test_files_go_with_the_prompt(swink: Any) -> None:
     assert (question["text"], picture["type"]) == ("What is this?", "image")
     assert (report["type"], report["title"]) == ("document", "report.pdf")
     assert report["source"]["data"] == base64.b64encode(PDF).decode()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--file", "notes.txt"), "notes.txt is not a picture of a kind that models accept"),
-        (("--file", "none.pdf"), "none.pdf cannot be read: No such file or directory (--file)"),
-        (("--file", "."), "is a folder"),
-        (("--image", "report.pdf"), "report.pdf is not a picture"),
-        (
-            ("--file", "report.pdf", "-m", "mistral:mistral-medium-latest"),
-            "mistral:mistral-medium-latest takes no documents: leave --file out, or choose a model of another provider "
-            "(anthropic, openai, gemini, openai-responses, bedrock)",
-        ),
-        (("--file", "report.pdf", "-m", "openai:o3-mini"), "openai:o3-mini takes no documents"),
-    ],
-)
-async def test_a_file_that_cannot_be_sent_is_refused_before_any_request(
-    swink: Any, arguments: tuple[str, ...], message: str
-) -> None:
-    (swink.folder / "report.pdf").write_bytes(PDF)
-    (swink.folder / "notes.txt").write_text("hello")
-    async with FakeProvider("anthropic", ["A report."]) as provider:
-        swink.use(provider)
-        keys = {"MISTRAL_API_KEY": "k", "OPENAI_API_KEY": "k"}
-        done = await swink("-p", "What is this?", *arguments, *NO_CHILDREN, environ=keys)
-    assert done.code == 2
-    assert message in " ".join(done.stderr.split())
-    assert provider.bodies == []
 
 
 # -- long runs -----------------------------------------------------------------------------------------------

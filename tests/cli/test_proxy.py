@@ -57,9 +57,3 @@ async def test_a_request_that_is_none_is_one_line_on_stderr(swink: Any) -> None:
         "warning: refused a request that cannot be read: BadHttpMethod",
         "warning: refused GET /\\nerror: x\\x1b[2J from 127.0.0.1 with 404: not found",
     ]
-
-
-async def test_it_does_not_listen_beyond_this_machine_unless_told(swink: Any) -> None:
-    done = await swink("proxy", "--host", "0.0.0.0")
-    assert done.code == 2
-    assert "--insecure" in done.stderr

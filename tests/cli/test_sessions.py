@@ -378,11 +378,6 @@ def test_prune_says_what_it_removes_and_asks(store: JsonlSessionStore, program: 
     code, out, err = program("prune", "--older-than", "30d", "--yes")
     assert (code, err) == (0, "1 session deleted.\n")
     assert session_ids(store.folder) == ["no-session", new]
-    for wrong in ("30", "d", "-1d", "1 month", "9999999d", ""):
-        code, _, err = program("prune", "--older-than", wrong)
-        assert code == 2
-        assert "is not an age" in err
-    assert program("prune")[0] == 2
 
 
 def test_one_in_use_is_spared_by_prune_and_is_an_error_for_who_names_it(store: JsonlSessionStore, program: Any) -> None:
