@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -17,6 +16,8 @@ import pytest
 from swink_agent import Agent
 from swink_agent.evals import EvalCase, EvalRunner, EvalSet, EvalStore
 from swink_agent.testing import FakeProvider, FakeReply, scripted
+
+from ..ending import ends_cleanly, says
 
 SET = """\
 id: demo
@@ -273,15 +274,21 @@ async def test_a_budget_ends_a_case_in_flight(swink: Any, project: Path) -> None
 # -- interrupted ---------------------------------------------------------------------------------------------
 
 
+async def interrupted(swink: Any, times: int = 1) -> tuple[bytes, bytes]:
+    """Ctrl+C behind the first of two cases."""
+    process = await swink.start(*RUN, "--agent", "agents:make", "--parallel", "1")
+    return await ends_cleanly(process, signal.SIGINT, says(process, b"[1/2]"), times=times)
+
+
+@pytest.mark.sweep
+async def test_a_second_ctrl_c_ends_it_at_once(swink: Any, project: Path) -> None:
+    await interrupted(swink, times=2)
+
+
 @pytest.mark.sweep
 async def test_ctrl_c_keeps_what_was_done_and_resume_goes_on(swink: Any, project: Path) -> None:
-    process = await swink.start(*RUN, "--agent", "agents:make", "--parallel", "1")
-    while not (await process.stderr.readline()).startswith(b"[1/2]"):
-        pass
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = await process.communicate()
+    stdout, stderr = await interrupted(swink)
     told = stderr.decode()
-    assert process.returncode == 130, told
     assert "stopping; once more to stop at once" in told
     assert (
         "to continue later: swink eval run set.yaml --store results --agent agents:make --parallel 1 --resume" in told
@@ -294,18 +301,6 @@ async def test_ctrl_c_keeps_what_was_done_and_resume_goes_on(swink: Any, project
     assert [one["case_id"] for one in report["results"]] == ["port", "note"]
     assert report["run"]["is_complete"] is True
     assert "port" not in done.stderr.replace("report", ""), "it was made again"
-
-
-@pytest.mark.sweep
-async def test_a_second_ctrl_c_ends_it_at_once(swink: Any, project: Path) -> None:
-    process = await swink.start(*RUN, "--agent", "agents:make", "--parallel", "1")
-    while not (await process.stderr.readline()).startswith(b"[1/2]"):
-        pass
-    process.send_signal(signal.SIGINT)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(process.pid, signal.SIGINT)  # `send_signal` would take the exit status of one that has ended
-    await process.communicate()
-    assert process.returncode == 130
 
 
 async def test_on_a_terminal_one_line_tells_how_far_it_is(swink: Any, project: Path, terminal: Any) -> None:
@@ -415,11 +410,7 @@ async def test_the_gate_has_an_exit_code_for_every_end(swink: Any, project: Path
 
 @pytest.mark.sweep
 async def test_an_interrupted_result_does_not_pass_the_gate(swink: Any, project: Path) -> None:
-    process = await swink.start(*RUN, "--agent", "agents:make", "--parallel", "1")
-    while not (await process.stderr.readline()).startswith(b"[1/2]"):
-        pass
-    process.send_signal(signal.SIGINT)
-    await process.communicate()
+    await interrupted(swink)
     part = str(next((project / "results").rglob("*.partial")))
     done = await swink("eval", "gate", part, "--min-pass-rate", "0")
     assert done.code == 1
