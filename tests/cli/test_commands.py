@@ -255,6 +255,7 @@ def test_a_password_in_an_address_is_never_shown(
     login: str, program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     secret = login.partition(":")[2] or login
+    monkeypatch.setattr("swink_agent.sandbox.open.probe_backends", no_backend)  # trying them takes as long as the rest
     address = f"https://{login}@llm.example.com/v1"
     told = program("config", "set", "base_url.openai", address)
     assert (told.code, secret in told.err) == (0, False)
@@ -638,6 +639,7 @@ def test_the_doctor_tells_where_sessions_are(program: Any, monkeypatch: pytest.M
     def finding() -> Any:
         return next(found for found in json.loads(program("doctor", "--json").out) if found["area"] == "sessions")
 
+    monkeypatch.setattr("swink_agent.sandbox.open.probe_backends", no_backend)  # trying them takes as long as the rest
     folder = tmp_path / "kept"
     folder.mkdir()
     (folder / "20260131-235959-000-abcdef.jsonl").write_text("")
