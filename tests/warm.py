@@ -77,20 +77,42 @@ class WarmStarts:
 
         Modules are looked for in the folders of `path` first.
         """
-        with ExitStack() as theirs, ExitStack() as ours:
-            given = os.open(os.devnull, os.O_RDONLY) if stdin is None else await _written(stdin, ours)
-            theirs.callback(os.close, given)
-            (stdout, out), (stderr, err) = [await _read(ours, theirs) for _ in range(2)]
+        given = subprocess.DEVNULL if stdin is None else subprocess.PIPE
+        process = await self.open(program, arguments, folder, environ, stdin=given, path=path)
+        try:
+            async with asyncio.timeout(50):
+                written = await process.communicate(stdin)
+                return await process.wait(), *written
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            raise
+
+    async def open(
+        self,
+        program: str,
+        arguments: Sequence[str],
+        folder: Path,
+        environ: Mapping[str, str],
+        *,
+        stdin: int = subprocess.DEVNULL,
+        stdout: int = subprocess.PIPE,
+        stderr: int = subprocess.PIPE,
+        path: Sequence[str] = (),
+    ) -> WarmProcess:
+        """The program with streams as `asyncio.create_subprocess_exec` takes and gives them."""
+        ours = ExitStack()
+        with ExitStack() as theirs:
+
+            async def written_to(stream: int) -> tuple[asyncio.StreamReader | None, int]:
+                return await _read(ours, theirs) if stream == subprocess.PIPE else (None, _given(stream, theirs))
+
+            writer, given = await _write(ours, theirs) if stdin == subprocess.PIPE else (None, _given(stdin, theirs))
+            (out_reader, out), (err_reader, err) = await written_to(stdout), await written_to(stderr)
             process = await self.start(program, arguments, folder, environ, (given, out, err), path=path)
-            theirs.close()
-            try:
-                async with asyncio.timeout(50):
-                    written = await stdout.read(), await stderr.read()
-                    return await process.wait(), *written
-            except TimeoutError:
-                process.send_signal(signal.SIGKILL)
-                await process.wait()
-                raise
+        process.stdin, process.stdout, process.stderr = writer, out_reader, err_reader
+        process.held.push(ours.pop_all())
+        return process
 
     async def start(
         self,
@@ -115,21 +137,40 @@ class WarmStarts:
 class WarmProcess:
     """One of the programs while it runs, to be waited for by whoever started it."""
 
+    stdin: asyncio.StreamWriter | None = None
+    stdout: asyncio.StreamReader | None = None
+    stderr: asyncio.StreamReader | None = None
+
     def __init__(self, pid: int, report: asyncio.StreamReader, held: ExitStack) -> None:
         self.pid = pid
         self.returncode: int | None = None
+        self.held = held
         self._report = report
-        self._held = held
 
     async def wait(self) -> int:
         """How it ended, once it has."""
         if self.returncode is None:
             self.returncode = int(await self._report.readline())
-            self._held.close()
+            self.held.close()
         return self.returncode
+
+    async def communicate(self, given: bytes | None = None) -> tuple[bytes, bytes]:
+        """What was written, as soon as the program is over and nobody can write any more."""
+        if self.stdin is not None:
+            self.stdin.write(given or b"")
+            self.stdin.close()
+        written = [await stream.read() if stream else b"" for stream in (self.stdout, self.stderr)]
+        await self.wait()
+        return written[0], written[1]
 
     def send_signal(self, number: int) -> None:
         os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
 
 
 @contextmanager
@@ -142,15 +183,25 @@ def open_warm_starts(environ: Mapping[str, str]) -> Iterator[WarmStarts | None]:
         yield starts
 
 
-async def _written(content: bytes, ours: ExitStack) -> int:
-    """The end of a pipe where this can be read."""
+def _given(stream: int, theirs: ExitStack) -> int:
+    """A descriptor, or none."""
+    if stream != subprocess.DEVNULL:
+        return stream
+    descriptor = os.open(os.devnull, os.O_RDWR)
+    theirs.callback(os.close, descriptor)
+    return descriptor
+
+
+async def _write(ours: ExitStack, theirs: ExitStack) -> tuple[asyncio.StreamWriter, int]:
+    """What writes to the end of a pipe that comes with it."""
     reading, writing = os.pipe()
+    theirs.callback(os.close, reading)
     loop = asyncio.get_running_loop()
-    transport, _ = await loop.connect_write_pipe(asyncio.Protocol, os.fdopen(writing, "wb", 0))
+    transport, protocol = await loop.connect_write_pipe(
+        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), os.fdopen(writing, "wb", 0)
+    )
     ours.enter_context(closing(transport))
-    transport.write(content)
-    transport.write_eof()
-    return reading
+    return asyncio.StreamWriter(transport, protocol, None, loop), reading
 
 
 async def _read(ours: ExitStack, theirs: ExitStack) -> tuple[asyncio.StreamReader, int]:

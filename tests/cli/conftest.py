@@ -11,11 +11,13 @@ import re
 import struct
 import sys
 import termios
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from swink_agent.cli import main
 from swink_agent.testing import FakeProvider
 
 from ..warm import SWINK, WarmProcess, WarmStarts, open_warm_starts
@@ -74,6 +76,8 @@ class Swink:
             "SWINK_SANDBOX": "off",  # trying one takes as long as all else in a short run
         }
         self.warm = warm
+        self.packages: list[str] = []
+        """Folders with installed packages, besides those of this Python."""
 
     def use(self, provider: FakeProvider) -> None:
         self.environ |= {"ANTHROPIC_BASE_URL": provider.url, "ANTHROPIC_API_KEY": provider.key}
@@ -88,27 +92,39 @@ class Swink:
     async def start(
         self,
         *arguments: str,
-        stdin: int | None = asyncio.subprocess.DEVNULL,
+        stdin: int = asyncio.subprocess.DEVNULL,
+        stdout: int = asyncio.subprocess.PIPE,
+        stderr: int = asyncio.subprocess.PIPE,
         environ: Mapping[str, str] | None = None,
-        **options: int,
-    ) -> asyncio.subprocess.Process:
-        """A process in its own session: it has no terminal, and only it gets signals that are sent to it."""
+        anew: bool = False,
+    ) -> Any:
+        """A process in its own session: it has no terminal, and only it gets signals that are sent to it.
+
+        With `anew`, it shares nothing with others: Python starts, and loads what it needs.
+        """
+        surroundings = {**self.environ, **(environ or {})}
+        if self.warm and not anew and self.warm.can_start_with(surroundings):
+            return await self.warm.open(
+                *(SWINK, arguments, self.folder, surroundings),
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                path=self.packages,
+            )
         return await asyncio.create_subprocess_exec(
             *self.command(*arguments),
             cwd=self.folder,
-            env={**self.environ, **(environ or {})},
+            env=surroundings | ({"PYTHONPATH": ":".join(self.packages)} if self.packages else {}),
             stdin=stdin,
-            stdout=options.get("stdout", asyncio.subprocess.PIPE),
-            stderr=options.get("stderr", asyncio.subprocess.PIPE),
+            stdout=stdout,
+            stderr=stderr,
             start_new_session=True,
         )
 
     async def __call__(
-        self, *arguments: str, stdin: bytes | None = None, environ: Mapping[str, str] | None = None, **options: int
+        self, *arguments: str, stdin: bytes | None = None, environ: Mapping[str, str] | None = None, **options: Any
     ) -> Done:
-        """Runs it to its end. Use `start` for a process that shares nothing with others."""
-        if self.warm and not options and self.warm.can_start_with(surroundings := {**self.environ, **(environ or {})}):
-            return Done(*await self.warm.run(SWINK, arguments, self.folder, surroundings, stdin=stdin))
+        """Runs it to its end."""
         given = asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE
         process = await self.start(*arguments, stdin=given, environ=environ, **options)
         stdout, stderr = await asyncio.wait_for(process.communicate(stdin), 50)
@@ -128,6 +144,37 @@ def swink(tmp_path: Path, warm: WarmStarts | None) -> Swink:
     folder.mkdir(exist_ok=True)
     home.mkdir()
     return Swink(folder, home, warm)
+
+
+@pytest.fixture
+def refused(swink: Swink, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """The one line with which a command line is refused: exit code 2, nothing on stdout, and nothing recorded.
+
+    The command runs in this process, for such rows are many. No provider can be reached.
+    """
+
+    sessions = swink.home / ".local/share/swink-agent/sessions"
+
+    def call(*arguments: str, **environ: str) -> str:
+        before = sorted(sessions.glob("*.jsonl"))
+        with monkeypatch.context() as patch:
+            for name in set(os.environ) - {"PYTEST_CURRENT_TEST"}:
+                patch.delenv(name)
+            for name, value in {**swink.environ, "ANTHROPIC_BASE_URL": "http://127.0.0.1:9", **environ}.items():
+                patch.setenv(name, value)
+            patch.setattr(sys, "path", list(sys.path))  # commands take folders out of it
+            patch.chdir(swink.folder)
+            code = main(arguments)
+        for name, module in list(sys.modules.items()):
+            if (getattr(module, "__file__", None) or "").startswith(str(swink.folder)):
+                del sys.modules[name]
+        stdout, stderr = capfd.readouterr()
+        assert (code, stdout) == (2, ""), stderr
+        assert re.fullmatch(r"error: [^\n]+\n", stderr), stderr
+        assert sorted(sessions.glob("*.jsonl")) == before
+        return stderr.removeprefix("error: ").rstrip("\n")
+
+    return call
 
 
 class Terminal:

@@ -79,13 +79,6 @@ def test_help_has_examples_codes_and_every_command() -> None:
         assert word in text
 
 
-def test_without_a_terminal_the_ui_points_at_the_prompt(program: Any) -> None:
-    for arguments in ((), ("--inline",), ("fix it", "--inline"), ("chat", "fix it", "-m", "xai:grok"), ("-c",)):
-        ended = program(*arguments)
-        assert ended.code == 2
-        assert "the terminal UI needs a terminal, and stdin is not one: swink -p" in ended.err
-
-
 @pytest.fixture
 def ui(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
     """What the terminal UI is opened with, in a folder of its own and as if there were a terminal."""
@@ -181,13 +174,6 @@ def test_the_version_is_told() -> None:
     assert invoke("--version").output == f"swink {__version__}\n"
 
 
-def test_prompts_with_a_command_are_wrong_usage(program: Any) -> None:
-    both = program("-p", "x", "models")
-    assert (both.code, "--prompt goes with a prompt (-p), not with the command models" in both.err) == (2, True)
-    unknown = program("modles")
-    assert (unknown.code, "did you mean models?" in unknown.err) == (2, True)
-
-
 def test_every_command_has_help_with_examples_and_the_line_that_the_group_shows() -> None:
     for name, (place, line) in COMMANDS.items():
         module, _, attribute = place.partition(":")
@@ -270,6 +256,7 @@ def test_a_password_in_an_address_is_never_shown(
     login: str, program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     secret = login.partition(":")[2] or login
+    monkeypatch.setattr("swink_agent.sandbox.open.probe_backends", no_backend)  # trying them takes as long as the rest
     address = f"https://{login}@llm.example.com/v1"
     told = program("config", "set", "base_url.openai", address)
     assert (told.code, secret in told.err) == (0, False)
@@ -357,20 +344,6 @@ def test_aliases_are_listed_with_the_models_they_stand_for(program: Any, tmp_pat
     assert program("config", "unset", "aliases.fast").code == 0
 
 
-def test_a_model_that_nobody_has_is_not_set(program: Any, tmp_path: Path) -> None:
-    done = program("config", "set", "model", "claude-sonet-4-6")
-    assert (done.code, done.out) == (2, "")
-    assert "no model is called 'claude-sonet-4-6'; did you mean" in done.err
-    assert not (tmp_path / "config" / "config.toml").exists()
-
-
-def test_no_hidden_option_is_suggested(program: Any) -> None:
-    done = program("-p", "x", "--aprove", "all")
-    assert done.code == 2
-    assert "--approve" in done.err
-    assert "--spoken" not in done.err
-
-
 @pytest.mark.parametrize("words", [("keys", "rm"), ("models", "remove"), ("sessions", "remove")])
 def test_what_removes_has_the_other_usual_name_too(program: Any, words: tuple[str, str]) -> None:
     done = program(*words, "nothing-of-that-name")
@@ -385,16 +358,6 @@ def test_a_setting_that_something_else_overrules_is_told(monkeypatch: pytest.Mon
         "note: the value in use here is ask, from environment SWINK_APPROVE"
         in invoke("config", "set", "approve", "none").stderr
     )
-
-
-def test_mistakes_in_settings_are_exit_2_with_their_place(program: Any, tmp_path: Path) -> None:
-    for arguments in (("set", "modle", "x"), ("set", "approve", "sure"), ("unset", "model"), ("get", "nothing")):
-        done = program("config", *arguments)
-        assert (done.code, done.out) == (2, "")
-        assert done.err.startswith("error: ")
-    (tmp_path / "config").mkdir()
-    (tmp_path / "config" / "config.toml").write_text("model = 3\n")
-    assert f"{tmp_path}/config/config.toml, line 1: model cannot be 3" in program("config").err
 
 
 def test_what_was_allowed_for_a_project_is_shown_and_taken_away(place: Path, tmp_path: Path, program: Any) -> None:
@@ -492,14 +455,6 @@ def test_a_change_is_shown_before_it_counts_for_settings_as_for_notes(place: Pat
     assert invoke("config", "trust", stdin="y\n").exit_code == 0
     assert invoke("config", "get", "max_turns").stdout == "9\n"
     assert "the changes since you trusted it" not in invoke("config", "trust", "--yes").stderr
-
-
-def test_a_folder_of_an_unknown_user_cannot_be_trusted(program: Any) -> None:
-    done = program("config", "trust", "~nobody-of-that-name/work")
-    assert (done.code, done.out) == (2, "")
-    assert done.err == (
-        "error: ~nobody-of-that-name/work is not a path: there is no user of that name (config trust)\n"
-    )
 
 
 def test_the_list_of_skills_ends_its_last_row(program: Any, tmp_path: Path) -> None:
@@ -685,6 +640,7 @@ def test_the_doctor_tells_where_sessions_are(program: Any, monkeypatch: pytest.M
     def finding() -> Any:
         return next(found for found in json.loads(program("doctor", "--json").out) if found["area"] == "sessions")
 
+    monkeypatch.setattr("swink_agent.sandbox.open.probe_backends", no_backend)  # trying them takes as long as the rest
     folder = tmp_path / "kept"
     folder.mkdir()
     (folder / "20260131-235959-000-abcdef.jsonl").write_text("")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 
 from swink_agent.testing import FakeProvider, FakeReply
 from tests.mcp.raw_server import program
+
+from ..ending import ends_cleanly
 
 
 def _settings(swink: Any, *tables: str) -> Path:
@@ -84,9 +87,6 @@ async def test_a_prompt_uses_the_servers_unless_it_is_told_not_to(swink: Any) ->
         alone = await swink("-p", "go", "--tools", "none", "--no-mcp", "--no-session")
         assert alone.stdout == "alone\n"
         assert "mcp__" not in json.dumps(provider.bodies[2])
-    wrong = await swink("-p", "go", "--allow", "mcp__*")
-    assert wrong.code == 2
-    assert "mcp__SERVER__*" in wrong.stderr
 
 
 async def _session(process: asyncio.subprocess.Process, *requests: tuple[str, dict[str, Any]]) -> list[Any]:
@@ -163,8 +163,7 @@ async def test_without_a_key_the_tools_are_served_and_a_signal_ends_it(swink: An
     assert [item["name"] for item in listed["tools"]] == ["read_file", "agent"]
     assert answered["isError"]  # there is no key
     assert "swink keys set" in answered["content"][0]["text"]
-    process.terminate()
-    assert await asyncio.wait_for(process.wait(), 30) == 130
+    await ends_cleanly(process, signal.SIGTERM, asyncio.sleep(0, b""))
 
 
 async def test_a_missing_package_is_wrong_usage(swink: Any, tmp_path: Path) -> None:
@@ -172,6 +171,7 @@ async def test_a_missing_package_is_wrong_usage(swink: Any, tmp_path: Path) -> N
     hidden = tmp_path / "site"
     (hidden / "mcp").mkdir(parents=True)
     (hidden / "mcp" / "__init__.py").write_text("raise ImportError('not here')")
-    done = await swink("mcp", "test", "one", environ={"PYTHONPATH": str(hidden)})
+    swink.packages.append(str(hidden))
+    done = await swink("mcp", "test", "one")
     assert done.code == 2
     assert "pip install 'swink-agent[mcp]'" in done.stderr

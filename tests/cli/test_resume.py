@@ -16,6 +16,8 @@ from swink_agent.core.journal import ModelChanged
 from swink_agent.memory import JsonlSessionStore
 from swink_agent.testing import FakeFailure, FakeProvider, FakeReply, scripted
 
+from ..ending import ends_cleanly, shows, writes
+
 FILES = ("--tools", "read_file,write_file,edit_file", "--approve", "all")
 READ = FakeReply(calls=[("read_file", {"path": "a.txt"})])
 OVERFLOW = "prompt is too long: 300000 tokens > 200000 maximum"
@@ -31,14 +33,8 @@ def store_of(swink: Any) -> JsonlSessionStore:
 
 
 def bytes_in(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()} if folder.exists() else {}
-
-
-async def written(path: Any) -> None:
-    """Waits until another process has written something there."""
-    async with asyncio.timeout(30):
-        while not path.exists() or not path.read_text():  # noqa: ASYNC110 - a file of another process
-            await asyncio.sleep(0.02)
+    """The files of sessions, without the search index."""
+    return {path.name: path.read_bytes() for path in folder.glob("*.jsonl*")}
 
 
 def texts(body: dict[str, Any]) -> list[tuple[str, str]]:
@@ -73,7 +69,7 @@ async def test_a_run_is_recorded_and_goes_on_with_all_that_was_said(swink: Any) 
     ]
     [info] = store_of(swink).list()
     assert (info.id, info.messages, info.cwd) == (session, 8, str(swink.folder))
-    assert [path.stat().st_mode & 0o777 for path in folder_of(swink).iterdir()] == [0o600]
+    assert {path.stat().st_mode & 0o777 for path in folder_of(swink).iterdir()} == {0o600}
 
 
 @pytest.mark.sweep
@@ -171,12 +167,8 @@ async def test_an_interrupted_run_goes_on_and_quiet_says_nothing(swink: Any) -> 
     async with FakeProvider("anthropic", [HANGING, "Whole."]) as provider:
         swink.use(provider)
         process = await swink.start("-p", "x", "--tools", "none", "--output", "stream-json", "--quiet")
-        seen = b""
-        while b"message_update" not in seen:
-            seen += await process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        rest, stderr = await process.communicate()
-        session = json.loads(rest.splitlines()[-1])["session"]
+        stdout, stderr = await ends_cleanly(process, signal.SIGINT, shows(process, b"message_update"))
+        session = json.loads(stdout.splitlines()[-1])["session"]
         done = await swink("-p", "-c", "--tools", "none", "--output", "json")
     assert b"resume" not in stderr
     assert json.loads(done.stdout)["session"] == session
@@ -407,9 +399,7 @@ async def test_a_tool_that_ran_when_the_program_was_killed_does_not_run_again(sw
         swink.use(provider)
         process = await swink.start("-p", "Run it.", *flags, stdout=asyncio.subprocess.DEVNULL)
         log = swink.folder / "log.txt"
-        await written(log)
-        process.kill()
-        await process.wait()
+        await ends_cleanly(process, signal.SIGKILL, writes(log), code=-signal.SIGKILL)
         done = await swink("-p", "--continue", *flags)
     assert (done.code, done.stdout) == (0, "It may have run.\n"), done
     assert log.read_text() == "ran\n"
@@ -423,9 +413,7 @@ async def test_a_session_has_one_user_at_a_time(swink: Any) -> None:
     async with FakeProvider("anthropic", [HANGING]) as provider:
         swink.use(provider)
         process = await swink.start("-p", "x", "--tools", "none", "--output", "stream-json")
-        seen = b""
-        while b"message_update" not in seen:
-            seen += await process.stdout.readline()
+        await shows(process, b"message_update")
         before = bytes_in(folder_of(swink))
         runs = await asyncio.gather(
             swink("-p", "y", "-c", "--tools", "none"),
@@ -617,7 +605,7 @@ async def test_ctrl_c_in_the_middle_of_a_command_and_the_run_goes_on(terminal: A
         swink.use(provider)
         await terminal.start("-p", "Run it.", *flags)
         await terminal.expect("▸ bash echo ran")
-        await written(swink.folder / "log.txt")
+        await writes(swink.folder / "log.txt")
         terminal.type("\x03")
         assert await terminal.finish() == 130
         told = next(line for line in terminal.lines if "--resume" in line)

@@ -30,7 +30,8 @@ def project(tmp_path: Path) -> Path:
 def acme(swink: Any, project: Path, tmp_path: Path) -> Any:
     """`swink` in an environment in which the package is installed, with a key for its provider."""
     site = install(project, tmp_path / "site")
-    swink.environ |= {"PYTHONPATH": str(site), "ACME_API_KEY": "fake-key"}
+    swink.environ["ACME_API_KEY"] = "fake-key"
+    swink.packages = [str(site)]
     swink.site = site
     return swink
 
@@ -217,7 +218,7 @@ async def test_a_package_that_lies_in_the_working_folder_is_not_loaded_and_every
     about = {"url": acme.folder.as_uri(), "dir_info": {"editable": True}}
     (metadata,) = acme.site.glob("*.dist-info")
     (metadata / "direct_url.json").write_text(json.dumps(about))
-    acme.environ["PYTHONPATH"] = f"{acme.site}:{acme.folder / 'src'}"
+    acme.packages.append(str(acme.folder / "src"))
     why = (
         f"it is installed with -e from {acme.folder}, and nothing is imported from the folder that the agent "
         "works in or that swink is started in, as a model may have written it: start swink in another folder, and work "

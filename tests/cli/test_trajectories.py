@@ -34,16 +34,6 @@ async def test_a_trajectory_becomes_a_session_that_can_be_read_searched_forked_a
     assert "hunter2hunter2" not in exported.stdout
 
 
-async def test_what_is_not_a_trajectory_is_refused_in_one_line(swink: Any) -> None:
-    (swink.folder / "a.json").write_text("{}")
-    (swink.folder / "b.json").write_text(trajectory())
-    for name, why in (("a.json", "not an ATIF"), ("b.json", "no messages"), ("c.json", "cannot be read")):
-        done = await swink("sessions", "import", name)
-        assert done.code == 2
-        assert why in done.stderr
-        assert done.stderr.count("\n") == 1
-
-
 async def test_a_title_is_cut_and_masked(swink: Any) -> None:
     document = {**json.loads(trajectory(*STEPS)), "extra": {"title": "hunter2hunter2 " + "x" * 100_000}}
     (swink.folder / "long.json").write_text(json.dumps(document))
