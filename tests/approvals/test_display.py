@@ -232,6 +232,13 @@ def test_a_long_command_shows_its_end_and_says_what_is_missing() -> None:
     assert whole[1:] == [f"│ {line}" for line in lines]
 
 
+def test_a_long_path_is_shown_whole_where_nothing_is_cut() -> None:
+    path, real = f"{'a/' * 400}x.txt", f"/w/{'b/' * 400}x.txt"
+    call = ProposedCall("c1", "write_file", {"path": path, "content": "x"}, {"path": real, "folder": "/w"})
+    assert "characters not shown" in render_request(call)
+    assert f"write_file {path} → {real}\n" in render_request(call, limit=None)
+
+
 def test_what_is_within_the_limit_is_shown_whole() -> None:
     command = "echo " + "a" * 1_500 + "; rm -rf x; echo " + "b" * 300
     assert render_request(request(command=command), command="command") == f"bash\n│ {command}"

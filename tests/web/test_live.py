@@ -153,21 +153,23 @@ async def test_a_no_tells_the_model_why(folder: Path) -> None:
 
 
 async def test_some_hunks_of_a_change_are_accepted(folder: Path) -> None:
-    (folder / "a.txt").write_text(OLD)
+    path = "/".join([*["d" * 150] * 4, "a.txt"])
+    (folder / path).parent.mkdir(parents=True)
+    (folder / path).write_text(OLD)
     edits = [{"old": "line 2\n", "new": "two\n"}, {"old": "line 25\n", "new": "twenty-five\n"}]
-    replies = (call("read_file", path="a.txt"), call("edit_file", path="a.txt", edits=edits), text("Done."))
+    replies = (call("read_file", path=path), call("edit_file", path=path, edits=edits), text("Done."))
     async with running(folder, *replies) as client:
         session = await client.new()
         position = await begin(client, session, "change it")
         asked = await question_of(client, session, position)
-        assert asked["path"] == "a.txt"
+        assert asked["path"] == path, "whole, as the call itself"
         assert [hunk["lines"][0]["kind"] for hunk in asked["hunks"]] == ["hunk", "hunk"]
         where = f"sessions/{session}/answers"
         assert (await client.ask("POST", where, {"question": asked["id"], "choice": "once", "hunks": [7]}))[0] == 422
         assert (await client.ask("POST", where, {"question": asked["id"], "choice": "once", "hunks": [1]}))[0] == 200
         async with client.stream(session, position) as stream:
             await stream.until("state", state="idle")
-    assert (folder / "a.txt").read_text() == OLD.replace("line 25\n", "twenty-five\n")
+    assert (folder / path).read_text() == OLD.replace("line 25\n", "twenty-five\n")
 
 
 async def test_a_run_is_steered_followed_up_and_stopped(folder: Path) -> None:

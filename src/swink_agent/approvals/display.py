@@ -26,6 +26,7 @@ LineKind: TypeAlias = Literal[
 
 _MARKS: Mapping[LineKind, str] = {"title": "", "command": "│ ", "added": "+ ", "removed": "- ", "access": "! "}
 _LONGEST_LINE = 400
+_LONGEST_PATH = 500
 _MOST_LINES = 80
 _OF_AN_EDIT = frozenset({"old", "new", "replace_all", "line"})
 
@@ -82,7 +83,7 @@ def call_lines(
         return _joined(name, lines, details, limit)
     known: Mapping[str, Any] = {} if details is None else details
     shown_path = known.get("path", path)
-    title = f"{name} {_path(str(shown_path), request)}{' (new file)' if known.get('is_new') else ''}"
+    title = f"{name} {_path(str(shown_path), request, limit)}{' (new file)' if known.get('is_new') else ''}"
     if (texts := changed_texts(known)) is not None:
         return _joined(title, _diff(*texts, limit), details, limit)
     # Another tool of this name may take more arguments than ours: they are shown too.
@@ -102,16 +103,17 @@ def call_lines(
     return _joined(name, _fields(arguments, limit), details, limit)
 
 
-def _path(path: str, request: ProposedCall) -> str:
+def _path(path: str, request: ProposedCall, limit: int | None) -> str:
     """The path, and where its links lead, if the tool put that into the scope of the call."""
     real, folder = request.scope.get("path"), request.scope.get("folder")
-    shown = safe_display(path, 500)
+    most = None if limit is None else _LONGEST_PATH
+    shown = safe_display(path, most)
     if not isinstance(real, str):
         return shown
     plain = posixpath.normpath(path)
     if isinstance(folder, str) and plain.startswith(f"{folder.rstrip('/')}/"):
         plain = posixpath.relpath(plain, folder)
-    return shown if plain == posixpath.normpath(real) else f"{shown} → {safe_display(real, 500)}"
+    return shown if plain == posixpath.normpath(real) else f"{shown} → {safe_display(real, most)}"
 
 
 def _joined(title: str, lines: list[CallLine], details: Mapping[str, Any] | None, limit: int | None) -> list[CallLine]:

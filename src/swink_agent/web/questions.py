@@ -190,7 +190,7 @@ def _shown(question_id: str, asked: AskedQuestion, redact: Callable[[str], str],
         title=text.title,
         lines=[ShownLine(line.kind, line.text) for line in text.lines],
         notes=text.notes,
-        path=redact(safe_line(str(details.get("path", "")), 400)),
+        path=redact(safe_line(str(details.get("path", "")))),
         number=place[0],
         total=place[1],
     )
