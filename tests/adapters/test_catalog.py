@@ -74,7 +74,7 @@ def test_known_models_are_as_their_providers_say(name: str, window: int, output:
     assert (own.input, own.output, own.cache_read, own.cache_write) == prices
 
 
-def test_what_a_model_cannot_do_is_told_from_what_is_not_known() -> None:
+def test_missing_abilities_of_a_model_are_distinguished_from_unknown_ones() -> None:
     nova, phi = CATALOG.find("bedrock:amazon.nova-micro-v1:0"), CATALOG.find("azure:phi-4")
     assert nova is not None
     assert phi is not None

@@ -84,9 +84,7 @@ TRANSFORMS = [SlidingWindow(12_000), SummarizingCompactor(max_tokens=12_000, kee
 @pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("transform", TRANSFORMS, ids=["window", "summary"])
 @pytest.mark.parametrize("api", APIS)
-async def test_what_is_left_is_taken_by_every_provider_and_begins_alike_for_many_turns(
-    api: str, transform: Any
-) -> None:
+async def test_every_provider_takes_the_rest_and_requests_begin_alike_for_many_turns(api: str, transform: Any) -> None:
     cuts: list[ContextCompacted] = []
     async with FakeProvider(api) as fake:
         replies = fake.replies = Replies(fake)

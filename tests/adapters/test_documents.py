@@ -163,7 +163,7 @@ async def test_gemini_before_3_is_sent_the_document_of_a_tool_behind_the_result(
 
 
 @pytest.mark.parametrize("api", OTHERS)
-async def test_elsewhere_a_new_document_is_refused_before_any_request_and_an_old_one_is_a_note(api: str) -> None:
+async def test_unsupported_new_documents_are_refused_and_old_ones_become_notes(api: str) -> None:
     async with FakeProvider(api, ["Hello.", "Hello again."]) as fake:
         agent = agent_at(fake)
         refused = await agent.prompt("What is it about?", documents=[REPORT])

@@ -185,7 +185,7 @@ def test_an_overflow_is_one_in_an_answer_and_in_a_stream_but_never_with_429(name
         "temperature must be less than or equal to 1",
     ],
 )
-def test_other_limits_are_no_overflow(words: str) -> None:
+def test_other_limits_are_not_overflows(words: str) -> None:
     assert kind_of(400, {"error": {"message": words}}) == ErrorKind.INVALID_REQUEST
     assert classify_error({"type": "invalid_request_error", "message": words})[1] == ErrorKind.INVALID_REQUEST
 
@@ -199,7 +199,7 @@ def test_other_limits_are_no_overflow(words: str) -> None:
         "Quota exceeded for input tokens per minute",
     ],
 )
-def test_a_limit_of_tokens_in_a_minute_is_no_overflow(words: str) -> None:
+def test_a_limit_of_tokens_per_minute_is_not_an_overflow(words: str) -> None:
     assert kind_of(429, {"message": words}) == ErrorKind.THROTTLED
     assert classify_error({"type": "rate_limit_error", "message": words})[1] == ErrorKind.THROTTLED
 
@@ -318,7 +318,7 @@ def test_an_error_object_in_a_stream_has_its_kind(error: Any, kind: ErrorKind) -
     "odd", ["¹", "²²²", "٤٢٩", "429.0", "4" * 5000, "", -1, 10**30, 1e300, True, [], {}, [429], None]
 )
 @pytest.mark.parametrize("field", ["code", "status", "http_code"])
-def test_a_status_that_is_none_leaves_the_words(field: str, odd: Any) -> None:
+def test_an_invalid_status_leaves_the_words(field: str, odd: Any) -> None:
     assert classify_error({field: odd, "message": "prompt is too long"})[1] == ErrorKind.CONTEXT_OVERFLOW
     assert classify_error({"error": {field: odd, "message": "Slowly", "type": "rate_limit_error"}})[1] == (
         ErrorKind.THROTTLED
@@ -479,7 +479,7 @@ def test_an_absurd_wait_is_a_long_one_that_a_clock_can_hold(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["nan", "-inf", "-1e300", "-5"])
-def test_a_wait_that_is_none_is_none_or_over(value: str) -> None:
+def test_an_invalid_wait_is_ignored(value: str) -> None:
     assert retry_after({"retry-after": value}) in (None, 0.0)
 
 

@@ -274,7 +274,7 @@ def test_a_document_is_given_as_soon_as_it_is_complete() -> None:
 
 @pytest.mark.table
 @pytest.mark.parametrize("body", [b"", b"[", b"[]", b"[]]", b"}}", b'["{"]', b"[1, null]", b'[{"cut": "in '])
-def test_what_is_no_document_gives_none(body: bytes) -> None:
+def test_invalid_documents_give_nothing(body: bytes) -> None:
     check_every_split(JsonArrayFrames, body, [])
 
 

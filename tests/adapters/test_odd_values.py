@@ -184,7 +184,7 @@ async def test_half_a_character_in_one_frame_loses_no_reply() -> None:
 
 
 @pytest.mark.parametrize("adapter", ["gemini", "ollama"])
-async def test_arguments_that_are_no_object_reach_the_loop_as_they_are(adapter: str) -> None:
+async def test_arguments_that_are_not_an_object_reach_the_loop_unchanged(adapter: str) -> None:
     """What the model wrote is for the loop to judge; the reply itself is complete."""
     frames = whole(adapter)
     path = next(path for path in places(frames) if path[-1] in ("args", "arguments"))
@@ -201,7 +201,7 @@ async def test_arguments_that_are_no_object_reach_the_loop_as_they_are(adapter: 
 @pytest.mark.table
 @pytest.mark.parametrize("error", [ValueError("bad"), OSError("bad"), TypeError("bad"), KeyError("bad")])
 @pytest.mark.parametrize("where", ["feed", "end"])
-async def test_a_mistake_in_a_parser_is_no_broken_connection(error: Exception, where: str) -> None:
+async def test_a_mistake_in_a_parser_is_not_a_broken_connection(error: Exception, where: str) -> None:
     class Mistaken(OpenAiStreamFn):
         def parser(self, model: ModelSpec, headers: dict[str, str]) -> Any:
             parser: Any = super().parser(model, headers)
@@ -224,7 +224,7 @@ async def test_a_mistake_in_a_parser_is_no_broken_connection(error: Exception, w
 
 @pytest.mark.table
 @pytest.mark.parametrize("adapter", ADAPTERS)
-async def test_json_of_another_shape_is_no_broken_connection(adapter: str) -> None:
+async def test_json_of_another_shape_is_not_a_broken_connection(adapter: str) -> None:
     frames = whole(adapter)
     odd = {"contentBlockDelta": {"delta": 7}} if adapter == "bedrock" else [1]
     end = await outcome(adapter, [*frames[:2], odd, *frames[2:]])

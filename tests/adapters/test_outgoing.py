@@ -155,7 +155,7 @@ async def test_a_note_stands_in_place_of_a_block_of_a_newer_version(adapter: str
     ("adapter", "model"),
     [("openai", "gpt-3.5-turbo"), ("mistral", "codestral-latest"), ("bedrock", "amazon.nova-micro-v1:0")],
 )
-async def test_a_model_that_takes_no_images_is_told_of_them(adapter: str, model: str) -> None:
+async def test_a_model_without_images_gets_a_note_instead(adapter: str, model: str) -> None:
     (body,) = await bodies_sent(adapter, history_with(Image(Base64Image("image/png", "aGk="))), model=model)
     assert body.count("[image left out: this model takes no images]") == 2
     assert "aGk=" not in body
@@ -176,7 +176,7 @@ def note_of(path: Path, media_type: str | None = None) -> str:
     return found.text
 
 
-def test_what_is_no_picture_is_said_to_be_none(tmp_path: Path) -> None:
+def test_a_false_picture_is_reported_as_such(tmp_path: Path) -> None:
     page = tmp_path / "page.png"
     page.write_text("<html><body>This page could not be found, sorry.</body></html>")
     words = tmp_path / "notes.txt"

@@ -130,7 +130,7 @@ REQUESTS: dict[str, tuple[bytes, int]] = {
 
 
 @pytest.mark.parametrize(("data", "status"), REQUESTS.values(), ids=list(REQUESTS))
-async def test_a_request_that_is_none_is_refused(
+async def test_an_invalid_request_is_refused(
     data: bytes, status: int, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG, "swink_agent")
@@ -169,7 +169,7 @@ async def test_a_model_whose_stream_fails_forges_nothing_by_its_name(
     assert len(message) < 150
 
 
-async def test_who_asks_first_whether_to_go_on_may() -> None:
+async def test_a_client_that_expects_100_may_continue() -> None:
     async with server().serve() as url:
         assert await answers(url, post(GOOD, {"expect": "100-continue"})) == [100, 200]
 
@@ -193,7 +193,7 @@ async def test_a_client_that_does_not_go_on_is_not_waited_for(sent: bytes, caplo
 
 
 @pytest.mark.sweep
-async def test_whatever_is_sent_the_answer_is_a_4xx_and_the_log_is_ours(caplog: pytest.LogCaptureFixture) -> None:
+async def test_any_bad_request_gets_a_4xx_and_only_our_log(caplog: pytest.LogCaptureFixture) -> None:
     """Good requests, with bytes changed, left out, put in and doubled at random."""
     caplog.set_level(logging.DEBUG, "swink_agent")
     chance = random.Random(20261115)

@@ -65,7 +65,9 @@ def test_a_provider_is_found_by_its_name(
         ("proxy", ["SWINK_PROXY_URL", "SWINK_PROXY_TOKEN"]),
     ],
 )
-def test_what_is_missing_is_said_at_once(provider: str, variables: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_settings_are_reported_at_once(
+    provider: str, variables: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in (*variables, "ANTHROPIC_BASE_URL", "AZURE_OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(AuthError) as raised:
@@ -166,7 +168,7 @@ async def test_a_server_that_is_not_there_is_told_in_words() -> None:
     ("name", "advice"),
     [("claude-sonet-4-6", "is it anthropic:claude-sonnet-4-6"), ("zzz", "there are, for example, anthropic:")],
 )
-async def test_a_model_that_nobody_knows_is_answered_with_some_that_there_are(name: str, advice: str) -> None:
+async def test_an_unknown_model_is_answered_with_known_ones(name: str, advice: str) -> None:
     refusal = f'{{"type":"error","error":{{"type":"not_found_error","message":"model: {name}"}}}}'
     async with LoopbackServer(answer(refusal, status=404, content_type="application/json")) as server:
         stream = AnthropicStreamFn(server.url, "k")(

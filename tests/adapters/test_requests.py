@@ -188,7 +188,7 @@ def test_the_choice_of_tools_has_the_providers_words(name: str, choice: str) -> 
 
 @pytest.mark.table
 @every_provider
-def test_without_tools_there_is_no_choice_of_them(name: str) -> None:
+def test_a_choice_of_tools_is_not_sent_without_tools(name: str) -> None:
     assert b"hoice" not in request_body(name, [UserMessage("hi")], tool_choice="required")
 
 
@@ -307,7 +307,9 @@ class NotJson:
     ("tools", "extra", "field"),
     [((), {"x": object()}, "x"), ((), {"x": "\ud800"}, "x"), ((NotJson(),), {}, "tool")],
 )
-async def test_what_json_cannot_express_is_named_by_its_field(name: str, tools: Any, extra: Any, field: str) -> None:
+async def test_values_that_json_cannot_express_are_named_by_their_field(
+    name: str, tools: Any, extra: Any, field: str
+) -> None:
     context = AgentContext("", [UserMessage("hi")], tools)
     stream_fn, model = PROVIDERS[name].stream_fn, ModelSpec(name, PROVIDERS[name].model_id)
     options = StreamOptions(api_key="k", extra=extra)
@@ -319,7 +321,7 @@ async def test_what_json_cannot_express_is_named_by_its_field(name: str, tools: 
 
 @pytest.mark.table
 @every_provider
-def test_what_says_nothing_is_left_out(name: str) -> None:
+def test_empty_fields_are_left_out(name: str) -> None:
     history = [
         UserMessage([Text(""), Text("hi"), Extension("widget", {})]),
         reply(name, Text(""), Thinking("unsigned"), Extension("widget", {})),
@@ -341,7 +343,7 @@ def test_the_origin_of_a_message_is_not_sent(name: str) -> None:
 
 @pytest.mark.table
 @every_provider
-def test_what_was_sent_stays_the_same_from_turn_to_turn(name: str) -> None:
+def test_sent_messages_stay_the_same_from_turn_to_turn(name: str) -> None:
     history: list[AgentMessage] = [UserMessage("weather?")]
     before = b""
     for turn in range(4):

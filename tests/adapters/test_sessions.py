@@ -91,7 +91,7 @@ def test_without_caching_a_key_for_the_cache_is_not_sent(adapter: str) -> None:
     assert sent(ADAPTERS[adapter], adapter, "s-1", cache="none") == sent(ADAPTERS[adapter], adapter, None, cache="none")
 
 
-def test_what_the_caller_put_there_wins() -> None:
+def test_the_callers_own_value_wins() -> None:
     extra = {"metadata": {"user_id": "mine"}, "prompt_cache_key": "mine"}
     assert sent(ADAPTERS["anthropic"], "anthropic", "s-1", extra=extra)[0]["metadata"] == {"user_id": "mine"}
     assert sent(ADAPTERS["openai"], "openai", "s-1", extra=extra)[0]["prompt_cache_key"] == "mine"

@@ -143,7 +143,7 @@ def says_yes(api: str, schema: dict[str, Any] = CITY, has_tools: bool = False, m
     return ask is not None and ask(ModelSpec(api, model or ADAPTERS[api][2]), schema, has_tools)
 
 
-def test_who_says_yes() -> None:
+def test_each_provider_states_its_support() -> None:
     assert {api for api in APIS if says_yes(api)} == set(FORMATS)
     assert {api for api in APIS if says_yes(api, has_tools=True)} == WITH_TOOLS
 
@@ -195,7 +195,7 @@ async def test_thinking_and_the_schema_are_beside_each_other() -> None:
     assert server.bodies[0]["output_config"] == {"effort": "high", "format": EXPECTED["anthropic"]}
 
 
-async def test_what_the_caller_adds_to_the_text_goes_beside_its_format() -> None:
+async def test_the_callers_text_options_are_kept_beside_the_format() -> None:
     options = StreamOptions(extra={"text": {"verbosity": "low"}})
     async with FakeProvider("openai-responses", [ROME_TEXT]) as server:
         await agent_at(server, "openai-responses", stream_options=options).structured_output("Where?", City)
@@ -324,7 +324,7 @@ def test_a_schema_is_rewritten_to_what_strict_mode_takes(schema: dict[str, Any],
     ids=lambda value: json.dumps(value)[:60],
 )
 @pytest.mark.table
-def test_what_strict_mode_does_not_take_goes_through_the_tool(schema: dict[str, Any]) -> None:
+def test_schemas_that_strict_mode_refuses_go_through_the_tool(schema: dict[str, Any]) -> None:
     assert STRICT.express(schema) is None
     assert not says_yes("openai", schema)
 

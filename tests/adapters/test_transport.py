@@ -141,7 +141,7 @@ async def test_every_misbehaviour_ends_in_one_typed_failure(behaviour: Answer, k
     assert (await failure_of(behaviour)).kind == kind
 
 
-async def test_what_was_streamed_before_a_cut_stays() -> None:
+async def test_text_streamed_before_a_cut_stays() -> None:
     async with LoopbackServer(resets(HELLO)) as server:
         assert check(await call(server)).message().text == "Hello"
 
@@ -226,7 +226,7 @@ async def test_nobody_there_is_a_network_failure_that_names_the_address() -> Non
     assert "http://127.0.0.1:9/v1/chat/completions" in events[-1].message
 
 
-async def test_an_address_that_is_none_is_a_failure_too() -> None:
+async def test_an_invalid_address_is_a_failure_too() -> None:
     stream_fn = OpenAiStreamFn("not a url", "key")
     events = [event async for event in stream_fn(MODEL, CONTEXT, StreamOptions(), CancellationToken())]
     assert isinstance(events[-1], StreamFailed)

@@ -220,7 +220,7 @@ async def test_harmless_commands_run_unasked_and_others_do_not_without_anybody_t
 
 
 @pytest.mark.parametrize(("approve", "happens"), [("none", False), ("ask", False), ("smart", False), ("all", True)])
-async def test_who_approves_decides(root: Path, approve: str, happens: bool) -> None:
+async def test_the_approver_decides(root: Path, approve: str, happens: bool) -> None:
     await run(made(root, call("bash", command="touch b.txt"), text("Done."), approve=approve))
     assert (root / "b.txt").exists() is happens
 
@@ -302,7 +302,7 @@ async def test_our_own_settings_and_keys_are_hidden_even_inside_the_folder(
     assert "a canary" not in str(results)
 
 
-async def test_what_a_run_replaced_is_kept_and_hidden_even_inside_the_folder(
+async def test_files_replaced_by_a_run_are_kept_and_hidden_even_inside_the_folder(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SWINK_DATA_DIR", str(root / "data"))
@@ -469,7 +469,7 @@ def test_web_fetch_is_an_extra_tool_of_our_own(tmp_path: Path) -> None:
         extra_tools(["web_fetch"], tmp_path, private=["localhost"])
 
 
-def test_web_fetch_without_its_extra_names_the_setting_and_the_command_that_installs_it(
+def test_web_fetch_without_its_extra_names_the_setting_and_the_install_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from swink_agent.app.trust.extras import extra_tools, installed_extras, lacks_packages

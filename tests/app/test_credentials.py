@@ -144,7 +144,7 @@ def test_keys_are_listed_masked_with_their_source(path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "  ", "two words", "line\nbreak", "bell\x07"])
-def test_what_is_no_key_is_refused(path: Path, key: str) -> None:
+def test_invalid_keys_are_refused(path: Path, key: str) -> None:
     with pytest.raises(UsageProblem, match="that is not a key"):
         Credentials(path, environ={}).set("anthropic", key, "file")
     assert not path.exists()

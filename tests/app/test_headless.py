@@ -72,7 +72,7 @@ async def test_an_answer_is_done_and_everything_is_counted() -> None:
     assert outcome.is_answer
 
 
-async def test_attempts_that_were_repeated_and_summaries_of_no_use_are_counted_as_on_record(tmp_path: Path) -> None:
+async def test_retries_and_useless_summaries_are_counted_as_on_record(tmp_path: Path) -> None:
     async def ask(messages: Any, overflow: bool) -> None:
         context = CompactionContext.current()
         assert context is not None
@@ -89,7 +89,7 @@ async def test_attempts_that_were_repeated_and_summaries_of_no_use_are_counted_a
 
 
 @pytest.mark.parametrize("fits", [True, False])
-async def test_what_was_used_for_values_that_did_not_fit_is_counted_as_on_record(tmp_path: Path, fits: bool) -> None:
+async def test_usage_of_values_that_did_not_fit_is_counted_as_on_record(tmp_path: Path, fits: bool) -> None:
     wrong, right = call("final_answer", n="three"), call("final_answer", n=3)
     failed = fail("network", retry_after=0, usage=Usage(1, 1, total=2))
     made = agent(wrong, failed, text("It is 3."), *([right] if fits else [wrong, wrong]))
@@ -160,7 +160,7 @@ async def test_an_interrupt_that_comes_too_late_takes_nothing_away() -> None:
     assert (await run.run("go")).exit_code == ExitCode.DONE
 
 
-async def test_what_comes_before_the_run_may_fail_or_be_interrupted() -> None:
+async def test_steps_before_the_run_may_fail_or_be_interrupted() -> None:
     def no_model(cancel: CancellationToken) -> None:
         raise NoModel("it cannot be fetched")
 

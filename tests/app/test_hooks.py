@@ -351,7 +351,7 @@ def test_a_program_that_reads_nothing_gets_a_document_of_any_size(root: Path) ->
     assert end.code == 0
 
 
-def test_what_a_hook_leaves_running_does_not_hold_it_up(root: Path) -> None:
+def test_processes_left_by_a_hook_do_not_delay_it(root: Path) -> None:
     started = time.monotonic()
     command = ["/bin/sh", "-c", "echo said; sleep 5 & exit 0"]
     end = OwnProgram(command, timeout=60, outside=lambda: [str(root)]).run(b"{}\n")

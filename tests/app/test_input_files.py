@@ -86,7 +86,7 @@ def test_a_file_that_makes_its_reader_wait_is_refused(tmp_path: Path, monkeypatc
         ("/not/there", "/not/there cannot be read: No such file or directory (--file)"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told(given: str, words: str) -> None:
+def test_problems_of_a_file_are_reported(given: str, words: str) -> None:
     with pytest.raises(UsageProblem) as caught:
         read_input(given, "--file", 100)
     assert str(caught.value).startswith(words)

@@ -111,7 +111,7 @@ async def test_hundreds_of_turns_with_long_results_stay_within_the_window(
     assert outcome.usage.input >= sum(provider.sizes) * 0.99, "what the summaries read is counted too"
 
 
-def test_what_gives_way_is_chosen_by_a_setting_and_the_model_on_this_machine_has_the_window() -> None:
+def test_a_setting_chooses_the_strategy_and_the_local_model_has_the_window() -> None:
     def chosen(model: str, **flags: Any) -> SlidingWindow | SummarizingCompactor:
         settings = load_settings(path=Path("/no/such"), environ={}, flags=flags)
         return compaction(ModelSpec.parse(model), settings, system="Be brief.", tools=(), reply=None)

@@ -144,7 +144,7 @@ def test_of_one_name_the_user_s_counts(tmp_path: Path) -> None:
     assert _servers(TIME, path=tmp_path / "config.toml", project=project)["time"].command == "uvx"
 
 
-def test_a_value_of_the_environment_that_cannot_be_a_header_is_a_problem_of_that_server(tmp_path: Path) -> None:
+def test_a_variable_that_cannot_be_a_header_is_a_problem_of_its_server(tmp_path: Path) -> None:
     found = _servers(TIME, {"TIME_TOKEN": "t", "WEB_TOKEN": "t0k3n-value\n"}, path=tmp_path / "config.toml")
     assert found["web"].problem == "the value of the header Authorization must be a text in one line"
     assert found["time"].problem == ""

@@ -35,7 +35,7 @@ def test_a_long_listing_is_cut_and_says_so(tmp_path: Path) -> None:
     assert folder_listing(fill(tmp_path / "long", "n" * 200)) == "n" * 79 + "…"
 
 
-def test_what_git_ignores_is_left_out(tmp_path: Path) -> None:
+def test_files_that_git_ignores_are_left_out(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     fill(tmp_path, "kept.py", "build/x", "notes.log", "sub/inner.log", "sub/kept.txt")
     (tmp_path / ".gitignore").write_text("build/\n*.log\n")

@@ -81,7 +81,7 @@ async def test_a_file_that_was_read_in_part_is_not_made_up(folder: Path) -> None
     assert case_of(loaded).setup == {}
 
 
-async def test_a_file_that_the_session_made_is_no_file_that_it_found(folder: Path) -> None:
+async def test_a_file_made_by_the_session_is_not_part_of_the_case(folder: Path) -> None:
     loaded = await recorded(
         folder, call("write_file", path="n.txt", content="x\n"), call("read_file", path="n.txt"), "Done."
     )
@@ -98,7 +98,7 @@ async def test_the_replies_name_files_of_any_folder(folder: Path) -> None:
     assert last.text == "x"
 
 
-async def test_a_session_in_which_nothing_was_asked_is_no_case(folder: Path) -> None:
+async def test_a_session_without_a_prompt_is_not_a_case(folder: Path) -> None:
     store = JsonlSessionStore(folder.parent / "sessions")
     with store.create(cwd=str(folder)) as session:
         session_id = session.id

@@ -48,7 +48,7 @@ async def test_its_id_is_known_at_every_moment_also_while_it_is_being_closed(
     assert [*known, kept.id] == [expected] * 3
 
 
-async def test_of_what_was_never_written_there_is_no_id(
+async def test_an_unwritten_session_has_no_id(
     settings: Settings, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(session: Session) -> None:
@@ -64,7 +64,7 @@ async def test_of_what_was_never_written_there_is_no_id(
     assert kept.id is None
 
 
-async def test_what_was_written_stays_where_nobody_can_look_whether_it_is_there(
+async def test_written_sessions_stay_if_their_folder_cannot_be_looked_at(
     settings: Settings, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     close = Session.close

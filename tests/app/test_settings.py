@@ -103,7 +103,7 @@ def test_a_bad_address_stops_only_its_provider(tmp_path: Path, address: str) -> 
     assert unset_value("base_url.xai", path=path)
 
 
-def test_a_file_that_is_no_text_and_one_that_is_a_folder_are_told(tmp_path: Path) -> None:
+def test_a_binary_settings_file_and_a_folder_are_reported(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_bytes(b"model = '\xff'\n")
     with pytest.raises(SettingsError, match="is not UTF-8 text"):
         load_settings(path=tmp_path / "config.toml", environ={})
@@ -255,7 +255,7 @@ def test_line_ends_and_the_mode_of_the_file_stay(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_what_edits_is_loaded_for_an_edit_and_not_for_reading(tmp_path: Path) -> None:
+def test_the_editing_library_is_loaded_only_for_an_edit(tmp_path: Path) -> None:
     path = write(tmp_path / "config.toml", "max_turns = 10\n")
     code = (
         "import sys; from pathlib import Path; from swink_agent.app.settings import settings; "
@@ -414,7 +414,7 @@ def test_hosts_of_all_sources_count_in_their_normal_form(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("host", ["https://pypi.org", "pypi.org/simple", "me@pypi.org", "*.org", "a.org:x"])
-def test_what_is_not_a_host_is_a_mistake_that_is_named(tmp_path: Path, host: str) -> None:
+def test_an_invalid_host_is_reported_by_name(tmp_path: Path, host: str) -> None:
     with pytest.raises(SettingsError, match=r"^--allow-host: .* is not a host that can be allowed"):
         load_settings(path=tmp_path / "none", environ={}, flags={"allow_hosts": (host,)})
     with pytest.raises(SettingsError, match=r"config.toml, line 1: .* is not a host that can be allowed"):

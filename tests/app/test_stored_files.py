@@ -108,7 +108,7 @@ def test_files_are_changed_also_where_the_file_system_has_no_locks(
     assert rules.rules(tmp_path) == ("bash: ls",)
 
 
-def test_a_program_that_never_ends_its_change_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_never_ends_its_change_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paths, "_PATIENCE", 0)
     rules, keys = FolderRules(tmp_path / "allowed.json"), Credentials(tmp_path / "keys.json", environ={})
     with locked(rules.path, 0) as is_locked, locked(keys.path, 0):

@@ -62,7 +62,7 @@ def test_dotted_keys_and_windows_line_ends_are_kept() -> None:
     )
 
 
-def test_a_line_keeps_its_indent_its_spacing_its_key_and_the_comment_behind_several_lines() -> None:
+def test_an_edited_line_keeps_its_indent_spacing_key_and_comment() -> None:
     text = "\t'a'=[\n  1, # one\n] # all\n"
     assert TomlFile(text).with_value("a", [2]) == "\t'a'=[2] # all\n"
     assert TomlFile("[ t ]\n  a = 1\n\n# of u\n[u]\n").with_value("t.b", 2) == (
@@ -83,7 +83,7 @@ def test_new_lines_end_like_those_of_the_file() -> None:
 @pytest.mark.parametrize(
     "text", ["base_url = {a = 1, b = 2}\n", "[[base_url.a]]\nx = 1\n", "[[base_url]]\na = 1\n", "base_url = 1"]
 )
-def test_what_cannot_be_edited_safely_is_refused(text: str) -> None:
+def test_files_that_cannot_be_edited_safely_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="by hand"):
         TomlFile(text).with_value("base_url.a", 3)
 
@@ -112,7 +112,7 @@ DOCUMENTS = st.dictionaries(
 
 
 @given(DOCUMENTS, st.data())
-def test_whatever_is_set_is_read_back_and_the_rest_stays(values: dict[str, object], data: st.DataObject) -> None:
+def test_any_set_value_is_read_back_and_the_rest_stays(values: dict[str, object], data: st.DataObject) -> None:
     text = "# opened by a comment\n\n"
     for key, value in values.items():
         text = TomlFile(text).with_value(key, value)
@@ -226,7 +226,7 @@ def test_an_edit_touches_one_assignment_or_is_refused(where: tuple[str, str], va
 
 @settings(max_examples=200)
 @given(files_and_keys())
-def test_what_is_taken_out_is_one_assignment_or_is_refused(where: tuple[str, str]) -> None:
+def test_removing_takes_one_assignment_or_is_refused(where: tuple[str, str]) -> None:
     text, key = where
     values = flatten(tomllib.loads(text))
     after = edited(lambda: TomlFile(text).without(key))

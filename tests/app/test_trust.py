@@ -56,7 +56,7 @@ def test_a_change_of_its_settings_ends_the_trust(project: Path, store: TrustStor
     assert not found(project, store).is_trusted
 
 
-def test_what_has_changed_since_is_known(project: Path, store: TrustStore) -> None:
+def test_changes_since_the_answer_are_noticed(project: Path, store: TrustStore) -> None:
     store.trust(project)
     assert store.changes(store.offer(project)) == ()
     (project / ".swink" / "config.toml").write_text("max_turns = 4\n")
@@ -143,7 +143,7 @@ def test_a_record_that_cannot_be_read_trusts_nothing(project: Path, store: Trust
         find_project(project, store)
 
 
-def test_a_settings_file_that_is_no_file_is_left_alone_and_told_of(project: Path, store: TrustStore) -> None:
+def test_a_settings_path_that_is_not_a_file_is_left_alone_and_reported(project: Path, store: TrustStore) -> None:
     path = project / ".swink" / "config.toml"
     path.unlink()
     os.mkfifo(path)  # reading it would wait for ever
@@ -152,7 +152,7 @@ def test_a_settings_file_that_is_no_file_is_left_alone_and_told_of(project: Path
     assert "is a named pipe" in left_alone.what_is_unused
 
 
-def test_a_folder_whose_name_is_no_text_is_not_trusted(project: Path, store: TrustStore) -> None:
+def test_a_folder_whose_name_is_not_text_is_not_trusted(project: Path, store: TrustStore) -> None:
     odd = project.with_name("pro\udcffject")
     try:
         project.rename(odd)

@@ -58,7 +58,7 @@ async def test_access_is_a_question_in_every_mode_whatever_is_allowed_or_trusted
     assert len(person.questions) == 3
 
 
-async def test_what_is_denied_is_not_asked_about_and_none_is_none() -> None:
+async def test_denied_calls_are_refused_without_a_question_and_mode_none_refuses_all() -> None:
     person = Person()
     approve = Approvals(person, mode="all", rules=CommandRules(deny=["git push"]))
     assert await approve(asking(HOSTS, "git push")) == Reject("the rule 'git push' denies it")

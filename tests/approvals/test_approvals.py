@@ -100,7 +100,7 @@ async def test_all_approves_every_call_and_none_rejects_every_call() -> None:
 
 
 @pytest.mark.parametrize("mode", ["smart", "auto", "ask", "all"])
-async def test_what_is_denied_is_denied_in_every_mode_and_whatever_is_trusted(mode: Any) -> None:
+async def test_denied_calls_are_denied_in_every_mode_and_despite_trust(mode: Any) -> None:
     approve, person = approvals(mode=mode, rules=CommandRules(allow=["rm"], deny=["rm -rf"]))
     approve.trust.trust_tool("bash", scope=HERE)
     approve.trust.trust_command("rm", scope=HERE)
@@ -126,7 +126,7 @@ async def test_without_anybody_to_ask_only_the_rules_and_trust_let_pass() -> Non
     assert isinstance(await approve(bash("git status")), Reject)
 
 
-def test_a_mode_that_there_is_not_is_an_error() -> None:
+def test_an_unknown_mode_is_an_error() -> None:
     with pytest.raises(
         ValueError, match="the mode of Approvals must be one of smart, auto, ask, all, none, not 'yolo'"
     ):
@@ -167,7 +167,7 @@ def test_objects_are_not_shared_by_accident() -> None:
         bash("l\u0455"),
     ],
 )
-async def test_what_is_not_just_an_allowed_command_is_asked_about(request_: ProposedCall) -> None:
+async def test_commands_beyond_the_allowed_one_are_asked_about(request_: ProposedCall) -> None:
     approve, person = approvals("no")
     assert await approve(request_) == Reject("the user said no")
     assert len(person.questions) == 1
@@ -206,12 +206,12 @@ async def test_a_no_may_say_why() -> None:
 
 @pytest.mark.table
 @pytest.mark.parametrize("answer", [None, True, False, "yes", "y", "", 1, "ONCE", object, Approve(), ["once"]])
-async def test_anything_that_is_no_answer_is_a_no(answer: Any) -> None:
+async def test_an_invalid_answer_is_a_no(answer: Any) -> None:
     approve, _ = approvals(lambda _: answer)
     assert isinstance(await approve(bash("make")), Reject)
 
 
-async def test_an_answer_with_a_choice_that_there_is_not_is_a_no() -> None:
+async def test_an_answer_with_an_unknown_choice_is_a_no() -> None:
     approve, _ = approvals(ApprovalAnswer("sure"))  # type: ignore[arg-type]
     assert isinstance(await approve(bash("make")), Reject)
 
@@ -248,7 +248,7 @@ async def test_changed_arguments_do_not_get_around_a_deny_rule() -> None:
     assert await approve(bash("make")) == Reject("the rule 'sudo' denies it")
 
 
-async def test_what_is_done_with_a_question_changes_nothing() -> None:
+async def test_changes_to_a_question_have_no_effect() -> None:
     def meddle(question: ApprovalQuestion) -> str:
         question.request.arguments["command"] = "git status"
         question.request.scope.clear()
@@ -310,7 +310,7 @@ async def test_a_preview_that_fails_leaves_the_arguments_to_be_shown() -> None:
 
 
 @pytest.mark.parametrize("given", ["preview", "redactor"])
-async def test_what_a_person_is_shown_is_made_outside_the_event_loop(given: str) -> None:
+async def test_the_text_of_a_question_is_made_outside_the_event_loop(given: str) -> None:
     made_in: list[threading.Thread] = []
 
     class Masks(Redactor):
@@ -500,7 +500,7 @@ async def test_a_tool_is_trusted_for_the_session() -> None:
         ("git commit", ["git commit -am x"], ["git -c core.editor=x commit"]),
     ],
 )
-async def test_trust_in_a_prefix_is_none_in_options_that_run_something_else(
+async def test_trust_in_a_prefix_excludes_options_that_run_other_programs(
     prefix: str, covered: list[str], asked: list[str]
 ) -> None:
     approve, _ = approvals(*["no"] * 9, rules=CommandRules())
@@ -593,7 +593,7 @@ def test_trust_can_be_given_by_hand() -> None:
 
 
 @pytest.mark.table
-async def test_the_rules_for_commands_are_not_for_a_tool_of_an_mcp_server_that_is_called_the_same() -> None:
+async def test_rules_for_commands_do_not_apply_to_a_servers_tool_of_the_same_name() -> None:
     scope = {"server": "far", "tool": "bash", "definition": "1234"}
     approve, person = approvals("no")
     answer = await approve(ProposedCall("1", "bash", {"command": "ls"}, scope))

@@ -59,7 +59,7 @@ def auto(person: Person | None = None, **options: Any) -> Approvals:
     ids=str,
 )
 @pytest.mark.table
-async def test_what_stays_behind_the_sandbox_or_beneath_the_folder_runs_unasked(request_: ProposedCall) -> None:
+async def test_calls_within_sandbox_or_folder_run_without_a_question(request_: ProposedCall) -> None:
     person = Person()
     assert await auto(person)(request_) == Approve()
     assert person.asked == []
@@ -105,7 +105,7 @@ async def test_all_else_is_as_in_smart(request_: ProposedCall) -> None:
     assert isinstance(await auto()(request_), Reject), "unattended it is rejected"
 
 
-async def test_what_the_rules_know_as_reading_is_still_known_as_that() -> None:
+async def test_reading_known_to_the_rules_is_still_known() -> None:
     assert (await auto()(bash("ls -la"))).reads_only is True  # type: ignore[union-attr]
     assert (await auto()(bash("make"))).reads_only is False  # type: ignore[union-attr]
 

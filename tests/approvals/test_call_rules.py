@@ -55,7 +55,7 @@ async def test_a_tool_alone_is_allowed_whatever_it_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["smart", "all"])
-async def test_what_is_denied_does_not_run_in_any_mode_nor_where_nobody_would_ask(tmp_path: Path, mode: str) -> None:
+async def test_denied_calls_run_in_no_mode_and_with_no_person(tmp_path: Path, mode: str) -> None:
     (tmp_path / ".env").write_text("secret")
     (tmp_path / "link").symlink_to(".env")
     (tmp_path / "b.txt").write_text("fine")
@@ -135,7 +135,7 @@ def test_a_server_with_a_similar_name_is_not_allowed_with_another(tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["write_file", "bash", "web_fetch", "query"])
-def test_a_rule_for_another_tool_does_not_allow_that_of_a_server_which_is_called_the_same(name: str) -> None:
+def test_a_rule_for_another_tool_does_not_allow_a_servers_tool_of_that_name(name: str) -> None:
     call = ProposedCall("1", name, {}, scope={"server": "far", "tool": name, "definition": "1234"})
     own = ProposedCall("1", name, {}, scope={"folder": "/", "server": "db1"})
     assert CallRules("/", allow=[name]).decide(call) is None
@@ -162,7 +162,7 @@ def test_a_host_is_not_allowed_to_a_tool_of_an_mcp_server_that_is_called_web_fet
     assert denied.verdict == "deny"
 
 
-def test_a_denied_tool_of_a_server_is_not_allowed_with_its_other_tools_if_its_names_have_no_prefix() -> None:
+def test_a_denied_tool_stays_denied_when_its_server_is_allowed_without_a_prefix() -> None:
     rules = CallRules("/", allow="mcp__git__*", deny="mcp__git__push")
     for name, verdict in [("push", "deny"), ("log", "allow")]:
         decision = rules.decide(ProposedCall("1", name, {}, {"server": "git", "tool": name, "definition": "1234"}))
@@ -170,7 +170,7 @@ def test_a_denied_tool_of_a_server_is_not_allowed_with_its_other_tools_if_its_na
         assert decision.verdict == verdict
 
 
-def test_a_tool_that_takes_the_full_name_of_a_tool_of_another_server_is_not_allowed_with_it() -> None:
+def test_a_tool_named_like_the_full_name_of_another_servers_is_not_allowed() -> None:
     # The server far offers a tool of this name, and its tools have no prefix.
     call = ProposedCall("1", "mcp__git__push", {}, {"server": "far", "tool": "mcp__git__push", "definition": "1234"})
     assert CallRules("/", allow=["mcp__git__push"]).decide(call) is None

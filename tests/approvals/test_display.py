@@ -52,7 +52,7 @@ def request(name: str = "bash", /, **arguments: Any) -> ProposedCall:
         ("a" + " " * 20, "a [20 spaces] "),
     ],
 )
-def test_what_does_not_show_is_spelt_out(text: str, shown: str) -> None:
+def test_invisible_characters_are_spelt_out(text: str, shown: str) -> None:
     assert safe_display(text) == shown
 
 
@@ -123,7 +123,7 @@ def test_lines_of_files_keep_their_indentation_and_a_text_its_lines() -> None:
     )
 
 
-def test_line_ends_of_windows_are_no_reason_to_warn() -> None:
+def test_line_ends_of_windows_cause_no_warning() -> None:
     assert display_warnings("a\r\nb\r\n") == ()
     shown = render_request(request("write_file", path="x", content="a\r\nb\r\n"))
     assert shown.split("\n") == ["write_file x", "+ a", "+ b", "  its lines end in CRLF"]
@@ -239,7 +239,7 @@ def test_a_long_path_is_shown_whole_where_nothing_is_cut() -> None:
     assert f"write_file {path} → {real}\n" in render_request(call, limit=None)
 
 
-def test_what_is_within_the_limit_is_shown_whole() -> None:
+def test_texts_within_the_limit_are_shown_whole() -> None:
     command = "echo " + "a" * 1_500 + "; rm -rf x; echo " + "b" * 300
     assert render_request(request(command=command), command="command") == f"bash\n│ {command}"
 

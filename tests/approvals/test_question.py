@@ -44,7 +44,7 @@ def test_the_beginning_of_a_line_without_end_is_there_without_its_end() -> None:
     assert last.text.endswith("END")
 
 
-def test_what_is_masked_in_the_question_is_masked_in_the_rows() -> None:
+def test_secrets_masked_in_the_question_are_masked_in_the_rows() -> None:
     asked = question({"command": "echo sk-secret"})
     masked = msgspec.structs.replace(asked.request, arguments={"command": "echo [masked]"})
     view = QuestionView(msgspec.structs.replace(asked, shown=masked))

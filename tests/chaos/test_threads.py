@@ -129,7 +129,7 @@ def run_until_nothing_is_queued(agent: Agent) -> None:
 
 
 @pytest.mark.sweep
-def test_what_many_threads_say_during_runs_and_aborts_enters_exactly_once_and_in_order() -> None:
+def test_messages_of_many_threads_enter_exactly_once_and_in_order() -> None:
     agent = an_agent()
     pace = Pace(agent)
     runs: list[list[AgentEvent]] = []
@@ -182,7 +182,7 @@ def test_what_many_threads_say_during_runs_and_aborts_enters_exactly_once_and_in
     assert len(ends) == len(runs) > 1
 
 
-def test_what_is_said_while_the_queues_are_cleared_enters_at_most_once() -> None:
+def test_messages_queued_while_the_queues_are_cleared_enter_at_most_once() -> None:
     agent = an_agent()
     pace = Pace(agent)
     crowd = Crowd()

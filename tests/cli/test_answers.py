@@ -107,7 +107,7 @@ async def test_some_answers_at_a_time_are_fine_and_the_rest_waits_on(swink: Any)
     assert [(swink.folder / name).exists() for name in ("a.txt", "b.txt")] == [True, True]
 
 
-async def test_what_waits_is_named_and_a_model_is_not_asked(swink: Any) -> None:
+async def test_waiting_calls_are_named_without_asking_a_model(swink: Any) -> None:
     session, (first, outside, foreign) = application(
         swink, write("a.txt"), call("ship", order=7), call("refund", order=8)
     )
@@ -157,7 +157,7 @@ async def test_a_call_of_a_tool_that_is_not_here_is_told_before_it_fails(swink: 
 
 
 @pytest.mark.parametrize("flags", [("--deny", "write_file: a.txt"), ("--approve", "none")], ids=["deny", "none"])
-async def test_what_may_not_run_cannot_be_approved_but_can_be_rejected(swink: Any, flags: tuple[str, ...]) -> None:
+async def test_calls_that_may_not_run_can_be_rejected_but_not_approved(swink: Any, flags: tuple[str, ...]) -> None:
     session, (first, second) = application(swink, write("a.txt"), write("b.txt"))
     async with FakeProvider("anthropic", ["Neither."]) as provider:
         swink.use(provider)
@@ -199,7 +199,7 @@ async def test_a_prompt_gives_up_what_waits_and_says_so(swink: Any) -> None:
 # -- wrong answers -------------------------------------------------------------------------------------------
 
 
-def test_what_is_wrong_with_answers_is_one_line_before_anything_happens(
+def test_wrong_answers_are_reported_in_one_line_before_anything_happens(
     swink: Any, refused: Callable[..., str]
 ) -> None:
     session, (first, outside) = application(swink, write("a.txt"), call("ship", order=7))

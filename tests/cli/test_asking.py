@@ -97,7 +97,7 @@ async def answered(desk: Desk, *keys: bytes, approvals: Approvals | None = None,
         ([b"b", b"\x04"], Reject("the user said no")),
     ],
 )
-async def test_a_key_alone_is_an_answer_and_a_text_that_was_pasted_is_none(
+async def test_a_single_key_is_an_answer_and_a_pasted_text_is_not(
     desk: Desk, keys: list[bytes], outcome: object
 ) -> None:
     before = termios.tcgetattr(desk.slave)
@@ -105,7 +105,7 @@ async def test_a_key_alone_is_an_answer_and_a_text_that_was_pasted_is_none(
     assert termios.tcgetattr(desk.slave) == before
 
 
-async def test_a_key_pressed_while_the_call_is_being_shown_is_no_answer(
+async def test_a_key_pressed_while_the_call_is_being_shown_is_ignored(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("swink_agent.cli.prompt.asking._GRACE", 2.0)  # a busy machine takes its time to show a call
@@ -132,7 +132,7 @@ async def test_two_questions_stand_one_after_the_other(desk: Desk) -> None:
     asyncio.get_running_loop().remove_reader(desk.master)
 
 
-async def test_what_is_said_meanwhile_waits_for_the_answer(desk: Desk) -> None:
+async def test_text_typed_meanwhile_waits_for_the_answer(desk: Desk) -> None:
     stream = io.StringIO()
     screen = Screen(stream, live=True, colours=False)
     ask = TerminalAsk.open(screen, str, os.ttyname(desk.slave))
@@ -181,7 +181,7 @@ async def test_a_question_that_is_taken_back_leaves_the_terminal_as_it_was(desk:
     asyncio.get_running_loop().remove_reader(desk.master)
 
 
-def test_where_there_is_no_terminal_there_is_nobody_to_ask(tmp_path: Any) -> None:
+def test_nobody_is_asked_without_a_terminal(tmp_path: Any) -> None:
     screen = Screen(io.StringIO())
     assert TerminalAsk.open(screen, str, str(tmp_path / "none")) is None
     (tmp_path / "file").write_text("")

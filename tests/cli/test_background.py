@@ -50,7 +50,7 @@ async def test_they_end_with_the_run_and_stand_in_the_stream(swink: Any) -> None
     await gone(marker)
 
 
-async def test_a_person_is_told_of_an_end(swink: Any) -> None:
+async def test_a_person_is_notified_of_an_end(swink: Any) -> None:
     swink.confine()
     served = FakeReply(calls=[("bash", {"command": "exit 3", "background": True})])
     waited = FakeReply(calls=[("bash_stop", {"id": "b1"})])

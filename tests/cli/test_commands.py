@@ -118,7 +118,7 @@ def ui(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
         (["model", "the", "domain"], "model the domain", {}, False),
     ],
 )
-def test_words_that_are_no_command_open_the_ui_with_a_prompt(
+def test_other_words_than_commands_open_the_ui_with_a_prompt(
     ui: list[Any], program: Any, arguments: list[str], prompt: str, flags: dict[str, Any], inline: bool
 ) -> None:
     ended = program(*arguments)
@@ -128,7 +128,7 @@ def test_words_that_are_no_command_open_the_ui_with_a_prompt(
     assert {name: request.opening.settings.value(name) for name in flags} == flags
 
 
-def test_what_only_makes_sense_with_a_prompt_is_refused_in_the_ui(ui: list[Any], program: Any) -> None:
+def test_flags_that_need_a_prompt_are_refused_in_the_ui(ui: list[Any], program: Any) -> None:
     for flags in (("--output", "json"), ("--schema", "{}"), ("-q",), ("-v",)):
         ended = program(*flags)
         assert (ended.code, "is for -p" in ended.err) == (2, True)
@@ -137,13 +137,13 @@ def test_what_only_makes_sense_with_a_prompt_is_refused_in_the_ui(ui: list[Any],
     assert ui == []
 
 
-def test_a_command_that_is_almost_one_is_no_prompt(ui: list[Any], program: Any) -> None:
+def test_a_misspelt_command_is_not_a_prompt(ui: list[Any], program: Any) -> None:
     ended = program("sesions", "list")
     assert (ended.code, "did you mean sessions?" in ended.err) == (2, True)
     assert ui == []
 
 
-def test_what_is_wrong_is_told_before_there_is_a_screen(ui: list[Any], program: Any, tmp_path: Path) -> None:
+def test_mistakes_are_reported_before_the_screen_opens(ui: list[Any], program: Any, tmp_path: Path) -> None:
     assert "is not a folder (--cwd)" in program("-C", "/no/such/folder").err
     assert "there is no session 'nope'" in program("--resume", "nope").err
     assert "there is no session of" in program("-c").err
@@ -293,7 +293,7 @@ def test_settings_are_shown_with_their_sources(tmp_path: Path, monkeypatch: pyte
     assert path.read_text() == ""
 
 
-def test_what_cannot_be_used_is_mentioned_with_its_place(program: Any, tmp_path: Path) -> None:
+def test_unusable_items_are_mentioned_with_their_place(program: Any, tmp_path: Path) -> None:
     path = tmp_path / "config" / "config.toml"
     path.parent.mkdir()
     (tmp_path / "file").write_text("")
@@ -345,7 +345,7 @@ def test_aliases_are_listed_with_the_models_they_stand_for(program: Any, tmp_pat
 
 
 @pytest.mark.parametrize("words", [("keys", "rm"), ("models", "remove"), ("sessions", "remove")])
-def test_what_removes_has_the_other_usual_name_too(program: Any, words: tuple[str, str]) -> None:
+def test_commands_that_remove_accept_the_other_usual_name(program: Any, words: tuple[str, str]) -> None:
     done = program(*words, "nothing-of-that-name")
     assert (done.code, done.out) == (2, "")
     assert "has no command" not in done.err
@@ -360,7 +360,7 @@ def test_a_setting_that_something_else_overrules_is_told(monkeypatch: pytest.Mon
     )
 
 
-def test_what_was_allowed_for_a_project_is_shown_and_taken_away(place: Path, tmp_path: Path, program: Any) -> None:
+def test_allowed_commands_of_a_project_are_shown_and_removed(place: Path, tmp_path: Path, program: Any) -> None:
     nothing = program("config", "allowed")
     assert (nothing.code, nothing.out, nothing.err) == (0, "", f"No call is always allowed in {place}.\n")
     rules = FolderRules(tmp_path / "config" / "allowed.json")
@@ -421,7 +421,7 @@ def test_trust_shows_all_of_it_and_what_would_not_count_before_it_asks(place: Pa
     assert invoke("config", "get", "sandbox").stdout == "auto\n"
 
 
-def test_notes_that_change_are_told_of_and_shown_whole_before_they_count_again(place: Path) -> None:
+def test_changed_notes_are_reported_and_shown_whole_before_they_count_again(place: Path) -> None:
     (place / "AGENTS.md").write_text("Say please.\n")
     assert invoke("config", "trust", "--yes").exit_code == 0
     assert invoke("config").stderr == ""
@@ -513,7 +513,7 @@ def test_a_key_as_an_argument_is_told_where_it_belongs(program: Any) -> None:
     assert "swink keys set mistral" in done.err
 
 
-def test_a_key_in_the_place_of_a_command_is_masked_however_long_it_is(program: Any) -> None:
+def test_a_key_typed_instead_of_a_command_is_masked_however_long_it_is(program: Any) -> None:
     done = program("keys", "sk-ant-api03-" + "aB3" * 27 + "-abcdefAA")
     assert done.code == 2
     assert "aB3aB3" not in done.err
@@ -722,7 +722,7 @@ def test_a_pull_shows_progress_prints_the_path_and_can_be_interrupted(
     assert "the next pull continues" in stopped.err
 
 
-def test_a_pull_that_is_interrupted_after_the_fetch_does_not_claim_that_a_part_is_missing(
+def test_a_pull_interrupted_after_the_fetch_does_not_report_a_missing_part(
     program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from swink_agent.core.errors import Aborted

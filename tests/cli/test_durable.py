@@ -125,7 +125,7 @@ async def test_a_run_is_submitted_waits_is_answered_and_is_done(app: Swink) -> N
 
 
 @pytest.mark.sweep
-async def test_what_is_shown_to_be_typed_answers_a_call_whose_id_recurs(app: Swink) -> None:
+async def test_the_shown_command_answers_a_call_whose_id_recurs(app: Swink) -> None:
     worker = await app.start("worker", "app:durable", "--poll", "0.1")
     submit = ["submit", "app:durable", "recurring", "Refund", "--id", "r", "--wait"]
     try:

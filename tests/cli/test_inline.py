@@ -288,7 +288,7 @@ async def test_lines_that_are_pasted_in_one_go_are_one_prompt(swink: Swink, term
     assert "one\\ntwo\\nthree" in str(provider.bodies[0]["messages"][0])
 
 
-async def test_what_is_picked_is_found_by_words_and_number(swink: Swink, terminal: Terminal) -> None:
+async def test_items_are_picked_by_words_and_number(swink: Swink, terminal: Terminal) -> None:
     async with FakeProvider("anthropic", ["Hello."]) as provider:
         swink.use(provider)
         await terminal.start("--inline", environ={"TERM": "dumb"})
@@ -337,7 +337,9 @@ async def test_a_follow_up_is_queued_by_a_command_that_the_help_names(swink: Swi
 
 
 @pytest.mark.sweep
-async def test_a_screen_reader_hears_what_begins_and_what_came_of_it(swink: Swink, terminal: Terminal) -> None:
+async def test_a_screen_reader_hears_the_beginning_and_the_result_of_each_step(
+    swink: Swink, terminal: Terminal
+) -> None:
     run = FakeReply(calls=[("bash", {"command": "until [ -e go ]; do sleep 0.02; done; echo one"})])
     async with FakeProvider("anthropic", [run, "One line."]) as provider:
         swink.use(provider)

@@ -40,7 +40,7 @@ async def test_the_answer_goes_to_stdout_and_nothing_else(swink: Any) -> None:
     assert [tool["name"] for tool in provider.bodies[0]["tools"]] == ["read_file", "write_file", "list_dir"]
 
 
-async def test_stdin_is_added_and_replaced_where_it_is_no_text(swink: Any) -> None:
+async def test_stdin_is_added_and_its_invalid_bytes_are_replaced(swink: Any) -> None:
     async with FakeProvider("anthropic", ["ok", "ok"]) as provider:
         swink.use(provider)
         done = await swink("-p", "Sum this up.", "--tools", "none", stdin=b"\xef\xbb\xbfcaf\xc3\xa9 \xff\xfe\n")
@@ -52,7 +52,7 @@ async def test_stdin_is_added_and_replaced_where_it_is_no_text(swink: Any) -> No
     assert "tools" not in provider.bodies[0]
 
 
-async def test_without_p_a_prompt_is_answered_on_stdout_where_that_or_stdin_is_not_a_terminal(
+async def test_a_prompt_without_p_is_answered_on_stdout_outside_a_terminal(
     swink: Any, terminal: Any, tmp_path: Path
 ) -> None:
     async with FakeProvider("anthropic", ["forty-two"] * 5) as provider:
@@ -237,7 +237,7 @@ async def test_a_projects_settings_and_notes_count_after_trust(swink: Any) -> No
 
 
 @pytest.mark.sweep
-async def test_what_changed_in_a_trusted_project_is_told_before_the_run(swink: Any) -> None:
+async def test_changes_in_a_trusted_project_are_reported_before_the_run(swink: Any) -> None:
     (swink.folder / ".swink").mkdir()
     (swink.folder / ".swink" / "config.toml").write_text('tools = ["list_dir"]\n')
     (swink.folder / "AGENTS.md").write_text("Always say please.\n")
@@ -324,7 +324,7 @@ async def test_calls_that_were_not_approved_are_listed(swink: Any) -> None:
 
 
 @pytest.mark.sweep
-async def test_settings_that_cannot_be_read_and_a_prompt_that_never_comes_have_their_object_too(swink: Any) -> None:
+async def test_unreadable_settings_and_a_missing_prompt_have_their_json_object_too(swink: Any) -> None:
     (swink.home / "config").mkdir()
     (swink.home / "config" / "config.toml").write_text("model = \n")
     for flags in (("-p", "x", "--output", "json"), ("--output=json",), ("-p", "x", "--output", "json", "-x")):

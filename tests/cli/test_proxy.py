@@ -39,7 +39,7 @@ async def test_a_machine_without_keys_asks_through_one_that_has_them(swink: Any)
 
 
 @pytest.mark.sweep
-async def test_a_request_that_is_none_is_one_line_on_stderr(swink: Any) -> None:
+async def test_an_invalid_request_is_one_line_on_stderr(swink: Any) -> None:
     server = await swink.start("proxy", "--port", "0")
     address = (await server.stdout.readline()).decode().strip().rpartition("/")[2]
     await server.stdout.readline()

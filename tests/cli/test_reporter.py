@@ -245,12 +245,12 @@ async def test_a_call_takes_one_row_at_any_width_and_says_below_why_it_failed() 
         assert width == 10 or "nothing" in "".join(rows)
 
 
-async def test_what_the_model_said_before_a_run_failed_is_told_though_it_is_no_answer() -> None:
+async def test_text_before_a_failure_is_reported_though_it_is_not_an_answer() -> None:
     shown = await told(text("Half of it") + fail("invalid_request", "bad"))
     assert left(shown) == ["» Half of it", "error: bad", ""]
 
 
-def test_a_stream_that_is_closed_is_no_reason_to_fail() -> None:
+def test_a_closed_stream_does_not_cause_a_failure() -> None:
     stream = Stream(True)
     screen = Screen(stream, colours=False)
     stream.close()

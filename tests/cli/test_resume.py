@@ -313,7 +313,7 @@ async def test_no_secret_reaches_the_disk(swink: Any) -> None:
     assert SECRET not in shown.stdout + listed.stdout
 
 
-async def test_a_mask_in_a_resumed_conversation_is_put_back_where_it_belongs_and_refused_elsewhere(swink: Any) -> None:
+async def test_a_mask_in_a_resumed_conversation_is_restored_only_where_it_belongs(swink: Any) -> None:
     env = swink.folder / ".env"
     env.write_text(f"DB_PASSWORD={SECRET}\nPORT=1\n")
     (swink.folder / "other.txt").write_text("nothing\n")
@@ -351,7 +351,7 @@ async def test_a_mask_in_a_resumed_conversation_is_put_back_where_it_belongs_and
 
 
 @pytest.mark.sweep
-async def test_what_was_read_before_a_resume_has_to_be_read_again_before_it_is_replaced(swink: Any) -> None:
+async def test_files_read_before_a_resume_are_read_again_before_they_are_replaced(swink: Any) -> None:
     (swink.folder / "a.txt").write_text("hello\n")
     write = FakeReply(calls=[("write_file", {"path": "a.txt", "content": "bye\n"})])
     async with FakeProvider("anthropic", [READ, "Read.", write, "Not so.", READ, write, "Done."]) as provider:
@@ -490,7 +490,7 @@ async def test_a_folder_that_cannot_be_used_is_a_warning_and_an_error_for_who_ne
 
 
 @pytest.mark.sweep
-async def test_a_session_of_no_known_folder_is_named_and_belongs_to_the_one_where_it_goes_on(swink: Any) -> None:
+async def test_a_session_without_a_known_folder_belongs_to_where_it_continues(swink: Any) -> None:
     async with FakeProvider("anthropic", ["One.", "Two.", "Three.", "Four.", "Five."]) as provider:
         swink.use(provider)
         await swink("-p", "first", "--tools", "none")

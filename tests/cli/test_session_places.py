@@ -229,7 +229,7 @@ async def test_a_disk_that_is_full_when_a_session_is_to_be_made_is_a_warning(pla
     assert done.stderr.splitlines()[-1].endswith(" cannot be made: No space left on device")
 
 
-async def test_what_is_no_file_or_no_folder_is_no_session(place: Place, tmp_path: Path) -> None:
+async def test_other_things_than_files_and_folders_are_not_sessions(place: Place, tmp_path: Path) -> None:
     (place.folder / "folder.jsonl").mkdir()
     os.mkfifo(place.folder / "pipe.jsonl")
     names = ("folder", "pipe", "nope")

@@ -157,7 +157,7 @@ def test_a_line_that_never_ends_is_shown_whole_only_on_demand(store: JsonlSessio
     assert "x" * 1_000_000 in program("show", session, "--full")[1]
 
 
-async def test_what_was_said_forges_no_row_and_no_id_is_cut(terminal: Any, swink: Any) -> None:
+async def test_texts_of_a_session_forge_no_row_and_cut_no_id(terminal: Any, swink: Any) -> None:
     store = JsonlSessionStore(swink.home / ".local/share/swink-agent/sessions")
     agent = Agent("scripted:a-model-with-a-rather-long-name", stream_fn=scripted(text(SAYINGS)))
     with store.create(swink.folder, title=SAYINGS) as session:
@@ -210,7 +210,7 @@ def without_its_first_line(store: JsonlSessionStore, session: str, old: bytes, n
     return rest
 
 
-def test_a_session_whose_first_line_is_damaged_is_still_one_of_its_folder_if_that_can_be_read(
+def test_a_session_with_a_damaged_first_line_still_belongs_to_its_folder(
     store: JsonlSessionStore, program: Any, tmp_path: Path
 ) -> None:
     session = talk(store, "what I said")
@@ -274,7 +274,7 @@ class Memo(CustomMessage, tag="memo"):
     tags: list[str] = []
 
 
-def test_an_application_s_own_messages_and_notes_are_shown_and_are_no_damage(
+def test_an_applications_messages_and_notes_are_shown_and_are_not_damage(
     store: JsonlSessionStore, program: Any
 ) -> None:
     agent = Agent("scripted:model", stream_fn=scripted(text("Fine."), text("Well.")))
@@ -301,7 +301,7 @@ def test_an_application_s_own_messages_and_notes_are_shown_and_are_no_damage(
     assert all(row.startswith(("  ┆ ", "  * ")) for row in seen.splitlines()[1:])
 
 
-def test_the_help_says_of_every_command_what_it_does(program: Any) -> None:
+def test_the_help_describes_every_command(program: Any) -> None:
     code, out, _ = program("--help")
     commands = out.partition("\nCommands:\n")[2].partition("\n\n")[0]
     assert (code, len(commands.splitlines())) == (0, 10)
@@ -339,7 +339,7 @@ def test_rm_does_not_ask_and_removes_nothing_if_one_is_unknown(store: JsonlSessi
     assert session_ids(store.folder) == [ids[2]]
 
 
-def test_what_is_no_session_is_not_deleted_and_what_is_left_of_one_is(store: JsonlSessionStore, program: Any) -> None:
+def test_delete_removes_remains_of_sessions_and_leaves_other_files(store: JsonlSessionStore, program: Any) -> None:
     session, other = talk(store, "x"), talk(store, "y")
     file = store.folder / f"{session}.jsonl"
     others = {"events": b'{"time": 1}\n{"time": 2}\n', "empty": b"", "copy": file.read_bytes()[:-20]}
@@ -423,7 +423,7 @@ async def test_prune_asks_again_after_an_unclear_answer(terminal: Any, swink: An
 
 
 @pytest.mark.parametrize("key", ["\x03", pytest.param("\x04", marks=pytest.mark.sweep)])
-async def test_who_leaves_the_question_is_left_in_a_new_row(terminal: Any, swink: Any, key: str) -> None:
+async def test_leaving_a_question_starts_a_new_row(terminal: Any, swink: Any, key: str) -> None:
     folder = swink.home / ".local/share/swink-agent/sessions"
     JsonlSessionStore(folder).create(swink.folder).close()
     await terminal.start("sessions", "prune", "--older-than", "0h")
@@ -504,7 +504,7 @@ def test_a_clock_that_once_ran_ahead_does_not_decide_for_ever_what_is_newest(
     )
 
 
-def test_clocks_that_differ_a_little_are_no_matter(store: JsonlSessionStore, program: Any) -> None:
+def test_clocks_may_differ_a_little(store: JsonlSessionStore, program: Any) -> None:
     talk(store, "before")
     last = as_if_the_clock_ran_ahead(store, talk(store, "on another machine"), 60)
     assert newest_and_unknown(store, Path.cwd())[0].id == last
@@ -576,7 +576,7 @@ def test_words_are_found_and_shown_where_they_stand(store: JsonlSessionStore, pr
     assert program("search")[0] == 2
 
 
-def test_what_is_removed_is_not_kept_in_the_index_either(store: JsonlSessionStore, program: Any) -> None:
+def test_removed_sessions_are_removed_from_the_index_too(store: JsonlSessionStore, program: Any) -> None:
     talk(store, "something else")
     session = talk(store, "Where is the heron?", answer="The heron stands in the pond. " * 400)
     assert program("search", "heron")[0] == 0
@@ -604,9 +604,7 @@ def test_a_session_is_exported_to_stdout_or_a_file(store: JsonlSessionStore, pro
     assert program("export", session, "--format", "pdf")[0] == 2
 
 
-def test_an_export_goes_through_a_pipe_or_into_a_device_and_puts_no_file_in_its_place(
-    store: JsonlSessionStore, program: Any
-) -> None:
+def test_an_export_writes_into_a_pipe_or_device_without_replacing_it(store: JsonlSessionStore, program: Any) -> None:
     """As `-o >(gzip)` and `-o /dev/null` mean it; tried with pipes alone, since a test may be somebody who may replace
     a device."""
     session = talk(store, "What is it?")

@@ -38,7 +38,7 @@ def test_too_much_is_refused(pipe: tuple[int, int]) -> None:
         read_stdin(print, descriptor=pipe[0], most_bytes=100)
 
 
-def test_who_holds_stdin_open_is_told(pipe: tuple[int, int]) -> None:
+def test_an_open_stdin_is_mentioned(pipe: tuple[int, int]) -> None:
     warnings: list[str] = []
 
     def end_it(text: str) -> None:

@@ -211,7 +211,7 @@ async def test_doctor_tells_what_is_installed_and_what_is_on(acme: Any) -> None:
 
 
 @pytest.mark.sweep
-async def test_a_package_that_lies_in_the_working_folder_is_not_loaded_and_every_command_says_why(acme: Any) -> None:
+async def test_a_package_in_the_working_folder_is_not_loaded_and_commands_say_why(acme: Any) -> None:
     # As `pip install -e .` leaves it: the package in its own folder, which is on the path, and a note of where it lies.
     (acme.folder / "src").mkdir()
     (acme.site / "acme_swink").rename(acme.folder / "src" / "acme_swink")

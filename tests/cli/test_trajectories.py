@@ -16,7 +16,7 @@ def trajectory(*steps: Any) -> str:
     return json.dumps({"schema_version": "ATIF-v1.7", "agent": agent, "steps": list(steps)})
 
 
-async def test_a_trajectory_becomes_a_session_that_can_be_read_searched_forked_and_exported(swink: Any) -> None:
+async def test_a_trajectory_becomes_a_session_with_all_its_uses(swink: Any) -> None:
     (swink.folder / "other.json").write_text(trajectory(*STEPS, {"step_id": 3, "source": "system", "message": "x"}))
     done = await swink("sessions", "import", "other.json", environ={"DB_PASSWORD": "hunter2hunter2"})
     assert done.code == 0, done

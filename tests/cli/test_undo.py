@@ -86,7 +86,7 @@ async def test_the_last_run_is_shown_and_put_back_and_then_the_one_before(swink:
     assert tree(swink.folder) == {"a.txt": "one\ntwo\n"}
 
 
-async def test_what_a_command_did_is_put_back_too(swink: Any) -> None:
+async def test_changes_made_by_a_command_are_undone_too(swink: Any) -> None:
     (swink.folder / "a.txt").write_text("one\n")
     (swink.folder / "keep").mkdir()
     command = "echo two > a.txt; mkdir -p made/deep; echo x > made/deep/f; rmdir keep; chmod +x a.txt; ln -s a.txt l"
@@ -102,7 +102,7 @@ async def test_what_a_command_did_is_put_back_too(swink: Any) -> None:
 
 
 @pytest.mark.sweep
-async def test_what_somebody_changed_since_is_left_and_said(swink: Any) -> None:
+async def test_later_changes_by_others_are_left_and_mentioned(swink: Any) -> None:
     (swink.folder / "a.txt").write_text("one\n")
     (swink.folder / "b.txt").write_text("one\n")
     await run(swink, edit("a.txt", "one", "two"), edit("b.txt", "one", "two"))
@@ -162,7 +162,7 @@ async def test_a_person_is_asked(terminal: Any, swink: Any) -> None:
 
 
 @pytest.mark.sweep
-async def test_what_a_run_changed_in_an_added_folder_is_mentioned(swink: Any, tmp_path: Path) -> None:
+async def test_changes_in_an_added_folder_are_mentioned(swink: Any, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (swink.folder / "a.txt").write_text("one\n")

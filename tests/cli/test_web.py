@@ -86,7 +86,7 @@ async def test_the_browser_starts_without_a_secret_on_its_command_line(swink: An
     assert list((tmp_path / "data" / "browser").iterdir()) == []
 
 
-def test_what_cannot_be_served_is_refused(refused: Callable[..., str]) -> None:
+def test_wrong_ways_to_serve_are_refused(refused: Callable[..., str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -85,5 +85,5 @@ def test_core_imports_its_own_modules_at_the_top_of_each_file() -> None:
     assert late == []
 
 
-def test_there_are_no_cycles_of_imports() -> None:
+def test_imports_have_no_cycles() -> None:
     assert circle({module: imports(module, path) for module, path in MODULES.items()}) == []

@@ -51,7 +51,7 @@ FIRST_PAGES = ["README.md", "docs/index.md"]
 
 
 @pytest.mark.parametrize("page", FIRST_PAGES)
-def test_the_first_agent_that_a_reader_sees_asks_a_real_model_and_the_second_is_the_same_offline(page: str) -> None:
+def test_the_first_agent_asks_a_real_model_and_the_second_is_the_same_offline(page: str) -> None:
     first, second = [block for block in blocks_of(ROOT / page) if block.language == "python"][:2]
     assert first.marker == "model"
     assert 'Agent("anthropic:claude-' in first.code

@@ -151,7 +151,7 @@ def test_an_item_that_is_not_a_string_is_refused_by_the_name_of_the_argument() -
                 read(wrong, "here")  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
-def test_an_empty_text_is_no_path() -> None:
+def test_an_empty_text_is_not_a_path() -> None:
     assert several_paths([Path(), "a"], "here") == (".", "a")
     for wrong in ("", ["a", ""]):
         with pytest.raises(ValueError, match=r"^here: an empty text is not a path"):

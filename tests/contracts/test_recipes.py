@@ -82,7 +82,7 @@ async def read_until(response: Any, wanted: bytes) -> bytes:
     return seen
 
 
-async def test_a_client_that_leaves_while_the_model_is_silent_ends_the_request_to_the_model() -> None:
+async def test_a_client_that_leaves_ends_the_request_to_a_silent_model() -> None:
     model = Ended(scripted([text("Let me see"), stall()]))
     server = Server(lambda: Agent("scripted:demo", stream_fn=model))
     async with server.serve(), ClientSession() as client:

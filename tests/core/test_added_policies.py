@@ -33,7 +33,7 @@ async def test_an_added_policy_comes_after_the_others() -> None:
     assert stopped.reason == "first"
 
 
-async def test_what_is_not_a_policy_cannot_be_added_nor_anything_during_a_run() -> None:
+async def test_invalid_policies_and_additions_during_a_run_are_refused() -> None:
     agent = Agent("test:model", stream_fn=scripted(stall()))
     with pytest.raises(TypeError):
         agent.add_policy(object())  # type: ignore[arg-type]

@@ -180,7 +180,7 @@ async def test_the_next_run_asks_the_model_that_was_assigned(model: str | ModelS
     assert (last.provider, last.model_id) == ("other", "bigger")
 
 
-def test_a_model_that_is_none_is_refused_and_the_old_one_stays() -> None:
+def test_an_invalid_model_is_refused_and_the_old_one_stays() -> None:
     agent = Agent(MODEL, stream_fn=scripted())
     with pytest.raises(ValueError, match="provider:model"):
         agent.model = "nonsense"
@@ -557,7 +557,7 @@ async def test_after_the_assistants_last_word_there_is_nothing_to_continue(tail:
         ["hi", AssistantMessage("hello"), "and?", FAILED],
     ],
 )
-async def test_what_was_not_answered_is_continued_and_failed_replies_do_not_count(history: Any) -> None:
+async def test_unanswered_messages_are_continued_and_failed_replies_do_not_count(history: Any) -> None:
     for continue_it in WAYS_TO_CONTINUE.values():
         stream = scripted("answer")
         agent = Agent(MODEL, stream_fn=stream, messages=history, tools=[add])
@@ -568,7 +568,7 @@ async def test_what_was_not_answered_is_continued_and_failed_replies_do_not_coun
 
 
 @pytest.mark.parametrize("queue", ["steer", "follow_up"])
-async def test_what_is_queued_continues_a_finished_conversation(queue: str) -> None:
+async def test_queued_messages_continue_a_finished_conversation(queue: str) -> None:
     stream = scripted("answer")
     agent = Agent(MODEL, stream_fn=stream, messages=["hi", AssistantMessage("hello")])
     getattr(agent, queue)("more")
@@ -654,7 +654,7 @@ async def test_a_second_stream_is_refused_when_it_is_made_not_when_it_is_read() 
     assert not agent.is_running
 
 
-async def test_prompt_sync_of_an_agent_that_runs_in_the_same_loop_is_refused_and_does_not_hang() -> None:
+async def test_prompt_sync_in_the_loop_of_the_running_agent_is_refused() -> None:
     refused: list[bool] = []
 
     @tool
@@ -691,7 +691,7 @@ async def test_is_running_from_the_first_event_to_the_last() -> None:
     assert not agent.is_running
 
 
-async def test_the_streaming_message_is_what_has_come_of_the_reply() -> None:
+async def test_the_streaming_message_is_the_reply_so_far() -> None:
     seen: list[tuple[str, str | None]] = []
 
     def look(event: AgentEvent) -> None:
@@ -785,7 +785,7 @@ async def test_the_last_error_is_that_of_the_last_run() -> None:
     assert during == [None] * 4
 
 
-async def test_the_last_error_tells_of_a_task_that_was_cancelled() -> None:
+async def test_the_last_error_names_a_cancelled_task() -> None:
     agent = Agent(MODEL, stream_fn=scripted(reply("half", stall())))
     started = asyncio.Event()
     agent.subscribe(lambda event: started.set() if isinstance(event, MessageUpdate) else None)
@@ -1262,7 +1262,7 @@ async def test_an_agent_like_another_has_its_parts_and_leaves_it_alone() -> None
     assert (await agent.replaced().prompt("go")).text == "from the first"
 
 
-def test_an_agent_like_another_takes_given_policies_alone_and_refuses_unknown_arguments() -> None:
+def test_a_similar_agent_takes_given_policies_and_refuses_unknown_arguments() -> None:
     class Quiet:
         def post_turn(self, ctx: Any) -> None:
             return None

@@ -54,7 +54,7 @@ def tasks_of(events: list[AgentEvent]) -> list[AgentEvent]:
     return [event for event in events if isinstance(event, (TaskStarted, TaskEnded))]
 
 
-async def test_an_announcement_of_a_call_is_among_the_events_of_the_run_before_the_end_of_the_call() -> None:
+async def test_the_announcement_of_a_call_comes_before_the_end_of_the_call() -> None:
     agent = Agent("scripted:x", tools=[Starter()], stream_fn=scripted(call("start"), text("done")))
     events = [event async for event in agent.prompt_stream("go")]
     check_events(events)
@@ -91,7 +91,7 @@ def test_where_no_event_loop_is_left_the_next_run_tells_it_behind_its_start() ->
     assert tasks_of(heard) == [TaskEnded("b1", 1)]
 
 
-async def test_what_a_delegate_left_running_is_told_by_its_caller() -> None:
+async def test_calls_left_running_by_a_delegate_are_announced_by_its_caller() -> None:
     starter = Starter()
     inner = Agent("scripted:x", tools=[starter], stream_fn=scripted(call("start"), text("done")))
     outer = Agent(

@@ -197,7 +197,7 @@ async def test_a_yes_lets_it_run(answer: Any) -> None:
     assert result == "wrote a"
 
 
-async def test_approval_with_other_arguments_runs_those_and_keeps_the_models_own_in_the_history() -> None:
+async def test_approval_with_other_arguments_runs_those_and_keeps_the_models_own() -> None:
     agent = Agent(
         MODEL,
         stream_fn=scripted(call("write", path="/etc/passwd"), text("ok")),
@@ -259,7 +259,7 @@ async def test_changed_arguments_are_validated() -> None:
     assert not ran
 
 
-async def test_what_a_callback_does_to_its_request_changes_nothing() -> None:
+async def test_changes_to_its_request_by_a_callback_have_no_effect() -> None:
     def approve(request: ToolApprovalRequest) -> bool:
         request.arguments["path"] = "elsewhere"
         return True
@@ -305,7 +305,7 @@ class Press:
         return AgentToolResult.text("pressed")
 
 
-async def test_the_question_says_where_the_tool_would_act_and_the_tool_gets_what_was_approved() -> None:
+async def test_the_question_names_the_place_and_the_tool_gets_the_approved_one() -> None:
     press, asked = Press(), list[ToolApprovalRequest]()
 
     def approve(request: ToolApprovalRequest) -> bool:
@@ -552,7 +552,7 @@ async def test_nobody_is_asked_about_a_call_that_the_tool_foresees_to_refuse() -
     assert (asked, ran) == (["broken", "a"], ["broken", "a"])
 
 
-async def test_what_tools_keep_about_a_conversation_goes_with_it() -> None:
+async def test_notes_of_tools_about_a_conversation_go_with_it() -> None:
     seen: list[tuple[int, int]] = []
 
     @tool

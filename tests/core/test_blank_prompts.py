@@ -94,7 +94,7 @@ def test_the_bare_loop_refuses_it_too(what: str) -> None:
     "content",
     ["hi", [PICTURE], [Text(""), PICTURE], [Extension("x")], ["", "hi"], UserMessage([PICTURE])],
 )
-async def test_what_has_content_is_sent(content: Any) -> None:
+async def test_prompts_with_content_are_sent(content: Any) -> None:
     given = content if isinstance(content, UserMessage) or isinstance(content[0], str) else UserMessage(content)
     assert (await Agent(MODEL, stream_fn=scripted("hello")).prompt(given)).text == "hello"
 

@@ -271,7 +271,7 @@ def test_no_news_is_lost_between_cancelling_and_listening() -> None:
         assert len(calls) == 40
 
 
-def test_listening_and_leaving_while_parent_and_child_are_cancelled_ends_without_a_deadlock() -> None:
+def test_leaving_while_parent_and_child_are_cancelled_ends_without_a_deadlock() -> None:
     for _ in range(20):
         token = CancellationToken()
         child = token.child()

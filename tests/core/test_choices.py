@@ -50,7 +50,7 @@ def test_a_model_is_checked_for_its_thinking_level() -> None:
         ModelSpec("test", "model", "hihg")  # pyright: ignore[reportArgumentType]
 
 
-def test_what_is_read_from_a_file_is_an_invalid_value_and_no_other_error() -> None:
+def test_invalid_values_from_a_file_raise_invalid_value_only() -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(b'"nonsense"', type=ErrorKind)
     assert msgspec.json.decode(b'"network"', type=ErrorKind) is ErrorKind.NETWORK

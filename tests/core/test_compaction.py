@@ -85,7 +85,7 @@ async def test_async_functions_run_too_and_in_their_order() -> None:
     assert (report.dropped_count, order) == (6, [("first", 12), ("second", 6)])
 
 
-async def test_nothing_comes_of_it_where_there_is_nothing_to_do_it_with_or_to() -> None:
+async def test_compaction_without_work_or_means_changes_nothing() -> None:
     assert await Agent(MODEL, stream_fn=scripted(), messages=TALK).compact() is None
     for messages in ([], TALK[:1], TALK[:2]):
         agent = Agent(MODEL, stream_fn=scripted(), messages=messages, transform_context=SlidingWindow())
@@ -121,7 +121,7 @@ def waiting() -> tuple[Any, asyncio.Event, asyncio.Event]:
     return transform, has_begun, may_end
 
 
-async def test_while_it_goes_on_there_is_no_run_and_no_change_of_the_history() -> None:
+async def test_compaction_excludes_runs_and_changes_of_the_history() -> None:
     transform, has_begun, may_end = waiting()
     agent = Agent(MODEL, stream_fn=scripted("fine"), messages=TALK, async_transform_context=transform)
     compacting = asyncio.ensure_future(agent.compact())
@@ -177,7 +177,7 @@ async def test_it_waits_for_a_run_that_was_aborted() -> None:
     assert not agent.is_running
 
 
-async def test_what_goes_wrong_is_an_error_of_ours_and_changes_nothing() -> None:
+async def test_failures_are_our_errors_and_change_nothing() -> None:
     def broken(messages: Any, overflow: bool) -> Any:
         raise KeyError("x")
 
@@ -204,9 +204,7 @@ NO_MESSAGES: dict[str, Any] = {
 @pytest.mark.table
 @pytest.mark.parametrize("hook", ["transform_context", "async_transform_context"])
 @pytest.mark.parametrize("returned", NO_MESSAGES, ids=repr)
-async def test_what_is_no_list_of_messages_is_an_error_and_what_is_sent_later_is_whole(
-    hook: str, returned: Any
-) -> None:
+async def test_an_invalid_list_of_messages_is_an_error_and_later_requests_are_whole(hook: str, returned: Any) -> None:
     answers = [returned]
     script = scripted("fine")
     agent = Agent(MODEL, stream_fn=script, **{hook: lambda messages, overflow: answers.pop() if answers else None})
@@ -293,7 +291,7 @@ async def test_transforms_can_be_put_together_and_an_agent_in_one_has_a_context_
     assert [str(each.model) for each in inner] == ["inner:one"]
 
 
-async def test_a_side_request_counts_into_the_run_and_its_failure_is_raised_where_it_was_made() -> None:
+async def test_a_side_request_counts_into_the_run_and_raises_where_it_was_made() -> None:
     usage, cost = Usage(10, 1, total=11), Cost(total=0.5)
     asking = Asking(lambda context: context.ask("?"))
     agent = Agent(
@@ -359,7 +357,7 @@ class Ledger:
         self.safe = len(self.entries)
 
 
-async def test_what_was_made_on_demand_is_safe_before_anyone_is_told() -> None:
+async def test_compaction_on_demand_is_safe_before_it_is_announced() -> None:
     agent, ledger = Agent(MODEL, stream_fn=scripted(), messages=TALK, transform_context=newest), Ledger()
     agent.attach_journal(ledger)
     report = await agent.compact()
@@ -378,7 +376,7 @@ def _numbers(ledger: Ledger, messages: Sequence[AgentMessage]) -> tuple[int, ...
     return tuple([added[id(message)] for message in messages])
 
 
-async def test_a_side_request_is_made_when_all_that_was_said_is_safe_and_is_not_written_itself() -> None:
+async def test_a_side_request_follows_a_safe_record_and_is_not_written_itself() -> None:
     ledger = Ledger()
     unsafe: list[int] = []
 

@@ -102,12 +102,12 @@ def test_a_picture_costs_the_same_however_large_its_data() -> None:
     assert estimate_tokens(UserMessage([linked])) > estimate_tokens(UserMessage([])) + 100
 
 
-def test_what_never_reaches_a_model_costs_nothing() -> None:
+def test_messages_that_reach_no_model_cost_nothing() -> None:
     assert estimate_tokens(Notice("x" * 10_000)) == 0
     assert estimate_tokens([Notice("x" * 10_000), ask("a")]) == estimate_tokens(ask("a"))
 
 
-def test_custom_messages_are_not_converted_for_a_model_and_others_are_sent_as_they_are() -> None:
+def test_custom_messages_are_left_out_and_others_are_sent_unchanged() -> None:
     assert default_convert_to_llm(Notice("a")) is None
     for message in (ask("a"), say("b"), answer("c")):
         assert default_convert_to_llm(message) is message
@@ -140,7 +140,7 @@ def test_the_oldest_messages_go_first_and_the_task_stays() -> None:
     assert 1 < len(kept) < len(HISTORY)
 
 
-def test_a_window_that_is_full_is_cut_to_half_so_that_what_is_sent_begins_alike_for_many_turns() -> None:
+def test_a_full_window_is_halved_so_that_requests_begin_alike_for_many_turns() -> None:
     window, context, cuts = SlidingWindow(1_000), list(HISTORY), 0
     for number in range(100):
         context += exchange(number)
@@ -181,7 +181,7 @@ def test_long_results_are_shortened_before_anything_is_left_out_and_the_newest_l
     assert SlidingWindow(9_000)(kept, False) is None
 
 
-def test_results_that_are_too_long_by_themselves_are_shortened_and_short_ones_beside_them_stay() -> None:
+def test_long_results_are_shortened_and_short_ones_beside_them_stay() -> None:
     calls = say("", "a", "b", "c")
     history = [ask("the task"), calls, answer("a", "x" * 400_000), answer("b", "fine"), answer("c", "y" * 400_000)]
     for overflow in (False, True):
@@ -241,7 +241,7 @@ def test_something_is_sent_however_small_the_budget() -> None:
     assert kept == [history[0], *history[-3:]]
 
 
-def test_after_an_overflow_the_budget_is_the_one_for_that_and_never_above_the_usual_one() -> None:
+def test_the_budget_after_an_overflow_is_never_above_the_usual_one() -> None:
     for overflow_tokens, budget in ((50_000, WHOLE // 2), (WHOLE // 2, WHOLE // 2), (WHOLE // 4, WHOLE // 4)):
         window = SlidingWindow(WHOLE, overflow_tokens=overflow_tokens)
         assert window.overflow_tokens <= WHOLE
@@ -338,7 +338,7 @@ def test_a_broken_conversation_is_mended(case: str) -> None:
     assert messages == before
 
 
-def test_what_was_mended_once_is_not_changed_again() -> None:
+def test_mended_messages_are_not_changed_again() -> None:
     for messages, _ in REPAIRS.values():
         once = repair_pairs(iter(messages))
         assert repair_pairs(once) == once

@@ -213,7 +213,7 @@ async def test_an_approval_of_an_external_call_makes_it_wait_for_its_result() ->
     assert (result.text, agent.pending) == ("done", ())
 
 
-async def test_what_policies_inject_meanwhile_enters_when_nothing_waits() -> None:
+async def test_messages_injected_meanwhile_enter_when_nothing_waits() -> None:
     class Remarks:
         def pre_dispatch(self, ctx: PreDispatchContext, /) -> Inject:
             return Inject([f"about {ctx.name} {ctx.arguments['order']}"])
@@ -283,7 +283,7 @@ async def test_the_ways_to_resume_are_the_same() -> None:
         assert (result.text, shop.done) == ("done", ["refund 1"])
 
 
-async def test_what_was_approved_runs_with_the_scope_that_was_shown() -> None:
+async def test_an_approved_call_runs_with_the_scope_that_was_shown() -> None:
     seen: list[Any] = []
 
     class Scoped:
@@ -322,7 +322,7 @@ async def test_a_policy_that_changes_approved_arguments_has_the_call_rejected() 
     check_events(events)
 
 
-async def test_what_a_policy_changed_before_the_question_is_what_runs() -> None:
+async def test_changes_of_a_policy_before_the_question_are_what_runs() -> None:
     class Fixes:
         def pre_dispatch(self, ctx: PreDispatchContext, /) -> None:
             ctx.arguments["order"] = 7

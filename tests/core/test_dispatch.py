@@ -230,7 +230,7 @@ async def test_a_tool_that_cancels_itself_gets_an_error() -> None:
     assert result.is_error
 
 
-async def test_what_a_tool_does_to_its_arguments_stays_out_of_the_history() -> None:
+async def test_changes_by_a_tool_to_its_arguments_stay_out_of_the_history() -> None:
     class Greedy:
         name = "greedy"
         label = "Greedy"
@@ -406,7 +406,7 @@ def outcomes(agent: Agent) -> list[tuple[str, str]]:
     ]
 
 
-async def test_arguments_that_are_no_object_go_back_to_the_model_and_the_others_run() -> None:
+async def test_arguments_that_are_not_an_object_go_back_and_other_calls_run() -> None:
     raw = scripted([call("echo", word="a"), call("echo", word="b")], text("ok"))
 
     async def model(*given: Any) -> AsyncIterator[AssistantMessageEvent]:

@@ -249,7 +249,7 @@ WRONG: list[tuple[str, Any, type[Exception], str]] = [
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize(("name", "given", "error", "match"), WRONG)
 @pytest.mark.table
-async def test_what_cannot_be_attached_raises_before_anything_happens(
+async def test_documents_that_cannot_be_attached_raise_before_anything_happens(
     run: str, name: str, given: Any, error: type[Exception], match: str
 ) -> None:
     agent = agent_for(run)
@@ -302,7 +302,7 @@ def test_the_beginning_of_a_pdf_is_found_where_readers_find_it(tmp_path: Path) -
     assert [block.source for block in message.content[1:]][1:4] == sources  # type: ignore[union-attr]
 
 
-def test_what_cannot_be_attached_is_read_back_from_a_history() -> None:
+def test_documents_that_cannot_be_attached_are_read_back_from_a_history() -> None:
     for source in (
         Base64Source("application/pdf", "!!!"),
         UrlSource("ftp://a.example/b.pdf"),
@@ -321,7 +321,7 @@ async def test_a_document_goes_with_a_string() -> None:
     assert message.content == (Document(REPORT.source),)
 
 
-async def test_what_a_tool_returns_may_be_a_document() -> None:
+async def test_a_tool_may_return_a_document() -> None:
     @tool
     def fetch() -> Document:
         """Fetches it."""

@@ -119,7 +119,7 @@ def test_each_kind_of_failure_has_its_error() -> None:
             assert error.kind == kind
 
 
-def test_what_the_provider_advised_is_kept() -> None:
+def test_the_providers_advice_is_kept() -> None:
     for kind in (ErrorKind.THROTTLED, ErrorKind.NETWORK):
         error: Any = error_of_kind(kind, "busy", model="model-x", retry_after=3.0)
         assert (error.model, error.retry_after) == ("model-x", 3.0)

@@ -194,7 +194,7 @@ async def test_a_task_group_gathers_its_children(where: Where) -> None:
     assert await where(body) == "3"
 
 
-async def test_a_tool_that_cancels_its_own_task_at_once_is_cancelled_from_within_and_the_next_is_not() -> None:
+async def test_a_tool_that_cancels_its_own_task_does_not_cancel_the_next_one() -> None:
     turns = 0
 
     async def body() -> str:
@@ -214,7 +214,7 @@ async def test_a_tool_that_cancels_its_own_task_at_once_is_cancelled_from_within
     assert results(agent) == ["tool call cancelled from within"] * 2 + ["went on"]
 
 
-async def test_a_child_that_cancels_the_tool_before_the_event_loop_has_seen_it_wait_cancels_what_it_waits_for() -> None:
+async def test_a_child_that_cancels_the_tool_early_cancels_what_it_waits_for() -> None:
     seen: list[str] = []
 
     async def body() -> str:
@@ -235,7 +235,7 @@ async def test_a_child_that_cancels_the_tool_before_the_event_loop_has_seen_it_w
     assert results(agent) == ["tool call cancelled from within"] * 2
 
 
-async def test_who_keeps_the_task_of_code_that_has_ended_cannot_cancel_other_code_with_it() -> None:
+async def test_the_kept_task_of_ended_code_cannot_cancel_other_code() -> None:
     kept: list[asyncio.Task[Any]] = []
 
     async def body() -> str:
@@ -254,7 +254,7 @@ async def test_who_keeps_the_task_of_code_that_has_ended_cannot_cancel_other_cod
     assert results(agent) == ["done"] * 3
 
 
-async def test_who_keeps_the_task_of_a_hook_that_has_ended_gets_its_answer_from_it() -> None:
+async def test_the_kept_task_of_an_ended_hook_gives_its_answer() -> None:
     kept: list[asyncio.Task[Any]] = []
 
     async def get_api_key(_: str) -> str:
@@ -291,7 +291,7 @@ async def test_done_callbacks_of_code_that_never_waits_are_called_soon_after_its
 
 
 @everywhere
-async def test_what_code_notes_of_its_task_is_not_found_by_other_code(where: Where) -> None:
+async def test_notes_of_code_about_its_task_are_not_found_by_other_code(where: Where) -> None:
     notes: weakref.WeakKeyDictionary[asyncio.Task[Any], str] = weakref.WeakKeyDictionary()
 
     async def body() -> str:
@@ -431,7 +431,7 @@ async def test_an_abort_ends_a_stream_that_goes_on_after_its_first_step(body: Bo
     await abort_after(MessageStart, Agent(MODEL, stream_fn=stream), promptly)
 
 
-async def test_an_abort_from_the_first_step_of_a_tool_ends_the_run_and_lets_the_tool_hear_of_it() -> None:
+async def test_an_abort_from_the_first_step_of_a_tool_reaches_the_tool() -> None:
     seen: list[str] = []
 
     async def body() -> str:
@@ -554,7 +554,7 @@ async def test_a_run_of_ten_thousand_turns_comes_to_its_end() -> None:
 
 
 @pytest.mark.slow
-async def test_a_run_that_never_waits_gives_way_to_whoever_waits_and_to_what_comes_with_time() -> None:
+async def test_a_run_that_never_waits_gives_way_to_others_and_to_timers() -> None:
     """Who is ready has a turn before each reply; a timer, which shows only when the loop comes round, soon enough."""
     seen: list[int] = []
     rounds = 0

@@ -178,7 +178,7 @@ async def test_a_subscriber_may_raise_what_it_likes(error: type[BaseException], 
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-def test_what_ends_the_program_passes_through_a_subscriber(error: type[BaseException]) -> None:
+def test_exceptions_that_end_the_program_pass_through_a_subscriber(error: type[BaseException]) -> None:
     def quit_at_once(event: AgentEvent) -> None:
         if isinstance(event, MessageEnd):
             raise error
@@ -282,7 +282,7 @@ JSON = st.recursive(
 
 
 @given(arguments=st.dictionaries(st.text(max_size=3), JSON, max_size=4))
-def test_whatever_is_done_to_the_arguments_stays_with_whoever_did_it(arguments: dict[str, Any]) -> None:
+def test_changes_to_arguments_stay_with_their_author(arguments: dict[str, Any]) -> None:
     wanted = copy.deepcopy(arguments)
     got: list[dict[str, Any]] = []
 
@@ -385,7 +385,7 @@ def detailed(data: object) -> AgentToolResult:
 
 
 @pytest.mark.parametrize("what", [*LONG, "little"])
-async def test_what_takes_long_to_mask_is_masked_in_a_thread(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_long_texts_are_masked_in_a_thread(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Told, "threads", [])
 
     @tool
@@ -435,7 +435,7 @@ async def test_details_that_fail_at_everything_do_not_make_the_result_an_error()
     assert [b"measuring" in encode_event(event) for event in events if isinstance(event, ToolExecutionUpdate)] == [True]
 
 
-async def test_whatever_is_done_to_the_details_of_a_result_the_history_keeps_them() -> None:
+async def test_changes_to_the_details_of_a_result_stay_out_of_the_history() -> None:
     kept: dict[str, Any] = {"seen": [1]}
 
     @tool

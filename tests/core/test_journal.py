@@ -289,7 +289,7 @@ class Locked(Ledger):
 
 @pytest.mark.table
 @pytest.mark.parametrize("locked_at", [1, 2, 3, 4, 5, 6, 7, 8])
-async def test_a_journal_that_raises_where_it_is_to_record_ends_the_run_as_one_that_refuses(locked_at: int) -> None:
+async def test_a_journal_that_raises_ends_the_run_like_one_that_refuses(locked_at: int) -> None:
     ran: list[str] = []
     ledger = Locked(locked_at)
     model = scripted(call("touch"), text("done"))
@@ -305,7 +305,7 @@ async def test_a_journal_that_raises_where_it_is_to_record_ends_the_run_as_one_t
     assert (len(model.requests), len(ledger.entries)) == (asked, locked_at - 1)
 
 
-async def test_an_abort_is_no_reason_to_warn_of_a_journal_that_takes_its_time(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_abort_causes_no_warning_about_a_slow_journal(caplog: pytest.LogCaptureFixture) -> None:
     ledger = Ledger()
     agent = Agent(MODEL, stream_fn=scripted(text("never")))
     agent.attach_journal(ledger)
@@ -356,7 +356,7 @@ async def test_a_policy_that_uses_up_the_last_moments_leaves_the_journal_time_fo
     assert ledger.safely()[-1] == "end aborted"
 
 
-async def test_what_refuses_is_the_exception_of_the_result() -> None:
+async def test_a_refusal_is_the_exception_of_the_result() -> None:
     agent = _recorded(scripted(text("hi")), Ledger(refuse_at=1))
     result = await agent.prompt("go")
     assert isinstance(result.exception, Disk)
@@ -498,7 +498,7 @@ async def test_a_compaction_is_written_as_what_it_made_of_the_context() -> None:
     assert context.report.dropped_count == 3
 
 
-async def test_what_the_application_does_between_runs_is_written() -> None:
+async def test_changes_by_the_application_between_runs_are_written() -> None:
     ledger = Ledger()
     agent = Agent(MODEL, stream_fn=scripted(text("a"), text("b")), messages=["before"], state={"n": 0})
     agent.attach_journal(ledger)
@@ -523,7 +523,7 @@ async def test_what_the_application_does_between_runs_is_written() -> None:
     assert [entry.state for entry in ledger.entries if isinstance(entry, StateChanged)] == [{"n": 0}, {"n": 1}]
 
 
-async def test_state_that_is_no_json_ends_the_run_and_says_so() -> None:
+async def test_state_that_is_not_json_ends_the_run_with_the_reason() -> None:
     ledger = Ledger()
     agent = _recorded(scripted(text("a")), ledger)
     agent.state["where"] = object()

@@ -79,7 +79,7 @@ def test_a_list_that_is_missing_is_said_to_be() -> None:
         listed_names("swink_agent.core._nothing")
 
 
-def test_what_python_asks_every_module_for_reads_no_list() -> None:
+def test_attributes_that_python_asks_of_every_module_read_no_list() -> None:
     load, _ = lazy_names("swink_agent.core", "._nothing")
     with pytest.raises(AttributeError, match="'__wrapped__'"):
         load("__wrapped__")

@@ -197,7 +197,7 @@ async def _no_wait(_: float) -> None:
         (None, "gave nothing"),
     ],
 )
-async def test_a_system_prompt_that_is_no_text_ends_the_run_before_the_model_is_asked(prompt: Any, words: str) -> None:
+async def test_a_system_prompt_that_is_not_text_ends_the_run_before_a_request(prompt: Any, words: str) -> None:
     model = scripted(text("never"))
     result = await agent_loop("go", AgentContext(prompt), AgentLoopConfig(model=MODEL, stream_fn=model)).result()
     assert isinstance(result.exception, StreamError)
@@ -245,7 +245,7 @@ async def _later(message: object) -> Any:
         (_later, "a dict"),
     ],
 )
-async def test_what_convert_to_llm_returns_reaches_a_model_only_if_it_is_a_message(convert: Any, returned: str) -> None:
+async def test_results_of_convert_to_llm_reach_a_model_only_as_messages(convert: Any, returned: str) -> None:
     model = scripted(text("never"))
     events = await collect(Agent(MODEL, stream_fn=model, convert_to_llm=convert).prompt_stream([Notice("note")]))
     check_events(events)
@@ -301,7 +301,7 @@ async def test_transforms_run_before_conversion_on_every_turn_async_one_first() 
     assert order == ["async", "sync", "convert"] * 2
 
 
-async def test_what_a_transform_returns_is_sent_now_and_later_and_the_history_is_untouched() -> None:
+async def test_a_transformed_context_is_sent_and_the_history_is_untouched() -> None:
     given: list[int] = []
 
     def keep_two(messages: list[AgentMessage], overflow: bool) -> list[AgentMessage]:
@@ -345,7 +345,7 @@ async def test_an_aborted_reply_is_sent_when_the_person_goes_on_after_it() -> No
     ]
 
 
-async def test_calls_without_results_and_results_without_calls_are_repaired_before_they_are_sent() -> None:
+async def test_calls_and_results_without_partners_are_repaired_before_sending() -> None:
     model = scripted(text("ok"))
     history: list[AgentMessage] = [
         ToolResultMessage("nobody", "orphan"),
@@ -546,7 +546,7 @@ async def test_a_timeout_around_a_run_is_a_timeout() -> None:
 # -- length --------------------------------------------------------------------------------------------------
 
 
-async def test_a_call_cut_off_by_the_length_limit_gets_an_error_result_and_the_complete_ones_run() -> None:
+async def test_a_call_cut_by_the_length_limit_fails_and_complete_ones_run() -> None:
     model = scripted(truncated(call("add", a=1, b=2), call("add", a=3, b=4)), text("ok"))
     events = await collect(Agent(MODEL, stream_fn=model, tools=[add]).prompt_stream("go"))
     check_events(events)
@@ -598,7 +598,7 @@ ODD_BILLS = {
 
 
 @pytest.mark.parametrize("what", ODD_BILLS)
-async def test_what_a_reply_used_counts_whatever_it_is(what: str) -> None:
+async def test_usage_of_every_reply_counts(what: str) -> None:
     usage, cost = ODD_BILLS[what]
     seen: list[tuple[Usage, Cost]] = []
 
@@ -613,7 +613,7 @@ async def test_what_a_reply_used_counts_whatever_it_is(what: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["cost without tokens", "cached tokens alone"])
-async def test_what_a_failed_attempt_used_counts_too(what: str) -> None:
+async def test_usage_of_a_failed_attempt_counts_too(what: str) -> None:
     usage, cost = ODD_BILLS[what]
 
     async def stream(*_: object) -> Any:

@@ -235,7 +235,7 @@ def test_a_cache_is_one_of_two() -> None:
         StreamOptions(cache="yes")  # pyright: ignore[reportArgumentType]
 
 
-def test_what_can_work_is_taken() -> None:
+def test_usable_values_are_taken() -> None:
     options = StreamOptions(temperature=1, max_tokens=5, timeout=0.5, session_id="x", api_key="y", headers={"a": "b"})
     assert (options.temperature, options.timeout, options.headers) == (1, 0.5, {"a": "b"})
     made = agent(policies=(MaxTurns(3),), fallbacks=[("test:other", scripted()), ["test:third", None]])

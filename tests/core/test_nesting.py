@@ -201,7 +201,7 @@ class Looks:
 
 @pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_deep_state_is_no_matter_for_a_run_without_a_session(depth: int) -> None:
+def test_deep_state_does_not_affect_a_run_without_a_session(depth: int) -> None:
     agent = Agent("test:model", stream_fn=scripted(text("done")), policies=[Looks()])
     agent.state["tree"] = nested(depth)
 

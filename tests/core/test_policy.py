@@ -236,7 +236,7 @@ async def test_a_policy_can_change_the_arguments_by_assigning_or_in_place() -> N
     assert [item.arguments for item in agent.messages[1].tool_calls] == [{"a": 1, "b": 2}, {"a": 3, "b": 4}]  # type: ignore[union-attr]
 
 
-async def test_arguments_that_are_no_dict_skip_the_call() -> None:
+async def test_arguments_that_are_not_a_dict_skip_the_call() -> None:
     class Broken:
         def pre_dispatch(self, ctx: PreDispatchContext) -> None:
             ctx.arguments = None  # type: ignore[assignment]
@@ -416,7 +416,7 @@ async def test_a_fallback_is_asked_about_with_its_own_model() -> None:
     assert [ctx.max_tokens for ctx in policy.seen] == [77, 77]
 
 
-async def test_the_size_of_a_request_is_at_least_a_token_for_each_new_byte_and_what_was_counted_before() -> None:
+async def test_the_size_of_a_request_counts_a_token_for_each_new_byte() -> None:
     policy = Reserving()
     model = scripted(call("add", a=1, b=2), text("3"), usage=Usage(input=900, output=100, total=1000))
     agent = Agent(MODEL, stream_fn=model, tools=[add], system_prompt="s" * 500, policies=[policy])
@@ -531,7 +531,7 @@ async def test_async_post_turn_policies_see_an_aborted_turn_too() -> None:
     assert seen == ["aborted"]
 
 
-async def test_a_post_loop_injection_starts_another_turn_and_a_stop_comes_before_follow_ups() -> None:
+async def test_an_injection_after_the_loop_starts_a_turn_and_a_stop_comes_first() -> None:
     agent = Agent(
         MODEL, stream_fn=scripted(text("one"), text("two")), policies=[PostLoop(Inject("go on"), Stop("now"))]
     )
@@ -589,7 +589,7 @@ async def test_the_loop_takes_policies_slot_by_slot() -> None:
 
 
 @pytest.mark.parametrize("slot", ["pre_turn", "pre_dispatch", "post_turn", "post_loop"])
-async def test_a_slot_that_is_none_is_a_slot_that_the_policy_does_not_have(slot: str) -> None:
+async def test_a_policy_does_not_have_a_slot_that_it_sets_to_none(slot: str) -> None:
     seen: list[str] = []
 
     class Partial:
@@ -642,6 +642,6 @@ async def test_the_context_of_a_run_can_be_kept_as_a_copy(copied: Any) -> None:
         assert kept.deps is None
 
 
-def test_an_object_without_a_slot_is_no_policy() -> None:
+def test_an_object_without_a_slot_is_not_a_policy() -> None:
     with pytest.raises(TypeError, match="is not a policy"):
         Agent(MODEL, stream_fn=scripted(), policies=[object()])

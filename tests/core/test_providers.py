@@ -113,7 +113,7 @@ async def test_streams_find_their_provider_too(install: Install) -> None:
     assert len(agent.messages) == 4
 
 
-async def test_an_unknown_provider_is_named_with_those_that_there_are_before_anything_happens(
+async def test_an_unknown_provider_is_named_with_the_known_ones_at_once(
     install: Install,
 ) -> None:
     install("acme")

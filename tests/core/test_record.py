@@ -153,7 +153,7 @@ async def test_a_record_follows_the_run_and_what_was_read_stays_as_it_was() -> N
     assert turns[0][0].calls[0].outcome is None
 
 
-async def test_what_a_person_said_is_in_events_and_record() -> None:
+async def test_words_of_a_person_are_in_events_and_record() -> None:
     answers = {
         "a": Approve(),
         "b": ApproveWith({"path": "B"}, note="only this one"),
@@ -328,7 +328,7 @@ async def test_usage_adds_up_with_retries_and_fallbacks() -> None:
     assert result.usage.input == 116
 
 
-async def test_usage_of_an_overflow_and_of_summaries_that_came_to_nothing_is_reported() -> None:
+async def test_usage_of_overflows_and_failed_summaries_is_reported() -> None:
     from swink_agent.core.context.compaction import CompactionContext
 
     aside = scripted(text("a summary"), text("another"), usage=Usage(output=7))
@@ -602,7 +602,7 @@ async def test_the_approval_of_a_call_that_was_lost_is_on_record(tmp_path: Path)
 
 
 @pytest.mark.parametrize("wrong", [b'{"type":"agent_start"}', '{"type":"agent_start"}', {"type": "agent_start"}, None])
-def test_what_was_not_decoded_is_not_passed_over_in_silence(wrong: Any) -> None:
+def test_undecoded_parts_are_not_skipped_silently(wrong: Any) -> None:
     with pytest.raises(TypeError, match="decode_event"):
         RunRecord.of([wrong])
 

@@ -176,7 +176,7 @@ async def test_fallbacks_are_tried_in_order_each_with_its_own_key() -> None:
     assert len(second.requests) == 3
 
 
-async def test_a_fallback_of_another_provider_is_sent_neither_the_key_nor_headers_nor_fields_of_the_first() -> None:
+async def test_a_fallback_gets_neither_key_nor_headers_nor_fields_of_the_first() -> None:
     options = StreamOptions(
         api_key="for test alone", headers={"x-account": "7"}, extra={"seed": 1}, temperature=0.5, max_tokens=9
     )
@@ -289,7 +289,7 @@ def a_long_result() -> list[AgentMessage]:
     return [UserMessage("go"), AssistantMessage([call]), ToolResultMessage("1", "x" * 20_000, tool_name="look")]
 
 
-async def test_an_overflow_that_only_a_shorter_result_mends_is_told_of() -> None:
+async def test_an_overflow_that_only_a_shorter_result_mends_is_announced() -> None:
     model = scripted(fail("context_overflow"), text("fits"))
     window = SlidingWindow(100_000, overflow_tokens=500)
     agent = Agent(MODEL, stream_fn=model, messages=a_long_result(), transform_context=window)
@@ -301,7 +301,7 @@ async def test_an_overflow_that_only_a_shorter_result_mends_is_told_of() -> None
     assert [len(request.messages) for request in model.requests] == [4, 4]
 
 
-async def test_a_transform_that_takes_nothing_out_is_no_compaction() -> None:
+async def test_a_transform_that_removes_nothing_is_not_a_compaction() -> None:
     def dated(messages: list[AgentMessage], overflow: bool) -> list[AgentMessage]:
         return [*messages, UserMessage("today is Monday")]
 
@@ -480,7 +480,7 @@ async def test_an_event_after_the_last_one_is_a_broken_sequence(waits: bool) -> 
     assert "after the terminal event" in result.error
 
 
-async def test_a_stream_that_fails_after_its_last_event_is_a_failure_of_the_stream_function() -> None:
+async def test_a_failure_after_the_last_event_is_one_of_the_stream_function() -> None:
     async def careless(*_: Any) -> Any:
         yield StreamStart()
         yield StreamDone()

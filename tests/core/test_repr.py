@@ -138,7 +138,7 @@ def test_an_approval_request_names_the_arguments_and_shows_no_value() -> None:
         assert word in shown
 
 
-def test_what_a_policy_sees_of_a_call_shows_no_value() -> None:
+def test_calls_seen_by_a_policy_show_no_value() -> None:
     context = PreDispatchContext(snapshot(state={"note": SECRET}), "call_1", "run_command", {"command": SECRET})
     assert SECRET not in repr(context)
     assert "command" in repr(context)

@@ -150,7 +150,7 @@ async def test_all_attempts_share_one_message() -> None:
 
 
 @pytest.mark.parametrize("advice", [0.0, 0.25, 90.0])
-async def test_what_the_provider_advises_wins_over_the_strategy(advice: float) -> None:
+async def test_the_providers_advice_wins_over_the_strategy(advice: float) -> None:
     clock = FakeClock()
     script = scripted(fail("throttled", retry_after=advice), text("ok"))
     events = await collect(Agent(MODEL, stream_fn=script, sleep=clock.sleep).prompt_stream("hello"))
@@ -203,7 +203,7 @@ class _WithAnOddCeiling(_WithoutACeiling):
 
 
 @pytest.mark.parametrize("strategy", [_WithoutACeiling(), _WithAnOddCeiling()])
-async def test_a_strategy_whose_ceiling_is_no_number_has_the_usual_one(strategy: Any) -> None:
+async def test_a_strategy_with_an_invalid_ceiling_has_the_usual_one(strategy: Any) -> None:
     throttled = fail(ErrorKind.THROTTLED, "slow down", retry_after=0.0)
     agent = Agent(MODEL, stream_fn=scripted(throttled, "whole"), retry_strategy=strategy)
     assert (await agent.prompt("hi")).text == "whole"
@@ -212,7 +212,7 @@ async def test_a_strategy_whose_ceiling_is_no_number_has_the_usual_one(strategy:
     assert "max_retry_after is 300 s" in str((await agent.prompt("hi")).error)
 
 
-async def test_a_wait_beyond_the_ceiling_is_not_waited_for_and_the_error_says_how_long_it_was() -> None:
+async def test_a_wait_beyond_the_ceiling_is_skipped_and_named_in_the_error() -> None:
     clock = FakeClock()
     model = scripted(fail("throttled", "slow down", retry_after=3600), "never")
     result = await Agent(MODEL, stream_fn=model, sleep=clock.sleep).prompt("go")
@@ -248,7 +248,7 @@ async def test_a_model_that_asks_for_too_much_patience_counts_as_exhausted() -> 
 
 
 @pytest.mark.parametrize("advised", [float("nan"), float("inf"), -5.0, "soon", [1]])
-async def test_advice_that_is_no_time_is_survived(advised: Any) -> None:
+async def test_invalid_advice_is_ignored(advised: Any) -> None:
     clock = FakeClock()
     model = scripted(fail("throttled", retry_after=advised), "ok")
     result = await Agent(MODEL, stream_fn=model, sleep=clock.sleep).prompt("go")

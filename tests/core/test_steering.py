@@ -83,7 +83,7 @@ async def test_a_call_that_ends_by_itself_in_the_grace_time_keeps_its_result() -
     assert results(events) == ["quick", "came to an end", CANCELLED]
 
 
-async def test_a_call_that_ends_with_an_error_when_it_is_told_to_was_cancelled_and_no_failure() -> None:
+async def test_a_call_that_fails_when_told_to_end_was_cancelled() -> None:
     @tool
     async def attentive(ctx: ToolContext) -> str:
         await ctx.cancel.wait()
@@ -105,7 +105,7 @@ async def test_a_call_that_ends_with_an_error_when_it_is_told_to_was_cancelled_a
     assert extract_text(ended[1].result.content) == "half of it is done"
 
 
-async def test_what_a_call_returns_after_the_grace_time_does_not_count() -> None:
+async def test_results_after_the_grace_time_do_not_count() -> None:
     @tool
     async def clinging() -> str:
         try:
@@ -207,7 +207,7 @@ async def test_steering_comes_before_follow_ups() -> None:
     assert [event.source for event in events if isinstance(event, MessagesInjected)] == ["steering", "follow_up"]
 
 
-async def test_what_was_polled_but_never_entered_goes_back_to_the_head_of_the_queue() -> None:
+async def test_polled_messages_that_never_entered_return_to_the_head_of_the_queue() -> None:
     agent = Agent(MODEL, stream_fn=scripted(BATCH, *[text("ok")] * 3), tools=[quick, endless])
     agent.steer("first")
     agent.steer("second")

@@ -146,7 +146,7 @@ def test_options_have_the_defaults_of_the_specification() -> None:
     assert (options.api_key, options.headers, options.extra) == (None, {}, {})
 
 
-def test_a_transport_that_there_is_not_is_refused() -> None:
+def test_an_unknown_transport_is_refused() -> None:
     with pytest.raises(ValueError, match="transport is 'websocket'"):
         StreamOptions(transport="websocket")  # type: ignore[arg-type]
 
@@ -209,7 +209,7 @@ NO_OBJECTS = {
 }
 
 
-def test_arguments_that_are_no_object_keep_their_text_and_the_reply_is_a_good_one() -> None:
+def test_arguments_that_are_not_an_object_keep_their_text_in_a_good_reply() -> None:
     for case, text in NO_OBJECTS.items():
         message = assemble(StreamStart(), *call_events(0, text), StreamDone(StopReason.TOOL_USE))
         assert (message.stop_reason, message.error_message) == (StopReason.TOOL_USE, None), case
@@ -227,7 +227,7 @@ def test_a_broken_sequence_is_an_error_message_of_kind_stream() -> None:
         assert decode_message(encode_message(message)) == message
 
 
-def test_what_was_said_before_the_sequence_broke_is_kept() -> None:
+def test_text_before_a_broken_sequence_is_kept() -> None:
     message = assemble(
         StreamStart(),
         ThinkingStart(0),

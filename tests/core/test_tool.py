@@ -162,7 +162,7 @@ def test_a_name_that_no_provider_takes_is_refused_at_once(name: Any, kind: type[
             return ""
 
 
-def test_what_the_decorator_is_told_wins_over_the_function() -> None:
+def test_arguments_of_the_decorator_win_over_the_function() -> None:
     @tool(name="twice", label="Twice", description="Two of it.", requires_approval=True, on_steer="finish")
     def anything(number: int) -> int:
         """Not this."""
@@ -391,7 +391,7 @@ async def events_of(item: AgentTool, **arguments: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("item", [steps, plain_steps, Counter().climb], ids=["async", "plain", "method"])
-async def test_what_a_generator_yields_are_updates_and_the_last_one_is_the_result(item: Any) -> None:
+async def test_yielded_values_are_updates_and_the_last_one_is_the_result(item: Any) -> None:
     name = "steps" if "steps" in item.parameters_schema["properties"] else "number"
     events = await events_of(item, **{name: 3})
     assert [text_of(event.update) for event in events[:-1]] == ["step 0", "step 1", "step 2"]
@@ -415,7 +415,7 @@ async def test_a_plain_generator_may_return_its_result() -> None:
     assert text_of(events[-1].result) == '{"found":3}'
 
 
-async def test_what_a_generator_yields_may_be_anything_that_a_tool_returns() -> None:
+async def test_a_generator_may_yield_anything_that_a_tool_returns() -> None:
     @tool
     async def mixed() -> AsyncIterator[Any]:
         yield {"percent": 50}
@@ -795,7 +795,7 @@ async def test_anything_else_becomes_json_text() -> None:
         assert json.loads(text_of(result)) == expected
 
 
-async def test_what_json_cannot_carry_is_an_error_that_names_the_tool_and_the_cure() -> None:
+async def test_results_that_json_cannot_hold_are_errors_with_tool_and_cure() -> None:
     endless: list[Any] = []
     endless.append(endless)
     for value in (object(), [1, object()], {(1, 2): 3}, iter(()), endless):
@@ -964,7 +964,7 @@ async def test_arguments_arrive_as_the_declared_types() -> None:
     assert text_of(result) == repr(expected)
 
 
-async def test_what_only_the_type_itself_can_check_is_an_error_result_that_names_the_field() -> None:
+async def test_checks_of_the_type_itself_give_an_error_result_with_the_field() -> None:
     called = False
 
     @tool
@@ -1007,7 +1007,7 @@ async def test_a_validator_is_made_once_for_all_calls_of_a_tool() -> None:
     assert handmade.times_read == read
 
 
-async def test_a_tool_with_a_schema_that_is_none_is_an_error_result_and_not_called() -> None:
+async def test_a_tool_with_an_invalid_schema_is_not_called_and_gives_an_error_result() -> None:
     schemas: list[dict[str, Any]] = [
         {"type": "objekt"},
         {"type": "object", "properties": {"x": {"$ref": "#/$defs/missing"}}},
@@ -1059,7 +1059,7 @@ def test_two_tools_of_one_name_are_refused() -> None:
         Agent(MODEL, stream_fn=scripted(), tools=twins)
 
 
-def test_what_is_no_tool_is_refused() -> None:
+def test_other_objects_than_tools_are_refused() -> None:
     others: list[Any] = [lambda: None, "double", None, {"name": "double"}]
     for item in others:
         with pytest.raises(TypeError, match="tool"):
@@ -1160,7 +1160,7 @@ class Adder:
 
 
 @pytest.mark.parametrize("given", [3, "add", None.__class__.__mro__, partial(max, 1), Adder()])
-def test_what_is_no_function_is_refused_by_its_type(given: Any) -> None:
+def test_other_objects_than_functions_are_refused_by_their_type(given: Any) -> None:
     with pytest.raises(TypeError, match=f"an? {type(given).__name__} cannot be made a tool"):
         tool(given)
 

@@ -318,7 +318,7 @@ async def test_calls_that_waited_for_their_turn_and_are_invalid_end_the_batch(ot
 
 
 @pytest.mark.parametrize("execution", ["concurrent", "groups"])
-async def test_a_journal_that_fails_before_a_waiting_call_starts_leaves_running_calls_their_results(
+async def test_a_journal_that_fails_before_a_waiting_call_leaves_others_their_results(
     execution: str,
 ) -> None:
     has_failed = asyncio.Event()

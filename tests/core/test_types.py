@@ -180,7 +180,7 @@ def test_the_enums_have_exactly_the_values_of_the_specification() -> None:
     assert {kind: [member.value for member in kind] for kind in ENUMS} == ENUMS
 
 
-def test_what_may_be_left_out_has_the_default_of_the_specification() -> None:
+def test_optional_fields_have_the_defaults_of_the_specification() -> None:
     assert Thinking("a").signature is None
     assert ToolCall("1", "a", {}).partial_json is None
     assert UrlImage("u").media_type is None
@@ -282,7 +282,7 @@ def test_half_of_a_character_in_a_prompt_is_replaced() -> None:
     assert agent.messages[0].content == (Text("? cut, \U0001f600 whole"),)
 
 
-def test_content_that_is_no_blocks_is_refused() -> None:
+def test_content_without_blocks_is_refused() -> None:
     for make in MAKERS.values():
         for content in (None, 5, b"bytes", {"type": "text"}, ["a string"], [{"type": "text"}], [None]):
             with pytest.raises((TypeError, ValueError)):
@@ -380,7 +380,7 @@ def test_adding_leaves_both_sides_as_they_were() -> None:
 
 
 @pytest.mark.parametrize("field", ["usage", "cost"])
-def test_what_is_written_into_one_message_does_not_show_in_another(field: str) -> None:
+def test_changes_in_one_message_do_not_show_in_another(field: str) -> None:
     extra = getattr(AssistantMessage("first"), field).extra
     try:
         extra["stray"] = 1

@@ -39,13 +39,13 @@ def failing(kind: ErrorKind) -> Any:
 
 
 @pytest.mark.parametrize("kind", [ErrorKind.CONTENT_FILTERED, ErrorKind.INVALID_REQUEST, ErrorKind.CONTEXT_OVERFLOW])
-async def test_what_a_failed_reply_used_is_counted_once(kind: ErrorKind) -> None:
+async def test_usage_of_a_failed_reply_is_counted_once(kind: ErrorKind) -> None:
     result = await Agent(MODEL, stream_fn=failing(kind)).prompt("go")
     assert (result.usage, result.cost) == (USED, PRICE)
     assert (result.messages[-1].usage, result.messages[-1].cost) == (USED, PRICE)  # type: ignore[union-attr]
 
 
-async def test_what_attempts_and_models_that_were_given_up_used_is_counted() -> None:
+async def test_usage_of_abandoned_attempts_and_models_is_counted() -> None:
     agent = Agent(
         MODEL,
         stream_fn=failing(ErrorKind.THROTTLED),
@@ -57,7 +57,7 @@ async def test_what_attempts_and_models_that_were_given_up_used_is_counted() -> 
     assert result.cost == Cost(input=1.5, total=1.5)
 
 
-async def test_what_a_failed_attempt_used_is_counted_when_the_wait_for_the_next_is_aborted() -> None:
+async def test_usage_of_a_failed_attempt_counts_when_the_wait_is_aborted() -> None:
     agent = Agent(MODEL, stream_fn=failing(ErrorKind.THROTTLED), sleep=FakeClock(auto=False).sleep)
     agent.subscribe(lambda event: agent.abort() if type(event).__name__ == "MessageRetry" else None)
     result = await agent.prompt("go")
@@ -116,7 +116,7 @@ async def _failed_then_raises(*_: Any) -> AsyncIterator[AssistantMessageEvent]:
 @pytest.mark.parametrize(
     "model", [_done_then_hangs, _done_then_raises, _done_twice, _done_too_early, _failed_then_raises]
 )
-async def test_what_was_told_of_a_reply_is_counted_once_whatever_comes_behind_it(model: Any) -> None:
+async def test_reported_usage_of_a_reply_is_counted_once_whatever_follows(model: Any) -> None:
     agent = Agent(MODEL, stream_fn=model)
     running = asyncio.ensure_future(agent.prompt("hi"))
     if model is _done_then_hangs:

@@ -370,7 +370,7 @@ async def test_a_mistake_in_the_check_is_raised_and_not_the_models_fault(is_nati
     assert not agent.is_running
 
 
-async def test_something_that_is_no_function_is_refused_before_anything_happens() -> None:
+async def test_other_objects_than_functions_are_refused_before_anything_happens() -> None:
     stream = native("never")
     wrong: Any
     for wrong in ([3], True, 3):
@@ -405,7 +405,7 @@ async def test_a_wrapped_value_grows_by_itself() -> None:
     assert partial[-1] == ["one", "two"]
 
 
-async def test_other_calls_and_texts_are_no_part_of_the_value() -> None:
+async def test_other_calls_and_texts_are_not_part_of_the_value() -> None:
     first = text('{"x": 9}') + call("add", a=1, b=2)
     agent = Agent(MODEL, stream_fn=scripted(first, call("final_answer", x=3, y=0)), tools=[add])
     values = agent.structured_stream("1+2, 0?", Point)

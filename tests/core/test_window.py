@@ -155,7 +155,7 @@ def test_after_an_overflow_no_report_allows_more_than_the_budget() -> None:
     assert estimate_tokens(kept) <= 1_000
 
 
-def test_another_models_tokens_are_no_measure() -> None:
+def test_another_models_tokens_do_not_count() -> None:
     def of(model_id: str, reported: int) -> AssistantMessage:
         return said(reported, provider="test", model_id=model_id)
 
@@ -332,7 +332,7 @@ def test_a_count_may_be_a_fraction() -> None:
     assert 2_000 < estimate_tokens(kept) <= 3_000
 
 
-def test_pictures_of_a_result_go_too_where_there_is_no_room_for_them() -> None:
+def test_pictures_of_a_result_are_removed_where_there_is_no_room_for_them() -> None:
     kept = SlidingWindow(20_000)(looked("what it is", *[PICTURE] * 60), False)
     assert kept is not None
     assert estimate_tokens(kept) <= 20_000
@@ -357,7 +357,7 @@ def test_pictures_at_the_start_do_not_keep_a_conversation_from_going_on() -> Non
 # -- what the user said ----------------------------------------------------------------------------------------
 
 
-def test_what_the_user_said_in_several_messages_stays_as_far_as_it_fits() -> None:
+def test_consecutive_user_messages_stay_as_far_as_they_fit() -> None:
     """A document and a question about it: without the one, the other is of no use."""
     document, question = UserMessage("d" * 24_000), UserMessage("what is wrong with it?")
     for behind in ([], [AssistantMessage("let me see"), *looked("x" * 400)[1:]]):
@@ -377,7 +377,7 @@ class Notice(CustomMessage, tag="notice_at_the_start"):
 
 
 @pytest.mark.parametrize("keep_first", [0, 1, 2, 3])
-def test_what_no_model_sees_is_no_beginning_of_a_conversation(keep_first: int) -> None:
+def test_invisible_messages_do_not_begin_a_conversation(keep_first: int) -> None:
     turns = [message for number in range(30) for message in (*looked(f"{number}" + "r" * 400), said(0))]
     messages: list[AgentMessage] = [Notice("a"), Notice("b"), Notice("c"), *turns]
     for budget in range(300, 2_000, 70):

@@ -104,9 +104,7 @@ def test_a_kill_while_forking_harms_no_session(nursery: Nursery, source: Path, t
             assert session.messages == whole
 
 
-def test_what_a_kill_left_of_forking_is_cleared_away_by_a_later_fork(
-    nursery: Nursery, source: Path, tmp_path: Path
-) -> None:
+def test_a_later_fork_clears_the_remains_of_a_killed_one(nursery: Nursery, source: Path, tmp_path: Path) -> None:
     path = copied(source, tmp_path)
     nursery.lives("fork", tmp_path, id=path.stem, die_at=5, where="amid")
     (left,) = [one for one in path.parent.iterdir() if one != path]
@@ -272,7 +270,7 @@ def test_a_kill_while_mending_loses_neither_the_good_nor_the_bad_in_a_database(
 
 
 @pytest.mark.sweep
-def test_one_of_two_processes_gets_the_session_in_a_database_and_a_kill_frees_it_at_once(
+def test_one_of_two_processes_gets_a_session_and_a_kill_frees_it_at_once(
     nursery: Nursery, database: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(database, tmp_path / "one")

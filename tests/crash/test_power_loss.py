@@ -207,9 +207,7 @@ def test_whenever_the_power_goes_while_mending_neither_the_good_nor_the_bad_is_l
 
 
 @pytest.mark.sweep
-def test_whenever_the_power_goes_while_forking_the_old_session_is_whole_and_a_closed_fork_too(
-    tmp_path: Path, recorded: tuple[str, bytes]
-) -> None:
+def test_a_loss_of_power_while_forking_leaves_both_sessions_whole(tmp_path: Path, recorded: tuple[str, bytes]) -> None:
     name, contents = recorded
     machine = Machine(tmp_path / "machine", {name: contents})
     session_id = name.removesuffix(".jsonl")

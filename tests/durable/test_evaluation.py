@@ -130,7 +130,7 @@ async def test_a_chunk_that_cannot_be_made_fails_its_attempts_alone(sqlite_url: 
         assert all("not today" in (result.attempts[0].error or "") for result in run.results)
 
 
-def test_what_cannot_be_is_a_value_error() -> None:
+def test_impossible_arguments_are_value_errors() -> None:
     durable = Durable("sqlite:///never.db")
     durable.evaluation("sums")(make_agent)
     for wrong in ({"name": "other"}, {"name": "sums", "chunk": 0}):

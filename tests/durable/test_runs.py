@@ -130,7 +130,7 @@ def test_a_password_that_is_not_escaped_is_not_shown_either(password: str) -> No
         assert part not in durable.url.removeprefix("postgresql:")
 
 
-async def test_a_store_that_is_not_there_is_unavailable_and_its_password_stays_out_of_the_error() -> None:
+async def test_a_missing_store_is_unavailable_and_its_password_stays_hidden() -> None:
     async with Durable("postgresql://ada:topsecret@127.0.0.1:1/runs") as durable:
         with pytest.raises(StoreUnavailable) as caught:
             await durable.submit("any", "hello")
@@ -185,7 +185,7 @@ def test_a_store_or_worker_with_wrong_options_is_not_made(sqlite_url: str) -> No
             durable.worker(**options)  # type: ignore[arg-type]
 
 
-async def test_what_cannot_be_submitted_is_refused_before_anything_happens(sqlite_url: str) -> None:
+async def test_invalid_submissions_are_refused_before_anything_happens(sqlite_url: str) -> None:
     async with Durable(sqlite_url) as durable:
         durable.agent("support")(adding)
         with pytest.raises(ValueError, match="no agent"):
@@ -409,9 +409,7 @@ async def test_errors_and_stops_of_policies_fail_a_run(sqlite_url: str) -> None:
         assert {(await run.info()).status for run in runs.values()} == {"failed"}
 
 
-async def test_a_model_that_cannot_be_reached_is_asked_later_and_the_run_fails_after_so_many_attempts(
-    kind: str, url: str
-) -> None:
+async def test_an_unreachable_model_is_asked_later_and_at_last_the_run_fails(kind: str, url: str) -> None:
     fails = {"good": 2, "bad": 1000}
 
     def make(name: str) -> Callable[[], Agent]:
@@ -864,7 +862,7 @@ async def test_nothing_is_pickled(sqlite_url: str) -> None:
 # -- retention -----------------------------------------------------------------------------------------------
 
 
-async def test_what_is_over_is_deleted_with_its_records_and_tickets(kind: str, url: str) -> None:
+async def test_finished_runs_are_deleted_with_their_records_and_tickets(kind: str, url: str) -> None:
     async with serving(url, calc=adding) as durable:
         over = await durable.submit("calc", "2+3?", id="over")
         await over.result(timeout=20)

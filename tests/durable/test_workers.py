@@ -117,7 +117,7 @@ def test_a_worker_that_reached_the_store_through_a_link_is_seen_to_live(sqlite_u
         worker.join()
 
 
-async def test_what_does_not_end_in_time_is_abandoned(sqlite_url: str) -> None:
+async def test_slow_runs_are_abandoned(sqlite_url: str) -> None:
     started = asyncio.Event()
 
     @tool
@@ -178,7 +178,7 @@ async def test_a_cancel_survives_the_death_of_its_worker(kind: str, url: str, fl
         assert len(fleet.marks("asked")) == 1
 
 
-async def test_who_lost_a_run_cannot_write(kind: str, url: str) -> None:
+async def test_a_worker_that_lost_a_run_cannot_write(kind: str, url: str) -> None:
     async with Durable(url) as durable:
         await durable.submit("calc", "2+3?", id="one")
         store = durable.open_store()

@@ -90,7 +90,7 @@ async def test_a_structured_value_is_collected_as_the_caller_asked_for_it(schema
     assert (done.has_value, done.value, done.response) == (True, value, "bye")
 
 
-async def test_what_delegates_used_counts_and_their_calls_are_not_those_of_the_agent() -> None:
+async def test_usage_of_delegates_counts_and_their_calls_are_their_own() -> None:
     collector = TrajectoryCollector()
     agent = agent_with(collector, call("research", prompt="look"), text("3"))
     agent.tools = [agent_with(None, call("add", a=1, b=2), text("3")).as_tool("research", "Looks.")]
@@ -176,7 +176,7 @@ async def test_a_reply_that_is_too_much_is_not_acted_upon(guard: BudgetGuard) ->
     assert second.outcome is not ToolOutcome.RAN
 
 
-async def test_what_is_within_budget_goes_on_and_several_runs_count_together() -> None:
+async def test_runs_within_budget_continue_and_are_counted_together() -> None:
     guard = BudgetGuard(cost=0.45, turns=4)
     agent = agent_with(None, ADDS, "ok", ADDS, "never", policies=[guard])
     assert (await agent.prompt("one")).stopped_by is None

@@ -16,7 +16,7 @@ def scored(*values: float) -> EvalRun:
     return run_of(*results)
 
 
-def test_a_run_is_no_different_from_itself() -> None:
+def test_a_run_does_not_differ_from_itself() -> None:
     found = compare(run(True, False, True), run(True, False, True))
     assert (found.better, found.worse, found.same) == ((), (), ("c0", "c1", "c2"))
     assert (found.difference, found.low, found.high, found.is_significant) == (0.0, 0.0, 0.0, False)
@@ -48,7 +48,7 @@ def test_one_of_many_that_changed_is_noise() -> None:
     assert not found.is_significant
 
 
-def test_many_that_changed_alike_are_no_noise() -> None:
+def test_many_equal_changes_are_not_noise() -> None:
     found = compare(run(*[False] * 12, *[True] * 8), run(*[True] * 20))
     assert 0 < found.low < found.difference < found.high
     assert found.is_significant

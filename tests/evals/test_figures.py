@@ -51,7 +51,7 @@ def test_an_error_makes_an_attempt_worth_nothing() -> None:
     assert (attempt.passed, attempt.value) == (False, 0.0)
 
 
-def test_what_judges_used_is_in_the_sums() -> None:
+def test_usage_of_judges_is_in_the_sums() -> None:
     attempt = Attempt(1, {"judge": Score(1.0, cost=0.25, tokens=7)}, usage=Usage(total=3), cost=Cost(total=0.5))
     summary = Summary.of([CaseResult("a", (attempt, attempt)), result_of([False], "b")], 9.0)
     assert summary == Summary(total=2, passed=1, failed=1, cost=1.5, tokens=20, seconds=9.0)

@@ -61,7 +61,7 @@ def test_an_error_is_told_with_the_case_that_it_broke() -> None:
     assert checked.violations == ("case 'c0' passed in the baseline and fails now: overloaded",)
 
 
-def test_scores_that_fell_by_more_than_noise_are_a_regression_though_every_case_passes() -> None:
+def test_scores_that_fell_beyond_noise_are_a_regression_though_cases_pass() -> None:
     def scored(value: float) -> EvalRun:
         return run_of(*[CaseResult(f"c{at}", (attempt({"judge": Score(value, 0.5)}),)) for at in range(10)])
 
@@ -71,14 +71,14 @@ def test_scores_that_fell_by_more_than_noise_are_a_regression_though_every_case_
     assert Gate(baseline=scored(0.6)).check(scored(0.9)).passed
 
 
-def test_a_baseline_of_another_set_is_no_baseline() -> None:
+def test_a_baseline_of_another_set_is_refused() -> None:
     other = structs.replace(run(True), set_id="another")
     assert Gate(baseline=other).check(run(True)).violations == (
         "the baseline is of the set 'another', not of 'settings'",
     )
 
 
-def test_costs_that_are_no_number_do_not_pass_for_cheap() -> None:
+def test_costs_that_are_not_numbers_do_not_pass_for_cheap() -> None:
     odd = run(True)
     odd = structs.replace(odd, summary=structs.replace(odd.summary, cost=float("nan")))
     assert not Gate(max_cost=1.0).check(odd).passed

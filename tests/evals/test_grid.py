@@ -185,7 +185,7 @@ async def test_a_case_may_expect_something_else_but_not_ask_something_else(tmp_p
         await rescore(run, eval_set=EvalSet("s", "S", [kinder.cases[0]]))
 
 
-async def test_what_cannot_be_scored_again_keeps_its_score(tmp_path: Path) -> None:
+async def test_scores_that_cannot_be_made_again_are_kept(tmp_path: Path) -> None:
     shutil.copy(RECORDED, tmp_path / "old.json")
     run = EvalStore(tmp_path).load(tmp_path / "old.json")
     scored = await rescore(run)
@@ -345,7 +345,7 @@ async def test_each_question_about_a_pair_has_a_marker_of_its_own() -> None:
     assert [[marker in text for text in told].count(True) for marker in markers] == [1, 1]
 
 
-async def test_an_answer_of_the_judge_that_cannot_be_read_is_no_verdict() -> None:
+async def test_an_unreadable_answer_of_the_judge_is_not_a_verdict() -> None:
     found, _ = await pairwise("nobody", "nobody", "nobody", "nobody")
     assert (found.pairs, found.not_judged, found.win_rate) == ((), ("c0",), 0.5)
     assert found.cost == 1.0  # four answers were paid for
@@ -442,7 +442,7 @@ def test_a_set_as_a_test_may_ask_for_the_lower_bound_and_allow_what_was_not_meas
 @pytest.mark.parametrize(
     "wrong_factory", ["agents:right", None, {"a": "agents:right"}, Agent("t:m", stream_fn=scripted())]
 )
-def test_what_makes_no_agents_is_refused_before_anything_runs(wrong_factory: Any) -> None:
+def test_a_function_that_makes_no_agents_is_refused_before_anything_runs(wrong_factory: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="make_agent"):
         EvalRunner(wrong_factory)
 

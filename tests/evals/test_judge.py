@@ -78,7 +78,7 @@ async def test_an_error_of_the_judges_model_is_in_the_reason() -> None:
     assert "bad key" in score.reason
 
 
-async def test_what_judging_costs_is_counted() -> None:
+async def test_costs_of_judging_are_counted() -> None:
     score = await judged(scripted(*[vote(1.0)] * 3, usage=Usage(total=10), cost=Cost(total=0.01)))
     assert (score.tokens, score.cost) == (30, pytest.approx(0.03))
 

@@ -139,7 +139,7 @@ def wrong(value: Any) -> Any:
         ({"judge": lambda: JudgeRubric("good", votes=wrong("3"))}, "^votes is a str; give a whole number$"),
     ],
 )
-def test_what_a_file_could_not_say_python_cannot_either(fields: dict[str, Any], told: str) -> None:
+def test_python_cannot_express_more_than_a_file(fields: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         EvalCase(
             **{"id": "a", "name": "A", "user_messages": ["hi"]}
@@ -147,7 +147,7 @@ def test_what_a_file_could_not_say_python_cannot_either(fields: dict[str, Any], 
         )
 
 
-def test_what_python_makes_is_held_to_the_same_rules() -> None:
+def test_cases_made_in_python_follow_the_same_rules() -> None:
     case = EvalCase("a", "A", ["hi"], expected_response={"contains": "x"}, expected_files=[{"path": "./b//c"}])
     assert case.expected_files[0].path == "b/c"
     for wrong in ({"user_messages": []}, {"user_messages": "hi"}, {"setup": {"../x": ""}}, {"budget": {"turns": 0}}):
@@ -199,7 +199,7 @@ def test_what_python_makes_is_held_to_the_same_rules() -> None:
         ("colour: red", 7, "unknown field 'colour'"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_line(tmp_path: Path, addition: str, line: int, words: str) -> None:
+def test_impossible_values_are_refused_with_their_line(tmp_path: Path, addition: str, line: int, words: str) -> None:
     error = refused(tmp_path, CASE + addition + "\n")
     assert words in str(error)
     assert error.line == line

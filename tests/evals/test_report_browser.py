@@ -110,7 +110,7 @@ def test_no_attack_runs_even_without_the_policy(name: str, tmp_path: Path) -> No
     assert len(re.findall(r'<section class="case"', dumped)) == 1
 
 
-def test_the_page_of_a_case_is_shown_in_the_place_of_the_overview(tmp_path: Path) -> None:
+def test_the_page_of_a_case_replaces_the_overview(tmp_path: Path) -> None:
     html = report(ordinary(), "html", history=history())
     overview, case = picture(html, tmp_path / "1"), picture(html, tmp_path / "2", "#c6")
     assert overview != case

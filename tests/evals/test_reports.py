@@ -30,7 +30,7 @@ def hostile_report(name: str, format_name: ReportFormat) -> str:
     return report(infected(HOSTILE.get(name, name)), format_name)
 
 
-def test_a_format_that_there_is_not_is_refused_by_name() -> None:
+def test_an_unknown_format_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match=r"'pdf'.*console, markdown, json, junit, html"):
         report(ordinary(), "pdf")  # pyright: ignore[reportArgumentType]
 
@@ -59,9 +59,7 @@ def test_a_run_without_cases_is_reported_too(format_name: ReportFormat) -> None:
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
-def test_a_trajectory_that_cannot_be_read_is_told_of_and_stops_nothing(
-    format_name: ReportFormat, tmp_path: object
-) -> None:
+def test_an_unreadable_trajectory_is_mentioned_and_stops_nothing(format_name: ReportFormat, tmp_path: object) -> None:
     gone = structs.replace(attempt({"response": Score(0.0)}), trajectory=StoredTrajectory(f"{tmp_path}/gone", 0, 10))
     text = report(run_of(CaseResult("a", (gone,))), format_name)
     assert "cannot be read" in text or format_name == "console"
@@ -192,12 +190,12 @@ def test_junit_is_valid_whatever_a_case_says(name: str) -> None:
     assert len(list(root.iter("testcase"))) == 1
 
 
-def test_junit_can_hold_every_character_that_there_is() -> None:
+def test_junit_can_hold_every_character() -> None:
     every = "".join([chr(code) for code in (*range(0x3000), *range(0xD7F0, 0xE010), *range(0xFFF0, 0x10010))])
     assert checked(report(infected(every), "junit"))[0].attrib["tests"] == "1"
 
 
-def test_junit_has_no_time_that_is_no_number() -> None:
+def test_junit_has_only_times_that_are_numbers() -> None:
     run = structs.replace(ordinary(), summary=Summary(7, 5, 2, 0.0, 0, float("nan")), created=10**18)
     assert checked(report(run, "junit"))[0].attrib["time"] == "0.000"
 
@@ -227,7 +225,7 @@ def test_the_page_shows_a_case_that_was_not_measured_as_neither_passed_nor_faile
     assert page.all("span", "failed") == []
 
 
-def test_what_a_case_expects_is_shown_without_what_it_does_not_say() -> None:
+def test_expectations_of_a_case_are_shown_without_absent_ones() -> None:
     page = Page(report(ordinary(), "html"))
     assert '"contains": "8443"' in page.text
     assert "null" not in page.text

@@ -241,7 +241,7 @@ async def test_a_factory_or_an_evaluator_that_hangs_fails_its_attempt() -> None:
     ]
 
 
-async def test_what_stands_behind_an_agent_is_closed_and_may_ask_in_its_own_way() -> None:
+async def test_resources_of_an_agent_are_closed_and_it_may_ask_in_its_own_way() -> None:
     closed: list[str] = []
 
     class Subject:
@@ -550,7 +550,7 @@ def test_wrong_options_are_refused_before_anything_runs(options: dict[str, Any],
         EvalRunner(adder, **options)
 
 
-async def test_what_is_not_a_set_or_not_a_display_is_refused() -> None:
+async def test_other_values_than_sets_and_displays_are_refused() -> None:
     with pytest.raises(TypeError, match=r"^eval_set must be an EvalSet, such as load_set"):
         await EvalRunner(adder).run("sums.yaml")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"^on_progress must be a function, or None, not an int$"):

@@ -95,7 +95,7 @@ async def test_a_score_from_a_bool_or_with_a_wrong_reason_leaves_the_attempt_as_
     assert result.scores["unexplained"].reason.endswith("a score's reason must be a string, not a NoneType")
 
 
-def test_what_a_case_says_nothing_about_is_not_scored() -> None:
+def test_aspects_that_a_case_leaves_open_are_not_scored() -> None:
     registry = EvaluatorRegistry.standard()
     for name in ("trajectory", "response", "structured", "files", "budget", "efficiency"):
         assert registry[name].evaluate(case(), Invocation(response="x")) is None, name
@@ -160,7 +160,7 @@ def test_a_pattern_without_end_fails_in_limited_time() -> None:
     "pattern",
     [r"(a|aa)+$", r"(a*)*b", r"(?:a+)+b", r"a*a*a*a*a*a*a*b", r"(.)\1(a+)+b", "(?x)(a+) #\n+b", "(?ix:(a+) #\n+b)"],
 )
-def test_what_could_take_long_is_not_searched_here(pattern: str) -> None:
+def test_slow_patterns_are_not_searched_here(pattern: str) -> None:
     assert not is_quick(pattern, 100)
 
 
@@ -236,7 +236,7 @@ def test_a_case_that_its_guard_ended_did_not_keep_to_its_budget() -> None:
     assert score_of(BudgetEvaluator(), given, Invocation(turns=1, stopped_by=ended)).passed
 
 
-def test_a_link_out_of_the_folder_and_a_pipe_are_no_files(tmp_path: Path) -> None:
+def test_a_link_out_of_the_folder_and_a_pipe_are_not_files(tmp_path: Path) -> None:
     folder = tmp_path / "case"
     folder.mkdir()
     (tmp_path / "secret").write_text("secret")
@@ -249,7 +249,7 @@ def test_a_link_out_of_the_folder_and_a_pipe_are_no_files(tmp_path: Path) -> Non
     assert score.reason.count("a link out of the folder") == 2
 
 
-def test_a_link_in_the_place_of_the_folder_itself_leads_nowhere(tmp_path: Path) -> None:
+def test_a_link_instead_of_the_folder_itself_leads_nowhere(tmp_path: Path) -> None:
     elsewhere, folder = tmp_path / "elsewhere", tmp_path / "case"
     elsewhere.mkdir()
     (elsewhere / "secret").write_text("secret")

@@ -27,7 +27,7 @@ def test_a_script_says_the_same_in_yaml_and_json(tmp_path: Path) -> None:
     assert load_script(tmp_path / "a.yaml") == load_script(tmp_path / "a.json") == expected
 
 
-def test_what_a_judge_says_may_be_written_as_a_text_or_as_an_object(tmp_path: Path) -> None:
+def test_words_of_a_judge_may_be_a_text_or_an_object(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("replies: {}\njudge: {score: 0.8, reasoning: kind}\n")
     (tmp_path / "b.yaml").write_text('replies: {}\njudge: \'{"score":0.8,"reasoning":"kind"}\'\n')
     said = load_script(tmp_path / "a.yaml").judge

@@ -66,7 +66,7 @@ def stored(tmp_path: Path, **more: Any) -> tuple[EvalStore, EvalRun]:
     return store, run
 
 
-def test_what_is_loaded_is_what_was_saved(tmp_path: Path) -> None:
+def test_loaded_results_equal_saved_ones(tmp_path: Path) -> None:
     run = asyncio.run(EvalRunner(make).run(SET))
     store = EvalStore(tmp_path)
     path = store.save(run)
@@ -121,7 +121,7 @@ def test_runs_are_listed_newest_first_and_found_by_the_beginning_of_their_ids(tm
         store.save(EvalRun("../x", "a"))
 
 
-def test_what_is_no_result_is_refused_in_words(tmp_path: Path) -> None:
+def test_invalid_results_are_refused_in_words(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     for text, words in (
         ("", "is not a result"),
@@ -184,7 +184,7 @@ def test_a_link_that_was_changed_is_one_problem(tmp_path: Path) -> None:
     assert problem == "case c0, attempt 2, turn 2: was changed after it was recorded"
 
 
-def test_what_was_taken_away_or_added_is_noticed(tmp_path: Path) -> None:
+def test_removed_and_added_results_are_noticed(tmp_path: Path) -> None:
     store, run = stored(tmp_path)
     path = Path(run.path)
     text = path.read_text()
@@ -263,7 +263,7 @@ def test_a_duration_that_was_changed_is_found_since_a_gate_may_rest_on_it(tmp_pa
     ]
 
 
-def test_what_a_full_disk_refused_is_written_when_there_is_room_again(tmp_path: Path) -> None:
+def test_results_refused_by_a_full_disk_are_written_when_there_is_room_again(tmp_path: Path) -> None:
     line = AttemptLine("a", "A", "", 1.0, Attempt(1, {"x": Score(1.0, reason="w" * 500)}))
     log = AttemptLog.create(tmp_path / "run.partial", RunHeader("run", "s"))
     log.append(line)

@@ -141,7 +141,7 @@ def test_a_line_of_jsonl_is_a_case(tmp_path: Path) -> None:
         ("s.jsonl", '{"id": "a", "name": "A", "user_messages": ["x"], "budget": {"turns": "3"}}\n', 1, "budget.turns"),
     ],
 )
-def test_what_is_wrong_in_a_table_is_told_with_its_line(
+def test_mistakes_in_a_table_are_reported_with_their_line(
     tmp_path: Path, name: str, text: str | bytes, line: int, said: str
 ) -> None:
     path = written(tmp_path, text, name)
@@ -209,7 +209,7 @@ def test_a_table_of_variables_has_at_least_one_row(tmp_path: Path) -> None:
         ("    variables:\n", "    variables: []\n    rows:\n", 15, "rows"),
     ],
 )
-def test_what_is_wrong_in_a_template_is_told_with_its_line(
+def test_mistakes_in_a_template_are_reported_with_their_line(
     tmp_path: Path, old: str, new: str, line: int, said: str
 ) -> None:
     assert old in TEMPLATE

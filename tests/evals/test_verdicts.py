@@ -126,7 +126,7 @@ def failing(*kinds: ErrorKind | str, then: str = "yes") -> Any:
 
 
 @pytest.mark.parametrize("kind", [ErrorKind.THROTTLED, ErrorKind.NETWORK])
-async def test_what_the_provider_failed_is_made_again_and_not_counted_against_the_agent(kind: ErrorKind) -> None:
+async def test_provider_failures_are_repeated_and_not_counted_against_the_agent(kind: ErrorKind) -> None:
     clock = FakeClock()
     run = await EvalRunner(failing(kind, kind), sleep=clock.sleep).run(ASKED)
     (attempt,) = run.results[0].attempts
@@ -135,7 +135,7 @@ async def test_what_the_provider_failed_is_made_again_and_not_counted_against_th
     assert AuditTrail.verify(run) == []
 
 
-async def test_what_goes_on_failing_is_not_measured_and_neither_passed_nor_failed(tmp_path: Path) -> None:
+async def test_lasting_failures_are_not_measured_and_neither_passed_nor_failed(tmp_path: Path) -> None:
     clock, store = FakeClock(), EvalStore(tmp_path)
     two = EvalSet("s", "S", [*ASKED.cases, EvalCase("b", "B", ["?"], expected_response={"exact": "yes"})])
     make = failing(*[ErrorKind.THROTTLED] * 4)
@@ -220,7 +220,7 @@ def test_the_pass_rate_has_an_interval(passed: int, total: int, low: float, high
     )
 
 
-def test_repeats_of_a_case_are_no_further_observations() -> None:
+def test_repeats_of_a_case_are_not_further_observations() -> None:
     once, often = summary_of(8, 10), summary_of(8, 10, repeat=20)
     assert (once.pass_rate_low, once.pass_rate_high) == (often.pass_rate_low, often.pass_rate_high)
 

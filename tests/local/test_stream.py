@@ -88,7 +88,7 @@ async def test_a_run_with_a_call_and_an_answer(scripted_engine: Any) -> None:
     assert "weather(city): " in first.prompt[:tools]
 
 
-async def test_what_is_the_same_from_run_to_run_stands_at_the_start_and_can_be_read_before(
+async def test_parts_equal_from_run_to_run_come_first_and_can_be_read_before(
     scripted_engine: Any,
 ) -> None:
     engine = scripted_engine("", HELLO, HELLO)
@@ -240,7 +240,7 @@ async def test_the_oldest_give_way_when_the_window_is_full(scripted_engine: Any,
     assert ("<tool_call>" in sent) == ("<tool_response>" in sent) is True
 
 
-async def test_what_cannot_fit_is_a_typed_overflow(scripted_engine: Any, ask: Callable[..., Any]) -> None:
+async def test_requests_that_cannot_fit_are_a_typed_overflow(scripted_engine: Any, ask: Callable[..., Any]) -> None:
     engine = scripted_engine("ok", window=400)
     message = await ask(LocalStreamFn(engine=engine), talk("long " * 1_000))
     assert message.error_kind == ErrorKind.CONTEXT_OVERFLOW

@@ -269,7 +269,7 @@ async def test_stderr_goes_to_the_log_alone_without_what_is_secret(
     assert "key is" not in "".join(capfd.readouterr())
 
 
-async def test_what_a_server_was_given_as_a_secret_is_masked_in_its_results() -> None:
+async def test_secrets_given_to_a_server_are_masked_in_its_results() -> None:
     tells = "def on_call(id, name, arguments, meta): text(id, 'it is ' + os.environ['API_KEY'])"
     async with raw_server(tells, env={"API_KEY": "4f9a8b7c6d5e4f3a2b1c"}) as server:
         said = extract_text((await call(server, "echo")).content)

@@ -47,7 +47,7 @@ tools[:] = [
             assert word in told
 
 
-async def test_what_comes_past_128_tools_is_left_out() -> None:
+async def test_tools_beyond_128_are_left_out() -> None:
     endless = """
 def on_list(id, params):
     at = int(params.get("cursor", "0"))
@@ -75,7 +75,7 @@ def on_list(id, params): fail(id, -32601, "what?")
         assert server.warnings == ("it offers no tools",)
 
 
-async def test_what_is_not_json_rpc_harms_no_call() -> None:
+async def test_lines_that_are_not_json_rpc_harm_no_call() -> None:
     noise = r"""
 def on_call(id, name, arguments, meta):
     for line in ("", "hello", "[]", "[1, 2]", "{", "null", '{"id": 99999, "result": {}}', '{"jsonrpc": "2.0"}',
@@ -245,7 +245,7 @@ def on_call(id, name, arguments, meta):
         assert await said(server) == "fine"
 
 
-async def test_what_a_server_asks_of_us_is_not_offered() -> None:
+async def test_requests_of_a_server_are_not_offered() -> None:
     asks = """
 def on_call(id, name, arguments, meta):
     answers = []

@@ -14,7 +14,7 @@ def test_a_tool_is_named_after_its_server() -> None:
     assert tool_names("git", ["status"], prefix="g_") == {"status": "g_status"}
 
 
-def test_what_providers_do_not_take_in_a_name_becomes_an_underscore() -> None:
+def test_characters_that_providers_refuse_in_a_name_become_underscores() -> None:
     assert tool_names("a", ["read file.now/ü"]) == {"read file.now/ü": "mcp__a__read_file_now__"}
 
 

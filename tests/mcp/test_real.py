@@ -256,7 +256,7 @@ async def test_headers_are_sent_and_never_shown() -> None:
         ("Cookie", "theme=dark; session=5f4e3d2c1b0a5f4e3d2c", "5f4e3d2c1b0a5f4e3d2c"),
     ],
 )
-async def test_what_a_server_repeats_of_a_header_is_masked_too(header: str, value: str, secret: str) -> None:
+async def test_headers_repeated_by_a_server_are_masked_too(header: str, value: str, secret: str) -> None:
     def answer(request: bytes) -> bytes:
         message = _message(request)
         if message.get("method") != "tools/call":
@@ -395,7 +395,7 @@ async def test_the_place_in_a_stream_is_kept_of_events_that_are_dropped() -> Non
     assert any(b"last-event-id: 7" in request.lower() for request in seen)
 
 
-async def test_what_the_package_logs_about_a_server_is_not_printed(capfd: pytest.CaptureFixture[str]) -> None:
+async def test_logs_of_the_package_about_a_server_are_not_printed(capfd: pytest.CaptureFixture[str]) -> None:
     async with (
         answering(lambda request: _of_a_server(_message(request), b"data: nonsense\n\n")) as url,
         McpServer.http(url, name="real") as server,

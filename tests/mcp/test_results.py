@@ -65,7 +65,7 @@ def test_resources_links_audio_and_the_unknown_are_told() -> None:
     ]
 
 
-def test_structured_content_is_text_where_there_is_no_other() -> None:
+def test_structured_content_becomes_text_if_there_is_no_other() -> None:
     alone = _result({"structuredContent": {"a": 1}})
     assert extract_text(alone.content) == '{"a":1}'
     assert alone.details["structured"] == {"a": 1}
@@ -109,7 +109,7 @@ def test_text_is_masked_before_it_is_cut() -> None:
         {"type": "." * 390 + "k2mPx4Wt7LrBq8vZ"},
     ],
 )
-def test_what_is_told_in_one_line_is_masked_before_it_is_cut(item: dict[str, Any]) -> None:
+def test_one_line_messages_are_masked_before_they_are_cut(item: dict[str, Any]) -> None:
     result = _result({"content": [item]}, Redactor(["k2mPx4Wt7LrBq8vZ"], environment={}))
     assert "....[redacted" in extract_text(result.content)
     assert "k2mP" not in extract_text(result.content)

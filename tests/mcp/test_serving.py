@@ -154,7 +154,7 @@ async def test_tools_that_cannot_be_had_are_an_error_of_the_call() -> None:
     assert (result.is_error, result.content[0].text) == (True, "tools failed: RuntimeError: no database today")
 
 
-async def test_what_needs_approval_runs_if_it_is_approved() -> None:
+async def test_tools_that_need_approval_run_if_it_is_given() -> None:
     refused = await _asked(as_mcp_server([delete]), "delete", path="x")
     assert refused.is_error
     assert "it needs approval" in refused.content[0].text

@@ -316,7 +316,7 @@ def test_a_mended_session_has_one_writer_too(damaged: Damaged) -> None:
     damaged.store.open(damaged.whole.id).close()
 
 
-def test_who_waited_while_another_mended_goes_on_with_the_mended_file(damaged_file: Damaged) -> None:
+def test_a_process_that_waited_for_a_repair_continues_with_the_repaired_file(damaged_file: Damaged) -> None:
     damaged = damaged_file
 
     class Late(FileOperations):
@@ -351,7 +351,7 @@ def test_each_damage_has_a_file_of_its_own(damaged_file: Damaged) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\n", b"hello\n", bytes(1000), b'{"seq":0}\n', b"\xff" * 100])
-def test_a_log_that_is_no_session_is_left_as_it_is(damaged: Damaged, data: bytes) -> None:
+def test_a_log_that_is_not_a_session_is_left_as_it_is(damaged: Damaged, data: bytes) -> None:
     damaged.log = data
     for use in (damaged.store.load, damaged.store.open, damaged.store.fork):
         with pytest.raises(SessionDamaged, match=re.escape(damaged.kind.place(damaged.folder, damaged.whole.id))):
@@ -463,7 +463,7 @@ def test_a_line_of_another_version_costs_nothing_of_those_around_it(damaged_file
         b"",
     ],
 )
-def test_a_sound_line_that_is_no_one_value_costs_itself_alone(damaged: Damaged, said: bytes) -> None:
+def test_a_sound_line_that_is_not_one_value_costs_only_itself(damaged: Damaged, said: bytes) -> None:
     start = encode_line(0, 1, SessionStarted(id=damaged.whole.id))
     before = line_of({"seq": 1, "at": 1, "type": "title", "title": "before"})
     body = b'{"seq":2,"at":2,' + said

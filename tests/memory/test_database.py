@@ -73,7 +73,7 @@ os._exit(9)
 
 
 @pytest.mark.parametrize("data", [b"hello, this is no database\n" * 100, b"x"])
-def test_a_file_that_is_no_database_stays_as_it_is(tmp_path: Path, data: bytes) -> None:
+def test_a_file_that_is_not_a_database_stays_as_it_is(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "notes.txt"
     path.write_bytes(data)
     store = SqlSessionStore(path)
@@ -161,7 +161,7 @@ class Disk:
         self.connect = partial(sqlite3.connect, factory=Connection)
 
 
-async def test_what_is_relied_on_is_in_a_finished_transaction_that_was_synced(tmp_path: Path) -> None:
+async def test_acknowledged_records_are_in_a_finished_transaction_that_was_synced(tmp_path: Path) -> None:
     disk = Disk()
     store = SqlSessionStore(tmp_path, connect=disk.connect)
     other = SqlSessionStore(tmp_path)

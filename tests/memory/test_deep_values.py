@@ -94,7 +94,7 @@ def test_a_result_with_deep_details_is_on_record_with_a_text_for_them(store: Jso
 
 @pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_what_an_application_puts_into_the_history_is_on_record(store: JsonlSessionStore, depth: int) -> None:
+def test_messages_put_into_the_history_by_an_application_are_on_record(store: JsonlSessionStore, depth: int) -> None:
     agent = agent_with()
     agent.messages = [
         Notice("signed in", nested(depth)),

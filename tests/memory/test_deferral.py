@@ -89,7 +89,7 @@ async def waiting_session(store: Any, *script: Any, **options: Any) -> tuple[str
         return session.id, (await agent.prompt("go")).pending
 
 
-async def test_what_waits_is_on_disk_and_another_process_answers(any_store: Any) -> None:
+async def test_waiting_calls_are_on_disk_and_another_process_answers(any_store: Any) -> None:
     store = any_store
     session_id, pending = await waiting_session(store)
     assert (store.list()[0].pending, store.load(session_id).info.pending) == (3, 3)

@@ -72,7 +72,7 @@ def test_a_damaged_byte_leaves_no_record_that_nobody_wrote(path: Path) -> None:
 
 
 @pytest.mark.parametrize("newline", [b"", b",", b"}", b"]", b":", b"[", b"\0", b"J"])
-def test_whatever_a_newline_becomes_both_records_around_it_are_there(path: Path, newline: bytes) -> None:
+def test_records_around_a_damaged_newline_are_both_there(path: Path, newline: bytes) -> None:
     store = JsonlSessionStore(path.parent, sync=False)
     whole = store.load(path.stem)
     lines = path.read_bytes().splitlines(keepends=True)

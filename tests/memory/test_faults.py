@@ -512,7 +512,7 @@ async def test_closing_during_a_run_ends_the_run_with_an_error(tmp_path: Path) -
 # -- what need not be waited for -------------------------------------------------------------------------------
 
 
-async def test_a_log_is_durable_where_waiting_for_it_would_be_no_wait(tmp_path: Path) -> None:
+async def test_a_log_is_durable_where_waiting_for_it_takes_no_time(tmp_path: Path) -> None:
     disk = Disk()
     with JsonlSessionStore(tmp_path, files=disk).create() as session:
         log = session.log
@@ -546,7 +546,7 @@ def test_a_line_is_one_object_whatever_it_says(tmp_path: Path) -> None:
     assert (loaded.info.title, loaded.messages[0].content[0].text, loaded.info.problems) == (odd, odd, ())
 
 
-def test_a_deletion_that_a_loss_of_power_could_undo_is_an_error_and_forgotten_by_the_search(tmp_path: Path) -> None:
+def test_a_deletion_that_a_loss_of_power_could_undo_is_an_error(tmp_path: Path) -> None:
     disk = Disk()
     store = JsonlSessionStore(tmp_path, files=disk)
     with store.create() as session:

@@ -46,7 +46,7 @@ def test_the_state_that_a_prompt_was_sent_with_is_there_at_the_prompt(store: Ses
     assert states(store, session.id) == [ann, ann, ann, bob, bob]
 
 
-def test_the_state_that_an_agent_began_with_is_there_at_each_message_that_it_began_with(
+def test_the_first_state_of_an_agent_is_there_at_each_of_its_first_messages(
     store: SessionStore,
 ) -> None:
     begun = [UserMessage("a"), AssistantMessage("b"), UserMessage("c"), AssistantMessage("d")]
@@ -71,7 +71,7 @@ def test_a_fork_before_the_first_message_has_the_model(store: SessionStore) -> N
     assert models == ["test:first"] * 3 + ["test:second"] * 2
 
 
-def test_what_a_prompt_was_sent_with_is_not_compacted_again(store: SessionStore) -> None:
+def test_the_request_of_a_prompt_is_not_compacted_again(store: SessionStore) -> None:
     def last_one(messages: Any, overflow: bool) -> Any:
         return [UserMessage("what was before"), *messages[-1:]] if len(messages) == 3 else None
 
@@ -101,7 +101,7 @@ def test_a_context_on_demand_comes_after_the_reply_before_it(store: SessionStore
         assert fork.context is not None
 
 
-def test_a_context_ends_with_the_same_results_as_the_history_where_later_calls_were_done_first(
+def test_a_context_ends_like_the_history_where_later_calls_ended_first(
     store: SessionStore,
 ) -> None:
     calls = [ToolCall(f"c{number}", "add", {"n": number}) for number in range(3)]

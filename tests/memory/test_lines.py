@@ -46,7 +46,7 @@ def test_a_buffer_keeps_nothing_of_the_line_before() -> None:
 
 
 @pytest.mark.parametrize("odd", [float("nan"), 2**70, "\ud800", object, {1, 2}])
-def test_what_is_no_json_is_shown_in_a_line_that_is_whole(odd: Any) -> None:
+def test_a_line_that_is_not_json_is_shown_whole(odd: Any) -> None:
     line = encode_line(1, 2, ToolStarted(0, "call_1", "add", {"odd": odd, "even": 4}))
     said = msgspec.json.decode(line)
 

@@ -118,7 +118,7 @@ def test_stores_with_other_types_of_messages_describe_a_log_apart(kind: Kind, tm
         assert ["'notice'" in info.problems[0] for info in plain.list()] == [True]
 
 
-def test_what_is_not_a_session_is_read_once(tmp_path: Path, counted: Callable[[], int]) -> None:
+def test_a_file_that_is_not_a_session_is_read_once(tmp_path: Path, counted: Callable[[], int]) -> None:
     store = JsonlSessionStore(tmp_path)
     (tmp_path / "data.jsonl").write_text('{"a": 1}\n')
     assert [store.list(), store.list()] == [[], []]

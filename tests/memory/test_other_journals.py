@@ -146,7 +146,7 @@ class Notice(CustomMessage, tag="notice"):
     words: str
 
 
-async def test_what_a_database_holds_of_an_agent_is_what_the_file_would_hold(
+async def test_a_database_holds_the_same_about_an_agent_as_a_file(
     tmp_path: Path, database_at: Callable[..., Database]
 ) -> None:
     database = database_at()

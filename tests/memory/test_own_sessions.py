@@ -155,7 +155,7 @@ def test_a_list_by_metadata_and_folder_has_what_fits_both(store: SessionStore, t
     assert ids(store, cwd=tmp_path / "x", metadata={"user": "ann"}) == ["a"]
 
 
-def test_what_cannot_be_metadata_is_refused(store: SessionStore) -> None:
+def test_invalid_metadata_is_refused(store: SessionStore) -> None:
     with pytest.raises(TypeError, match="must be a mapping, not list"):
         store.list(metadata=["user"])  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="metadata of a session must be JSON"):

@@ -217,7 +217,7 @@ def cut_before_a_reply(messages: list[AgentMessage]) -> list[AgentMessage]:
     execution=st.sampled_from(["concurrent", "sequential"]),
     windowed=st.booleans(),
 )
-def test_what_is_on_record_is_what_the_agent_had(**world: Any) -> None:
+def test_the_record_equals_the_history_of_the_agent(**world: Any) -> None:
     check_world(**world)
 
 
@@ -232,7 +232,7 @@ def test_what_is_on_record_is_what_the_agent_had(**world: Any) -> None:
     execution=st.sampled_from(["concurrent", "sequential"]),
     windowed=st.booleans(),
 )
-def test_what_is_on_record_is_what_the_agent_had_for_long(**world: Any) -> None:
+def test_the_record_equals_the_history_of_the_agent_for_long(**world: Any) -> None:
     check_world(**world)
 
 

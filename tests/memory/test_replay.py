@@ -193,7 +193,7 @@ async def test_failed_replies_retries_and_fallbacks_take_no_time(promptly: Any) 
         assert (await replayed(ledger)).divergence is None
 
 
-async def test_what_policies_inject_and_replace_comes_from_the_policies_again() -> None:
+async def test_injections_and_replacements_come_from_the_policies_again() -> None:
     class Cleaner:
         def post_turn(self, ctx: PolicyContext) -> Inject | None:
             assert ctx.message is not None
@@ -317,7 +317,7 @@ async def test_calls_that_did_not_run_do_not_run_again() -> None:
     assert report.divergence is None, str(report)
 
 
-async def test_a_reply_that_was_cut_off_and_arguments_that_are_no_json() -> None:
+async def test_a_replay_handles_a_cut_reply_and_arguments_that_are_not_json() -> None:
     def odd(arguments: Any) -> Any:
         from swink_agent import StopReason, StreamDone, StreamStart, ToolCallDelta, ToolCallEnd, ToolCallStart
 
@@ -402,7 +402,7 @@ async def test_a_refusal_that_a_tool_foresees_is_foreseen_again() -> None:
     assert report.divergence is None, str(report)
 
 
-async def test_what_the_application_gave_and_cut_is_given_and_cut_again() -> None:
+async def test_messages_given_and_cut_by_the_application_are_so_again() -> None:
     class Notice(CustomMessage, tag="notice"):
         words: str
         timestamp: int = 0
@@ -776,7 +776,7 @@ async def test_a_policy_that_waits_for_somebody_does_not_hang() -> None:
     assert report.divergence.reason == "nothing happened for 0.1 s"
 
 
-async def test_a_tool_that_was_cancelled_by_steering_and_cannot_be_any_more() -> None:
+async def test_a_replay_handles_a_tool_that_can_no_longer_be_cancelled() -> None:
     agent, ledger = recorder(scripted([call("slow")], text("ok")), tools=[slow])
     agent.subscribe(lambda event: agent.steer("stop") if type(event).__name__ == "ToolExecutionStart" else None)
     await agent.prompt("go")

@@ -69,12 +69,12 @@ def changing(note: str) -> Any:
     return {"approve": lambda _: ApproveWith({"a": 7, "b": 1}, note), "tools": [add]}
 
 
-async def test_what_a_person_says_of_changed_arguments_is_told_once(tmp_path: Path) -> None:
+async def test_a_persons_words_about_changed_arguments_are_reported_once(tmp_path: Path) -> None:
     report = await there_and_back(tmp_path, call("add", a=1, b=1), text("8"), **changing("I made it 7"))
     assert report.divergence is None, str(report)
 
 
-async def test_what_a_person_says_of_changed_arguments_that_are_invalid(tmp_path: Path) -> None:
+async def test_a_persons_words_about_invalid_changed_arguments_are_reported(tmp_path: Path) -> None:
     options = {"approve": lambda _: ApproveWith({"a": "x", "b": 1}, "I made it x"), "tools": [add]}
     report = await there_and_back(tmp_path, call("add", a=1, b=1), text("8"), **options)
     assert report.divergence is None, str(report)
@@ -120,7 +120,7 @@ async def test_arguments_that_a_policy_makes_of_anything_are_the_same_again(tmp_
 
 
 @pytest.mark.parametrize("odd", _ODD, ids=[type(odd).__name__ for odd in _ODD[:-2]] + ["half", "secret"])
-async def test_arguments_that_are_no_json_can_be_shown_as_a_difference(tmp_path: Path, odd: Any) -> None:
+async def test_arguments_that_are_not_json_can_be_shown_as_a_difference(tmp_path: Path, odd: Any) -> None:
     options = {"tools": [put], "redactor": Redactor([SECRET])}
     report = await there_and_back(
         tmp_path, call("put", what=["a"]), text("done"), again={"policies": [Gives(odd)]}, **options

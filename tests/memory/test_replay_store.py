@@ -173,7 +173,7 @@ async def test_policies_of_a_fork_see_the_results_that_it_was_given(tmp_path: Pa
         assert report.total == len(store.load(fork.id).messages)
 
 
-async def test_policies_see_the_results_that_a_history_got_which_was_cut_between_a_call_and_its_result(
+async def test_policies_see_the_results_of_a_history_cut_before_its_result(
     tmp_path: Path,
 ) -> None:
     store = folder_store(tmp_path)

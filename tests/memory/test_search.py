@@ -126,7 +126,7 @@ def folder(tmp_path: Path) -> Folder:
         ("42", True),
     ],
 )
-def test_what_a_query_finds(folder: Folder, query: str, finds: bool) -> None:
+def test_a_query_finds_these_sessions(folder: Folder, query: str, finds: bool) -> None:
     folder.put(
         "one",
         "nothing here",
@@ -406,7 +406,7 @@ def test_a_session_that_cannot_be_read_breaks_nothing(folder: Folder) -> None:
     assert sorted(folder.reads) == ["a", "b", "c", "d", "good"]
 
 
-def test_a_session_that_is_deleted_during_a_search_is_not_found_and_no_reason_to_warn(
+def test_a_session_deleted_during_a_search_is_not_found_and_not_warned_about(
     folder: Folder, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder.put("good", "the word")
@@ -516,7 +516,7 @@ def _hollow(path: Path) -> None:
 @pytest.mark.parametrize(
     "damage", [_text, _empty, _cut, _scrambled, _foreign, _newer, _nonsense, _blobs, _hollow, Path.unlink]
 )
-def test_an_index_that_is_no_good_is_made_anew(folder: Folder, damage: Any) -> None:
+def test_a_bad_index_is_made_anew(folder: Folder, damage: Any) -> None:
     for number in range(30):
         folder.put(f"s{number}", f"common word{number} " * 50)
     folder.hits("common")
@@ -549,7 +549,7 @@ def test_where_no_index_can_be_written_there_is_one_in_memory(folder: Folder) ->
 
 
 @pytest.mark.parametrize("error", ["SQLITE_READONLY", "SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_CANTOPEN"])
-def test_an_index_that_cannot_be_written_any_more_is_used_as_far_as_it_goes(folder: Folder, error: str) -> None:
+def test_an_index_that_is_no_longer_writable_is_used_as_far_as_it_goes(folder: Folder, error: str) -> None:
     folder.put("one", "word one")
     folder.put("two", "word two")
     folder.hits("word")
@@ -641,7 +641,7 @@ def test_a_python_without_sqlite_is_said_so(folder: Folder, monkeypatch: pytest.
         folder.hits("word")
 
 
-def test_a_folder_that_is_not_there_or_is_none(tmp_path: Path) -> None:
+def test_a_missing_folder_and_a_file_instead_of_one_are_handled(tmp_path: Path) -> None:
     def load(session_id: str) -> Any:
         raise AssertionError
 

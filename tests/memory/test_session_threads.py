@@ -69,7 +69,7 @@ def meanwhile(*works: Callable[[], object]) -> Iterator[None]:
 
 @pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize("rounds", [500, pytest.param(6000, marks=[pytest.mark.sweep, pytest.mark.timeout(600)])])
-def test_whoever_reads_sees_a_whole_history(tmp_path: Path, rounds: int) -> None:
+def test_readers_see_a_whole_history(tmp_path: Path, rounds: int) -> None:
     session = JsonlSessionStore(tmp_path, sync=False).create()
     reply = AssistantMessage([ToolCall("a", "look", {}), ToolCall("b", "look", {})])
 
@@ -109,7 +109,7 @@ def slow_session(folder: Path, disk: SlowDisk) -> Session:
     return session
 
 
-def test_what_is_added_while_a_session_closes_is_refused_or_kept(tmp_path: Path) -> None:
+def test_messages_added_while_a_session_closes_are_refused_or_kept(tmp_path: Path) -> None:
     disk = SlowDisk()
     session = slow_session(tmp_path, disk)
     session.note("before")

@@ -243,7 +243,7 @@ async def test_a_closed_session_takes_nothing(store: SessionStore) -> None:
     assert len(session.records()) == 1
 
 
-async def test_what_was_wrong_first_is_raised_before_what_went_wrong_in_closing(kind: Kind, tmp_path: Path) -> None:
+async def test_the_first_error_is_raised_before_errors_of_closing(kind: Kind, tmp_path: Path) -> None:
     session = kind.make(tmp_path, sync=True).create()
     with pytest.raises(KeyError), session:
         raise KeyError("first")
@@ -286,7 +286,7 @@ async def test_an_application_adds_labels_notes_and_titles(store: SessionStore) 
         (lambda session: session.rename("x" * 10_001), ValueError),
     ],
 )
-def test_what_an_application_adds_is_checked(
+def test_messages_added_by_an_application_are_checked(
     store: SessionStore, use: Callable[[Session], Any], error: type[Exception]
 ) -> None:
     with store.create() as session:
@@ -296,7 +296,7 @@ def test_what_an_application_adds_is_checked(
         assert session.records() == before
 
 
-def test_metadata_that_is_no_json_is_refused(store: SessionStore) -> None:
+def test_metadata_that_is_not_json_is_refused(store: SessionStore) -> None:
     with pytest.raises(TypeError, match="metadata"):
         store.create(metadata={"x": object()})
     with pytest.raises(TypeError, match="metadata"):
@@ -424,7 +424,7 @@ def test_looking_too_early_does_not_settle_what_is_open(store: SessionStore) -> 
         assert extract_text(session.messages[1].content) == "3"  # type: ignore[union-attr]
 
 
-async def test_what_is_missing_inside_is_recovered_and_goes_on_record_in_its_place(store: SessionStore) -> None:
+async def test_missing_inner_records_are_recovered_and_recorded_in_their_place(store: SessionStore) -> None:
     """A result that was lost to damage, with more conversation behind it and a compacted context."""
     session_id = crashed(
         store,
@@ -472,7 +472,7 @@ def test_results_whose_call_is_lost_are_left_out_and_reported(store: SessionStor
     assert store.list() == [loaded.info]
 
 
-def test_a_history_that_the_application_gave_is_no_problem_of_the_file(store: SessionStore) -> None:
+def test_a_history_given_by_the_application_is_not_a_problem_of_the_file(store: SessionStore) -> None:
     agent = agent_that([call("add", a=1, b=2)], text("3"), messages=[ToolResultMessage("lone", "given so")])
     with store.create() as session:
         session.attach(agent)
@@ -553,7 +553,7 @@ def test_usage_counts_a_compaction_once_in_a_run_that_was_cut_off_and_between_ru
     assert total(crashed(store, *prompt, reply, ended, compaction, *later)) == (32, 0.32)
 
 
-async def test_what_a_compaction_on_demand_used_is_on_record(store: SessionStore) -> None:
+async def test_usage_of_a_compaction_on_demand_is_on_record(store: SessionStore) -> None:
     """Whether it changed something, had nothing to change, or failed: it was paid for."""
     used: dict[str, Any] = {"usage": Usage(100, 10, total=110), "cost": Cost(total=0.25)}
     asked: list[str] = []
@@ -721,7 +721,7 @@ def test_masking_leaves_what_others_refer_to(store: SessionStore) -> None:
     assert secret not in str(asked.arguments) + extract_text(result.content)
 
 
-async def test_details_that_are_no_json_are_kept_as_text(store: SessionStore) -> None:
+async def test_details_that_are_not_json_are_kept_as_text(store: SessionStore) -> None:
     class Odd:
         def __str__(self) -> str:
             return "an odd thing"
@@ -864,7 +864,7 @@ def test_a_session_has_one_writer_in_all_processes(kind: Kind, folder: Path, sto
     store.open(session.id).close()
 
 
-def test_a_session_that_nobody_holds_any_more_is_free(store: SessionStore) -> None:
+def test_an_abandoned_session_is_free(store: SessionStore) -> None:
     session = store.create()
     name = session.id
     del session
@@ -972,7 +972,7 @@ def test_a_folder_that_cannot_be_read_is_one_clear_error(tmp_path: Path) -> None
     assert JsonlSessionStore(tmp_path / "missing").list() == []
 
 
-def test_what_is_no_file_is_no_session(files: JsonlSessionStore) -> None:
+def test_other_things_than_files_are_not_sessions(files: JsonlSessionStore) -> None:
     files.create().close()
     (files.folder / "folder.jsonl").mkdir()
     (files.folder / "link.jsonl").symlink_to("nowhere")
@@ -1319,7 +1319,7 @@ async def test_the_same_as_coroutines(kind: Kind, tmp_path: Path) -> None:
     assert await store.list() == []
 
 
-async def test_state_that_is_no_json_is_refused_before_anything_is_recorded(store: SessionStore) -> None:
+async def test_state_that_is_not_json_is_refused_before_anything_is_recorded(store: SessionStore) -> None:
     agent = agent_that(text("a"))
     agent.state["odd"] = object()
     with store.create() as session:
@@ -1355,7 +1355,9 @@ async def test_state_that_would_come_back_as_something_else_is_refused(store: Se
     assert store.load(session.id).state == {"odd": ["a tuple", ["is", [1, 2.5]], {"a": "list"}]}
 
 
-def test_who_goes_on_is_told_which_state_was_masked(store: SessionStore, caplog: pytest.LogCaptureFixture) -> None:
+def test_continuing_a_session_reports_which_state_was_masked(
+    store: SessionStore, caplog: pytest.LogCaptureFixture
+) -> None:
     state = {"page": {"next_page_token": "CAESBgjA9f2zXk81"}, "count": 3}
     with store.create() as session:
         session.attach(agent_that(text("hi"), state=state))

@@ -128,7 +128,7 @@ async def live(plan: list[tuple[int, list[int]]], outcomes: list[str], transform
 
 @settings(max_examples=40, deadline=None)
 @given(runs, summaries, st.sampled_from([0, 200, 500, 1_000]))
-def test_what_is_sent_is_valid_and_fits_and_is_what_the_session_keeps(
+def test_requests_are_valid_and_fit_and_are_what_the_session_keeps(
     plan: list[tuple[int, list[int]]], outcomes: list[str], keep_recent: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:

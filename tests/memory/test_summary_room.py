@@ -110,7 +110,7 @@ async def test_no_more_words_are_asked_for_than_a_reply_may_have(most: int | Non
 # -- in the reply ------------------------------------------------------------------------------------------------
 
 
-async def test_a_reply_that_wants_to_use_a_tool_first_is_no_summary(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_reply_that_asks_for_a_tool_first_is_not_a_summary(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, logger="swink_agent")
     script = scripted(reply(text("Let me look at the file first."), call("look")), "fine")
     agent = made(script, talk(40), max_tokens=1_000, keep_recent=200)
@@ -125,7 +125,7 @@ def test_an_end_inside_an_end_does_not_become_one() -> None:
     assert len(re.findall(r"\[\s*summary\s+of\s+the\s+earlier", said)) == 1
 
 
-async def test_a_summary_that_is_longer_than_what_it_is_for_is_none(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_summary_longer_than_its_source_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     """Also on demand, far below the budget."""
     caplog.set_level(logging.CRITICAL, logger="swink_agent")
     script = scripted("word " * 3_000)
@@ -230,7 +230,7 @@ async def test_a_long_request_leaves_room_for_several_turns_after_each_summary(s
             assert UserMessage(request).content in [message.content for message in each.messages]
 
 
-async def test_what_the_user_said_in_several_messages_stays_word_for_word() -> None:
+async def test_consecutive_user_messages_stay_word_for_word() -> None:
     document, question = UserMessage("d" * 24_000), UserMessage("what is wrong with it?")
     for budget, is_kept in ((10_000, True), (5_000, False)):
         script = scripted("the summary")

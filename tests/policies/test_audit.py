@@ -89,7 +89,7 @@ async def test_calls_turns_and_ends_are_written_in_order(tmp_path: Path) -> None
     ]
 
 
-async def test_what_was_refused_or_failed_says_so_and_why(tmp_path: Path) -> None:
+async def test_refused_and_failed_calls_are_recorded_with_the_reason(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     await run(AuditLog(path), call("look", where="x") + call("drop"), text("done"), policies=(DenyList("look"),))
     (turn,) = [line for line in lines_of(path) if line["event"] == "turn" and line["results"]]
@@ -192,7 +192,7 @@ async def test_a_run_never_fails_for_its_log(where: str, tmp_path: Path, caplog:
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_what_json_cannot_hold_is_written_in_some_way(tmp_path: Path, asked: AskedFn) -> None:
+def test_values_that_json_cannot_hold_are_written_in_some_way(tmp_path: Path, asked: AskedFn) -> None:
     path = tmp_path / "audit.jsonl"
     AuditLog(path).pre_dispatch(asked("one", half="\ud800", thing=object(), number=float("nan")))
     assert lines_of(path)[0]["tool"] == "one"

@@ -81,7 +81,7 @@ def test_the_limit_on_replies_in_the_stream_options_makes_the_reservation_smalle
     assert budget.remaining == pytest.approx(0.49)
 
 
-def test_what_was_really_used_takes_the_place_of_what_was_reserved(turn: TurnFn) -> None:
+def test_actual_usage_replaces_the_reservation(turn: TurnFn) -> None:
     budget = Budget(5.0, 1000, worst_case=per_token)
     assert budget.pre_turn(turn(request_tokens=10)) is None
     assert (budget.remaining, budget.remaining_tokens) == (pytest.approx(3.9), 890)
@@ -646,7 +646,7 @@ async def test_it_works_next_to_other_limits(caplog: pytest.LogCaptureFixture) -
     assert not caplog.records
 
 
-def test_what_it_shows_of_itself_is_the_account() -> None:
+def test_the_repr_shows_the_account() -> None:
     assert repr(Budget(1.5)) == "Budget(max_cost=1.5, max_tokens=None, spent=0.000000)"
 
 

@@ -52,5 +52,5 @@ def test_a_place_in_the_folded_text_leads_back_to_the_original(text: str) -> Non
         ("plain", "plain"),
     ],
 )
-def test_what_cannot_be_seen_is_left_out_and_what_is_needed_stays(text: str, left: str) -> None:
+def test_invisible_characters_are_removed_and_needed_ones_stay(text: str, left: str) -> None:
     assert without_invisible(text) == left

@@ -93,7 +93,7 @@ async def test_a_failed_turn_is_saved_too(tmp_path: Path) -> None:
     assert last.error_message == "bad key"
 
 
-async def test_what_other_policies_rewrote_is_what_is_saved(tmp_path: Path) -> None:
+async def test_messages_rewritten_by_other_policies_are_saved_so(tmp_path: Path) -> None:
     path = tmp_path / "saved.json"
     agent = agent_with(path, call("look"), text("Ask a@b.org"), policies=(PiiRedactor(),))
     await agent.prompt("go")
@@ -238,7 +238,7 @@ async def test_a_disk_that_fails_costs_neither_the_run_nor_the_last_checkpoint(
 @pytest.mark.parametrize(
     "content", [b"", b"{", b'{"version": 1}', b'{"version": 1, "messages": [{"role": "nobody"}]}', b"\xff\xfe"]
 )
-def test_what_is_no_checkpoint_is_an_error_that_names_the_file(content: bytes, tmp_path: Path) -> None:
+def test_an_invalid_checkpoint_is_an_error_that_names_the_file(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "saved.json"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"saved\.json is not a readable checkpoint"):

@@ -55,7 +55,7 @@ def test_a_rule_is_asked_wherever_one_of_its_anchors_is(text: str) -> None:
 @pytest.mark.parametrize("rule", STANDARD, ids=NAMES)
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much], max_examples=25)
 @given(data=st.data())
-def test_whatever_a_pattern_matches_is_found_by_its_anchors(rule: Rule, data: Any) -> None:
+def test_anchors_find_every_match_of_their_pattern(rule: Rule, data: Any) -> None:
     text = data.draw(st.from_regex(rule.pattern))
     assume(len(text) < 800)  # anchors are looked around for so far
     assert rule.is_in(text)

@@ -88,12 +88,12 @@ async def test_the_order_of_arguments_makes_no_difference() -> None:
 
 
 @pytest.mark.parametrize("replies", [[A, B, C, A], [A, A, B, A, A, B], [A, B, A, C, A, B]])
-async def test_work_that_goes_on_is_no_circle(replies: list[Any]) -> None:
+async def test_work_that_makes_progress_is_not_a_loop(replies: list[Any]) -> None:
     result, told = await run(LoopDetection(), *replies, text("done"))
     assert (result.text, told) == ("done", [])
 
 
-async def test_the_same_call_with_other_results_is_no_circle() -> None:
+async def test_the_same_call_with_other_results_is_not_a_loop() -> None:
     result, told = await run(LoopDetection(), *[call("poll")] * 8, text("done"))
     assert (result.text, told) == ("done", [])
 

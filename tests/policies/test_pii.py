@@ -55,7 +55,7 @@ KEY = "sk-ant-" + "a1B2" * 8
         (f"key {KEY}!", "key [api_key]!"),
     ],
 )
-def test_what_identifies_a_person_is_replaced(given: str, left: str) -> None:
+def test_personal_data_is_replaced(given: str, left: str) -> None:
     assert PiiRedactor().redact(given) == left
 
 
@@ -83,7 +83,7 @@ def test_what_identifies_a_person_is_replaced(given: str, left: str) -> None:
         "def add(a: int, b: int) -> int: return a + b",
     ],
 )
-def test_what_only_looks_like_it_is_left_alone(ordinary: str) -> None:
+def test_text_that_only_looks_like_personal_data_is_left_alone(ordinary: str) -> None:
     assert PiiRedactor().redact(ordinary) == ordinary
 
 

@@ -167,7 +167,7 @@ def spoiled(draw: st.DrawFn) -> bytes:
 
 @OFTEN
 @given(spoiled() | st.binary(max_size=30) | json_values.map(lambda value: json.dumps(value).encode()))
-def test_whatever_is_read_is_a_valid_message_or_a_value_error(data: bytes) -> None:
+def test_any_input_is_a_valid_message_or_a_value_error(data: bytes) -> None:
     for types in ((), (Notice,)):
         try:
             message = decode_message(data, types)
@@ -178,7 +178,7 @@ def test_whatever_is_read_is_a_valid_message_or_a_value_error(data: bytes) -> No
 
 @SOMETIMES
 @given(st.lists(any_event, min_size=1, max_size=1), st.data())
-def test_whatever_is_read_is_a_valid_event_or_a_value_error(events: list[Any], data: st.DataObject) -> None:
+def test_any_input_is_a_valid_event_or_a_value_error(events: list[Any], data: st.DataObject) -> None:
     document = json.loads(encode_event(events[0]))
     document[data.draw(st.sampled_from([*document, "messages"]))] = data.draw(json_values)
     for types in ((), (Notice,)):
@@ -288,9 +288,7 @@ def test_a_history_that_grows_in_any_way_is_always_sent_as_a_valid_conversation(
 
 @OFTEN
 @given(histories, st.lists(exchanges(), min_size=1, max_size=5))
-def test_what_is_sent_is_the_beginning_of_what_is_sent_next(
-    beginning: list[LlmMessage], parts: list[list[LlmMessage]]
-) -> None:
+def test_each_request_begins_with_the_one_before(beginning: list[LlmMessage], parts: list[list[LlmMessage]]) -> None:
     transcript = Transcript(beginning)
     transcript.convert_by_default()
     before = list(transcript.conversation())

@@ -101,6 +101,6 @@ entries = st.one_of(
 
 
 @given(entries)
-def test_what_masking_would_change_a_glance_does_not_pass_over(entry: MessageAdded | ToolStarted) -> None:
+def test_a_glance_notices_everything_that_masking_would_change(entry: MessageAdded | ToolStarted) -> None:
     if masked(entry, REDACTOR) != entry:
         assert may_need_masking(entry)

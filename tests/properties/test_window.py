@@ -86,7 +86,7 @@ def sent_of(messages: Sequence[AgentMessage]) -> list[AgentMessage]:
 
 @OFTEN
 @given(mixed_conversations(), st.integers(1_000, 40_000), st.integers(0, 4), st.booleans(), st.booleans())
-def test_whatever_is_in_it_it_can_be_sent_and_what_must_stay_is_all_that_can_be_too_much(
+def test_any_history_can_be_sent_and_only_what_must_stay_can_be_too_much(
     messages: list[AgentMessage], budget: int, keep_first: int, overflow: bool, by_bytes: bool
 ) -> None:
     count = in_bytes if by_bytes else estimate_tokens
@@ -108,7 +108,7 @@ def test_whatever_is_in_it_it_can_be_sent_and_what_must_stay_is_all_that_can_be_
 
 @OFTEN
 @given(mixed_conversations(), st.integers(2_000, 40_000), st.integers(0, 10_000), st.booleans(), st.booleans())
-def test_whatever_is_in_it_its_summary_can_be_sent_with_what_must_stay(
+def test_the_summary_of_any_history_can_be_sent_with_what_must_stay(
     messages: list[AgentMessage], budget: int, keep_recent: int, overflow: bool, by_bytes: bool
 ) -> None:
     count = in_bytes if by_bytes else estimate_tokens
@@ -151,7 +151,7 @@ def as_before(message: AgentMessage) -> Any:
 
 @OFTEN
 @given(conversations(), st.integers(1, 20_000), st.integers(1, 30_000), st.integers(0, 4), st.booleans())
-def test_what_is_left_can_be_sent_and_has_in_it_what_must_stay(
+def test_the_rest_of_a_history_can_be_sent_and_has_what_must_stay(
     messages: list[AgentMessage], budget: int, overflow_tokens: int, keep_first: int, overflow: bool
 ) -> None:
     window = SlidingWindow(budget, overflow_tokens=overflow_tokens, keep_first=keep_first)
@@ -173,9 +173,7 @@ def test_what_is_left_can_be_sent_and_has_in_it_what_must_stay(
 
 @OFTEN
 @given(conversations(), st.integers(1_000, 20_000), st.booleans())
-def test_what_must_stay_is_all_that_can_be_above_the_budget(
-    messages: list[AgentMessage], budget: int, overflow: bool
-) -> None:
+def test_only_what_must_stay_can_exceed_the_budget(messages: list[AgentMessage], budget: int, overflow: bool) -> None:
     plain = [
         AssistantMessage(message.content, timestamp=0) if isinstance(message, AssistantMessage) else message
         for message in messages
@@ -190,7 +188,7 @@ def test_what_must_stay_is_all_that_can_be_above_the_budget(
 
 @OFTEN
 @given(conversations(), st.integers(500, 20_000))
-def test_what_was_cut_fits_and_is_not_cut_again(messages: list[AgentMessage], budget: int) -> None:
+def test_a_cut_history_fits_and_is_not_cut_again(messages: list[AgentMessage], budget: int) -> None:
     plain: list[AgentMessage] = [
         AssistantMessage(message.content, timestamp=0) if isinstance(message, AssistantMessage) else message
         for message in messages
@@ -206,7 +204,7 @@ outcomes = st.sampled_from(["a summary", "word " * 3_000, "", "cut"])
 
 @OFTEN
 @given(conversations(), st.integers(500, 20_000), st.integers(0, 10_000), st.booleans(), outcomes)
-def test_what_is_summed_up_can_be_sent_and_has_in_it_what_must_stay(
+def test_a_summarized_history_can_be_sent_and_has_what_must_stay(
     messages: list[AgentMessage], budget: int, keep_recent: int, overflow: bool, outcome: str
 ) -> None:
     script = scripted(*[truncated(outcome * 9) if outcome == "cut" else outcome] * 2)

@@ -31,7 +31,7 @@ def test_widths_are_the_widest_that_a_terminal_may_draw(text: str, width: int) -
     assert cell_width(text) == width
 
 
-def test_what_belongs_together_is_one_piece() -> None:
+def test_combined_characters_are_one_piece() -> None:
     assert [piece for piece, _ in clusters("ae\u0301👩\u200d💻❤\ufe0fz")] == [
         "a",
         "e\u0301",

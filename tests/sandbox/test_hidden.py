@@ -123,7 +123,7 @@ def test_a_variable_that_moves_nothing_hides_nothing(tmp_path: Path) -> None:
 
 @only_root
 @pytest.mark.parametrize("when", ["before", "between"])
-async def test_what_is_mounted_in_a_second_place_is_hidden_there_too(
+async def test_folders_mounted_in_a_second_place_are_hidden_there_too(
     when: str, playground: Any, open_backend: OpenFn
 ) -> None:
     whole, part, file = (playground.outside / name for name in ("whole", "part", "file"))
@@ -163,7 +163,7 @@ def unmount(target: Path) -> None:
 # -- made later --------------------------------------------------------------------------------------------------
 
 
-async def test_what_was_made_between_two_commands_is_hidden(playground: Any, open_backend: OpenFn) -> None:
+async def test_files_made_between_two_commands_are_hidden(playground: Any, open_backend: OpenFn) -> None:
     sandbox = open_backend(playground.profile())
     script = "cat ~/.kube/config ~/.pgpass ~/.config/doctl/config.yaml"
     await playground.run(sandbox, script)
@@ -242,7 +242,7 @@ async def test_a_folder_that_is_moved_and_linked_again_between_two_commands_stay
     assert outcome.output.endswith("over\n")
 
 
-async def test_what_is_made_while_a_command_runs_is_not_read_or_ends_it(playground: Any, open_backend: OpenFn) -> None:
+async def test_files_made_while_a_command_runs_stay_unread_or_end_it(playground: Any, open_backend: OpenFn) -> None:
     """Landlock lets it read nothing that is new; bubblewrap has no mount for what is not there, and ends it."""
     sandbox = open_backend(playground.profile())
     process = await sandbox.spawn(

@@ -258,7 +258,7 @@ NOT_POSSIBLE: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-async def test_what_makes_no_sense_is_refused_with_the_reason(sandbox: Sandbox) -> None:
+async def test_impossible_requests_are_refused_with_the_reason(sandbox: Sandbox) -> None:
     cases = [*(({"argv": argv}, problem) for argv, problem in NO_COMMAND_LINES), *NOT_POSSIBLE]
     for given, problem in cases:
         with pytest.raises((TypeError, ValueError), match=problem) as raised:
@@ -267,7 +267,7 @@ async def test_what_makes_no_sense_is_refused_with_the_reason(sandbox: Sandbox) 
     assert await run(sandbox, "echo fine") == (0, b"fine\n")
 
 
-async def test_words_that_are_no_utf8_and_paths_as_such_are_taken(sandbox: Sandbox) -> None:
+async def test_words_that_are_not_utf8_and_path_objects_are_taken(sandbox: Sandbox) -> None:
     argv = ("/bin/echo", "\udcff", "ü")
     process = await sandbox.spawn(argv, cwd=sandbox.profile.write[0], environment={"LC_ALL": "C", "A": ""})
     assert await process.wait() == 0
@@ -277,7 +277,7 @@ async def test_words_that_are_no_utf8_and_paths_as_such_are_taken(sandbox: Sandb
 # -- what it leaves while it runs --------------------------------------------------------------------------------
 
 
-async def test_who_waits_for_the_end_of_a_daemon_sees_it(sandbox: Sandbox) -> None:
+async def test_waiting_for_the_end_of_a_daemon_notices_it(sandbox: Sandbox) -> None:
     """As `pg_ctl stop` and the like do: a process that has ended and is not reaped still has its number."""
     script = """
 pid=$( (sleep 0.2 > /dev/null & echo $!) )

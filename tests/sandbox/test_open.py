@@ -40,7 +40,7 @@ def fake_bubblewrap(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.bubblewrap
-def test_the_first_back_end_of_this_system_is_opened_and_leaves_no_trace_of_its_trial(profile: SandboxProfile) -> None:
+def test_the_first_back_end_of_this_system_is_opened_without_remains_of_its_trial(profile: SandboxProfile) -> None:
     with open_sandbox(profile) as sandbox:
         assert sandbox.backend == backend_names()[0]
         assert sandbox.profile == profile
@@ -90,7 +90,7 @@ FAKES = {
 
 @pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", FAKES)
-def test_a_bubblewrap_that_is_none_is_found_out(
+def test_a_false_bubblewrap_is_detected(
     name: str, tmp_path: Path, profile: SandboxProfile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_bubblewrap(tmp_path, FAKES[name], monkeypatch)
@@ -104,7 +104,7 @@ def test_a_bubblewrap_that_is_none_is_found_out(
         assert sandbox.backend == "landlock"
 
 
-def test_what_bubblewrap_complains_about_is_the_reason(
+def test_complaints_of_bubblewrap_are_the_reason(
     tmp_path: Path, profile: SandboxProfile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_bubblewrap(tmp_path, FAKES["fails"], monkeypatch)

@@ -285,7 +285,7 @@ def test_folders_of_others_in_the_tree_are_passed_over(folder: Path) -> None:
 
 
 @only_root
-def test_a_full_disk_is_no_fault_of_the_walls(folder: Path) -> None:
+def test_a_full_disk_is_not_a_fault_of_the_sandbox(folder: Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "nr_inodes=2", "none", str(folder)], check=True)
     try:
         (folder / "last").touch()
@@ -298,7 +298,7 @@ def test_a_full_disk_is_no_fault_of_the_walls(folder: Path) -> None:
 
 
 @pytest.mark.bubblewrap
-def test_a_link_in_the_tree_does_not_switch_the_back_end_without_a_word(playground: Any) -> None:
+def test_a_link_in_the_tree_does_not_silently_switch_the_back_end(playground: Any) -> None:
     (playground.root / ".vscode").symlink_to("vendor")
     with open_sandbox(playground.profile()) as sandbox:
         assert sandbox.backend == "landlock"

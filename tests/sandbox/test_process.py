@@ -339,7 +339,7 @@ def test_the_fingerprint_is_of_the_back_end_and_the_profile(tmp_path: Path) -> N
     assert len(fingerprints) == 5
 
 
-async def test_what_is_told_during_a_look_is_kept() -> None:
+async def test_reports_during_a_look_are_kept() -> None:
     loop = asyncio.get_running_loop()
     process = SandboxedProcess(1, asyncio.StreamReader(), loop.create_future(), lambda: None)
 

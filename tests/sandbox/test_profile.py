@@ -82,7 +82,7 @@ def test_hidden_paths_are_those_that_exist_where_they_lead_and_none_twice(tmp_pa
     assert profile.hidden_paths() == (str(tmp_path / "file"), str(tmp_path / "keys"))
 
 
-def test_protected_names_are_beneath_every_root_and_the_home_s_where_that_can_be_written(
+def test_protected_names_are_beneath_every_root_and_a_writable_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home"
@@ -117,7 +117,7 @@ def test_protected_names_are_beneath_every_root_and_the_home_s_where_that_can_be
     ],
 )
 @pytest.mark.parametrize("by_link", [False, True])
-def test_what_runs_by_itself_is_protected_where_a_root_is_a_part_of_the_home(
+def test_files_that_run_by_themselves_are_protected_in_a_root_within_the_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: str, protected: list[str], by_link: bool
 ) -> None:
     home = tmp_path / "home"
@@ -203,7 +203,7 @@ def test_a_pattern_never_lets_a_key_through_and_a_name_written_out_does() -> Non
     assert set(clean_environment(ours, ("MY_TOKEN", "GIT_AUTHOR_NAME"))) == {"MY_TOKEN", "GIT_AUTHOR_NAME", "PATH"}
 
 
-def test_the_fingerprint_is_the_same_at_another_terminal_and_another_with_another_path(tmp_path: Path) -> None:
+def test_the_fingerprint_depends_on_the_path_and_not_on_the_terminal(tmp_path: Path) -> None:
     def fingerprint(**variables: str) -> str:
         return SandboxProfile(write=(str(tmp_path),), environment={"PATH": "/bin", **variables}).fingerprint
 
@@ -234,7 +234,7 @@ def test_a_profile_can_be_pickled_and_shows_no_environment(tmp_path: Path) -> No
         profile.network = True  # type: ignore[misc]
 
 
-def test_what_is_unavailable_is_told_with_reasons_remedies_and_the_user_s_choice() -> None:
+def test_an_unavailable_sandbox_is_explained_with_reasons_remedies_and_choice() -> None:
     report = BackendReport(
         name="bubblewrap", works=False, reason="it is not installed", remedy="apt install bubblewrap"
     )
@@ -266,7 +266,7 @@ def test_many_paths_are_resolved_as_each_by_itself(tmp_path: Path) -> None:
     assert list(real_paths(paths)) == [os.path.realpath(path) for path in paths]
 
 
-def test_what_is_hidden_by_a_relative_path_counts_from_each_root(tmp_path: Path) -> None:
+def test_relative_hidden_paths_count_from_each_root(tmp_path: Path) -> None:
     roots = [tmp_path / "one", tmp_path / "two"]
     for root in roots:
         root.mkdir()
@@ -279,7 +279,7 @@ def test_a_relative_path_to_hide_needs_a_root() -> None:
         SandboxProfile(hidden=("private",))
 
 
-def test_names_that_are_no_text_have_fingerprints_of_their_own() -> None:
+def test_names_that_are_not_text_have_fingerprints_of_their_own() -> None:
     """A name of other bytes (`b"\\xff"`) is a path like any other: commands run there."""
     names = ["/srv/\udcff", "/srv/\udcfe", "/srv/?", "/srv/\ufffd"]
     assert len({SandboxProfile(write=(name,)).fingerprint for name in names}) == len(names)

@@ -157,7 +157,7 @@ def test_a_process_in_an_environment_protects_it_by_itself(folder: Path, environ
 @pytest.mark.parametrize(
     "name", ["sitecustomize.py", "usercustomize.py", "sitecustomize/__init__.py", "sitecustomize.pyc"]
 )
-def test_what_python_would_run_before_us_is_put_away(folder: Path, environment: Path, name: str) -> None:
+def test_files_that_python_would_run_before_us_are_put_away(folder: Path, environment: Path, name: str) -> None:
     """A project that is installed as it lies, with this program in its environment: its folder is on Python's path."""
     (packages,) = (folder / ".venv/lib").glob("python3*/site-packages")
     project = folder / "src"
@@ -296,7 +296,7 @@ def test_a_program_that_imports_ours_keeps_its_own_modules(folder: Path, environ
         assert start(environment / "bin/python", *words, cwd=folder).stdout == "found\n"
 
 
-def test_a_working_folder_that_is_gone_is_no_reason_to_fail(folder: Path, environment: Path) -> None:
+def test_a_deleted_working_folder_does_not_cause_a_failure(folder: Path, environment: Path) -> None:
     script = f'mkdir gone && cd gone && rmdir ../gone && exec "{environment}/bin/python" -m swink_agent --version'
     done = subprocess.run(["sh", "-c", script], cwd=folder, capture_output=True, text=True, check=False)
     assert done.stdout.startswith("swink "), done.stderr
@@ -309,7 +309,7 @@ def test_an_installation_puts_nothing_beside_the_package() -> None:
     assert list(SOURCE.rglob("*.pth")) == []
 
 
-def test_what_a_command_could_write_is_not_imported_later(folder: Path) -> None:
+def test_files_that_a_command_could_write_are_not_imported_later(folder: Path) -> None:
     ours = os.path.dirname(os.__file__)
     path = ["", ".", str(folder), str(folder / "src"), ours, "relative", str(folder.parent)]
     assert importable(path, [str(folder)]) == [ours, str(folder.parent)]

@@ -89,7 +89,7 @@ def test_very_many_files_and_folders_and_an_end_in_time(tmp_path: Path) -> None:
     assert remove_tree(str(folder), time_limit=1)
 
 
-def test_what_a_killed_session_left_is_removed_later_or_left_and_never_in_the_way(
+def test_remains_of_a_killed_session_are_removed_later_or_never_in_the_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = tmp_path / "swink-sandbox-left"

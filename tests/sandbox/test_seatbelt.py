@@ -50,7 +50,7 @@ def test_everything_is_denied_first_and_what_is_taken_back_comes_last(tmp_path: 
     assert not any(line.startswith("(allow") for line in lines[taken:])
 
 
-def test_what_is_protected_is_denied_whether_it_exists_or_not_and_so_is_moving_its_folders(tmp_path: Path) -> None:
+def test_protected_paths_and_moves_of_their_folders_are_denied(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     lines = text_for(SandboxProfile(write=(str(tmp_path),)))
     denied = next(line for line in lines if line.startswith("(deny file-write* "))

@@ -81,7 +81,7 @@ WITHOUT_FIRST_THREAD = """$PY -c 'if True:
 
 
 @pytest.mark.parametrize("script", ["cat {slow}/x", "setsid cat {slow}/x & sleep 60", WITHOUT_FIRST_THREAD])
-async def test_what_no_signal_ends_is_told_and_holds_up_nobody(
+async def test_a_process_that_no_signal_ends_is_reported_and_delays_nobody(
     script: str, deaf: Path, playground: Any, open_backend: OpenFn
 ) -> None:
     sandbox = open_backend(playground.profile())
@@ -133,7 +133,7 @@ async def test_one_in_the_folder_that_is_worked_in_holds_up_nobody_else(
         assert await process.output.read() == b"x\n"
 
 
-async def test_who_holds_a_lease_makes_the_command_wait_and_nobody_else(
+async def test_a_held_lease_delays_the_command_and_nobody_else(
     playground: Any, open_backend: OpenFn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one that breaks it is kept waiting by the kernel, up to three quarters of a minute."""

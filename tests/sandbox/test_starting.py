@@ -100,7 +100,7 @@ async def test_an_editor_is_none_of_the_folder_and_starts_elsewhere(world: World
     assert not world.started_in.startswith(str(world.work))
 
 
-async def test_an_editor_that_was_named_by_its_path_in_the_folder_is_refused_with_the_reason(world: World) -> None:
+async def test_an_editor_named_by_its_path_in_the_folder_is_refused_with_the_reason(world: World) -> None:
     """The user chose the path, and a command may have chosen since what is there."""
     world.plant("ed")
     inside = world.work / ".venv/bin/ed"

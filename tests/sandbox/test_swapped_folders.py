@@ -99,7 +99,7 @@ async def attempt(playground: Playground, sandbox: Sandbox, swapped: Swapped, se
     assert (found, is_secret and playground.canary in outcome.output) == ([], False), outcome
 
 
-async def test_what_a_command_leaves_is_not_looked_for_behind_a_link(
+async def test_remains_of_a_command_are_not_looked_for_behind_a_link(
     playground: Playground, open_backend: OpenFn
 ) -> None:
     """What is moved aside, and what is put in its place, is never in another folder."""

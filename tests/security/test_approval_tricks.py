@@ -115,7 +115,7 @@ async def test_a_command_that_hides_something_is_asked_about_and_shown(world: Wo
         assert question.warnings or "\u0336" in command
 
 
-async def test_what_is_hidden_in_the_middle_of_a_long_command_is_said_to_be_missing(world: World) -> None:
+async def test_the_hidden_middle_of_a_long_command_is_marked_as_missing(world: World) -> None:
     command = "echo " + "a" * 30_000 + "; touch pwned; echo " + "b" * 30_000
     run = await world.run(call("bash", command=command), answer="no")
     (question,) = run.questions
@@ -168,14 +168,14 @@ async def test_a_yes_is_for_one_call(world: World) -> None:
     assert (world.root / "count").read_text() == "x\nx\nx\n"
 
 
-async def test_a_reply_with_the_same_id_twice_is_none(world: World) -> None:
+async def test_a_reply_that_repeats_an_id_is_refused(world: World) -> None:
     twins = [call("bash", command=f"touch {name}").with_id("same") for name in ("first", "second", "third")]
     run = await world.run(twins, answer=["once", "no", "no"])
     assert (run.questions, run.started, run.result.stop_reason) == ([], [], "error")
     assert not (world.root / "first").exists()
 
 
-async def test_the_id_of_an_approved_call_is_no_approval(world: World) -> None:
+async def test_the_id_of_an_approved_call_is_not_an_approval(world: World) -> None:
     run = await world.run(
         call("bash", command="touch first").with_id("approved"),
         call("bash", command="touch second").with_id("approved"),
@@ -192,7 +192,7 @@ async def test_of_calls_at_once_only_the_approved_one_runs(world: World) -> None
     assert sorted(path.name for path in world.root.iterdir() if path.name.isdigit()) == ["2"]
 
 
-async def test_who_answers_cannot_change_the_call_by_the_way(world: World) -> None:
+async def test_the_person_who_answers_cannot_change_the_call_unnoticed(world: World) -> None:
     """An approval dialog with a mistake in it, or a plugin that is not as nice as it looks."""
 
     def tamper(request: ProposedCall) -> Approve:
@@ -364,7 +364,7 @@ async def test_trust_in_a_tool_does_not_reach_what_other_programs_obey_nor_outsi
     assert [event.is_error for event in run.results] == [False, *[True] * len(paths)]
 
 
-async def test_trust_in_one_sandbox_is_none_in_another(world: World) -> None:
+async def test_trust_in_one_sandbox_does_not_apply_to_another(world: World) -> None:
     questions: list[ApprovalQuestion] = []
     approvals = world.approvals(["session_tool", "no"], questions)
     command = call("bash", command="touch pwned")
@@ -376,7 +376,7 @@ async def test_trust_in_one_sandbox_is_none_in_another(world: World) -> None:
     assert not (world.root / "pwned").exists()
 
 
-async def test_trust_in_one_folder_is_none_in_another(world: World) -> None:
+async def test_trust_in_one_folder_does_not_apply_to_another(world: World) -> None:
     questions: list[ApprovalQuestion] = []
     approvals = world.approvals(["session_tool", "no"], questions)
     write_it = call("write_file", path="pwned", content="x")
@@ -432,7 +432,7 @@ async def test_silence_and_confusion_are_a_no(world: World, name: str) -> None:
     ],
 )
 @pytest.mark.parametrize("mode", ["all", "smart"])
-async def test_what_is_denied_is_denied_whatever_the_mode(world: World, command: str, mode: Any) -> None:
+async def test_denied_calls_are_denied_in_every_mode(world: World, command: str, mode: Any) -> None:
     asked: list[Any] = []
 
     def yes(question: ApprovalQuestion) -> str:
@@ -519,7 +519,7 @@ async def test_a_program_that_is_put_on_the_path_after_the_look_does_not_run(
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed, and the command runs it")
-async def test_a_program_of_the_users_git_settings_that_is_put_on_the_path_after_the_look_does_not_run(
+async def test_a_program_of_git_settings_put_on_the_path_later_does_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, home = tmp_path / "work", tmp_path / "home"
@@ -548,7 +548,7 @@ async def test_a_program_of_the_users_git_settings_that_is_put_on_the_path_after
     assert not (root / "pwned").exists()
 
 
-async def test_what_a_person_approved_finds_the_programs_of_the_folder(
+async def test_an_approved_command_finds_the_programs_of_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "work"

@@ -235,7 +235,7 @@ async def test_a_canary_that_the_model_streams_in_pieces_is_masked_on_its_way_ou
         assert "redacted" in run.outputs["events"]
 
 
-def test_what_is_looked_for_is_what_is_promised() -> None:
+def test_the_canaries_are_the_promised_ones() -> None:
     secret = "a/b+c=d&" * 4
     forms = promised_forms(secret)
     assert all(any(form in said for form in forms) for said in forms_of(secret))

@@ -139,7 +139,7 @@ def needs(command: str) -> None:
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_what_would_do_more_than_read_is_asked_about(real_range: RealRange, name: str) -> None:
+def test_commands_that_do_more_than_read_are_asked_about(real_range: RealRange, name: str) -> None:
     attack, _ = ATTACKS[name]
     needs(attack)
     decision = RULES.decide(attack, folder=str(real_range.folder))

@@ -294,7 +294,7 @@ def test_no_unlisted_program_runs_unasked(shooting_range: ShimRange) -> None:
     assert shooting_range.is_untouched()
 
 
-def test_what_is_read_as_plain_words_is_read_so_by_bash_whatever_the_program(shooting_range: ShimRange) -> None:
+def test_plain_words_are_read_as_bash_reads_them(shooting_range: ShimRange) -> None:
     """Also where no rule allows it: trust given by a person goes by the same reading."""
     dice = random.Random(SEED + 1)
     surprises: list[str] = []

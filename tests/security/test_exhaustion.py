@@ -127,7 +127,7 @@ async def test_a_model_without_a_price_is_not_asked(world: World) -> None:
     assert run.model.requests == []
 
 
-async def test_what_a_tool_returns_is_in_the_next_reservation(world: World) -> None:
+async def test_results_of_a_tool_are_in_the_next_reservation(world: World) -> None:
     """The model reads a large file to blow up the next request: it is not sent."""
     write(world.root / "large.txt", "word " * 18_000)
     budget = Budget(max_tokens=40_000, worst_case=price)

@@ -79,7 +79,7 @@ def attacks() -> dict[str, list[Reply]]:
 
 @pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", attacks())
-async def test_what_is_masked_stays_masked(world: World, name: str) -> None:
+async def test_masked_secrets_stay_masked(world: World, name: str) -> None:
     write(world.root / ".env", ENV)
     run = await world.run(*attacks()[name], text("done"), redactor=Redactor([SECRET]), within=60.0)
     assert leaks(run.outputs, SECRET) == []

@@ -98,7 +98,7 @@ def check_nothing_happened(world: World, run: Any) -> None:
 
 @pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", REFUSED)
-async def test_what_the_schema_does_not_have_reaches_no_tool(world: World, name: str) -> None:
+async def test_arguments_outside_the_schema_reach_no_tool(world: World, name: str) -> None:
     tool_name, arguments = REFUSED[name]
     run = await world.run(call(tool_name, **arguments), policies=[])
     check_nothing_happened(world, run)
@@ -189,7 +189,7 @@ NAMES = {
 
 @pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", NAMES)
-async def test_a_name_that_is_almost_one_is_none(world: World, name: str) -> None:
+async def test_a_name_that_almost_matches_is_refused(world: World, name: str) -> None:
     run = await world.run(stream_fn=raw(NAMES[name], json.dumps(EVIL)))
     check_nothing_happened(world, run)
     assert run.questions == []

@@ -85,7 +85,9 @@ def test_a_description_of_several_lines_is_one_line_in_the_prompt(tmp_path: Path
         ("a", f"---\nname: a\ndescription: x\n---\n{'y' * 262_145}", "its text is larger"),
     ],
 )
-def test_what_breaks_the_rules_is_not_used_and_says_why(tmp_path: Path, name: str, text: str, problem: str) -> None:
+def test_skills_that_break_the_rules_are_not_used_and_say_why(
+    tmp_path: Path, name: str, text: str, problem: str
+) -> None:
     skill = read_skill(make(tmp_path, name, text=text))
     assert problem in skill.problem
     assert skill.body == ""
@@ -164,7 +166,7 @@ def test_a_skill_whose_folder_is_a_link_is_not_used(tmp_path: Path) -> None:
     assert (skill.name, skill.problem) == ("greeting", "its folder is a link")
 
 
-async def test_what_takes_the_place_of_a_skills_folder_later_is_not_read(tmp_path: Path) -> None:
+async def test_a_link_that_replaces_a_skills_folder_later_is_not_read(tmp_path: Path) -> None:
     make(tmp_path / "skills", "greeting")
     (tmp_path / "private").mkdir()
     (tmp_path / "private" / "key").write_text("secret")

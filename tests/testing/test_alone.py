@@ -58,7 +58,7 @@ def test_nobody_is_in_with_who_is_alone(tmp_path: Path, second: bool) -> None:
         assert other.is_in.wait(20)
 
 
-def test_who_waits_to_be_alone_is_let_in_before_those_who_come_later(tmp_path: Path) -> None:
+def test_a_test_that_waits_to_be_alone_comes_before_later_ones(tmp_path: Path) -> None:
     with workers(tmp_path, False, True, False) as (first, alone, late):
         assert first.is_in.is_set()
         assert not alone.is_in.is_set()

@@ -298,7 +298,7 @@ def test_the_repr_tells_how_far_the_script_has_come() -> None:
 # -- time ----------------------------------------------------------------------------------------------------
 
 
-async def test_without_suspension_a_reply_comes_in_one_go_and_with_it_others_run_between_its_events() -> None:
+async def test_a_reply_without_suspension_comes_at_once_and_with_it_others_run() -> None:
     async def turns_during(stream: StreamFn) -> int:
         turns = 0
 

@@ -141,7 +141,7 @@ async def test_it_ends_as_a_program_does_that_was_started(tmp_path: Path, warm: 
         assert stderr.splitlines()[-1:] == started.stderr.splitlines()[-1:], program
 
 
-def test_what_a_process_reads_only_once_is_no_variable_for_it(warm: WarmStarts) -> None:
+def test_variables_that_a_process_reads_once_are_not_passed_to_it(warm: WarmStarts) -> None:
     for name in ("PYTHONPATH", "PYTHONUTF8", "LC_ALL", "TZ"):
         assert not warm.can_start_with({**ENVIRON, name: "x"})
     assert not warm.can_start_with({"PATH": ENVIRON["PATH"]})

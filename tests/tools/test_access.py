@@ -201,7 +201,7 @@ def said(result: AgentToolResult) -> str:
         ({"write": ["{outside}"] * 21}, "names 21 at once"),
     ],
 )
-def test_what_nobody_is_asked_about(linked: Places, checked: BashTool, access: Any, problem: str) -> None:
+def test_these_accesses_need_no_question(linked: Places, checked: BashTool, access: Any, problem: str) -> None:
     places = linked
     with pytest.raises(ToolError) as raised:
         checked.approval_scope({"command": "true", "access": _filled(access, places)})
@@ -236,7 +236,7 @@ def _filled(access: Any, places: Places) -> Any:
     ],
 )
 @pytest.mark.sweep
-def test_what_is_read_only_in_a_folder_cannot_be_asked_for_by_itself(places: Places, folder: str) -> None:
+def test_read_only_paths_of_a_folder_cannot_be_asked_for_by_themselves(places: Places, folder: str) -> None:
     for name in (folder, "other/.git/modules/sub", "other/.husky/_", "other/scripts/more", "bare/objects", "bare/refs"):
         (places.base / name).mkdir(parents=True, exist_ok=True)
     (places.base / "bare/HEAD").write_text("ref: refs/heads/main\n")
@@ -270,7 +270,7 @@ async def test_trust_in_a_folder_does_not_open_the_hooks_in_it(places: Places, u
     assert list((places.other / ".git/hooks").iterdir()) == []
 
 
-def test_what_the_application_hides_stays_closed(places: Places) -> None:
+def test_paths_hidden_by_the_application_stay_closed(places: Places) -> None:
     """Sessions, checkpoints and whatever else an application puts among the hidden paths."""
     hidden = (*SandboxProfile().hidden, str(places.other))
     tool = BashTool(places.work, SandboxProfile(write=(str(places.work),), hidden=hidden))
@@ -286,7 +286,7 @@ def test_without_a_sandbox_there_is_nothing_to_ask_for(places: Places) -> None:
         tool.approval_scope({"command": "true", "access": {"network": ["example.org"]}})
 
 
-def test_what_every_command_has_already_is_not_asked_for(places: Places) -> None:
+def test_access_that_every_command_has_is_not_asked_for(places: Places) -> None:
     write = (str(places.work), str(places.other))
     tool = BashTool(places.work, SandboxProfile(write=write, hosts=("*.example.org",)))
     for access in ({"network": ["a.example.org"]}, {"write": [str(places.other)]}):
@@ -431,7 +431,7 @@ async def _reach(backend: str, places: Places, connect: Callable[[str, int], Any
 # -- bound to what was shown ---------------------------------------------------------------------------------
 
 
-async def test_without_an_approval_there_is_no_access(places: Places, usual: BashTool) -> None:
+async def test_access_is_not_given_without_an_approval(places: Places, usual: BashTool) -> None:
     arguments = {"command": f"echo x > {places.outside}/file", "access": {"write": [str(places.outside)]}}
     result = await usual.execute(arguments, ToolContext())
     assert said(result) == "the command was not run: its access was not approved; leave access out"
@@ -595,7 +595,7 @@ def test_another_back_end_than_the_usual_one_is_not_used(
 # -- taking it back ------------------------------------------------------------------------------------------
 
 
-async def test_what_was_written_outside_can_be_taken_back(places: Places) -> None:
+async def test_files_written_outside_can_be_restored(places: Places) -> None:
     store = CheckpointStore(places.base / "checkpoints")
     profile = SandboxProfile(write=(str(places.work),), hidden=(*SandboxProfile().hidden, str(store.folder)))
     shell = next(tool for tool in standard_tools(places.work, profile, checkpoints=store) if tool.name == "bash")

@@ -252,7 +252,7 @@ async def test_a_secret_is_masked_also_where_two_looks_cut_it(make: Callable[...
     assert task.last_line == redactor.redact(secret)
 
 
-async def test_there_is_no_timeout_unless_one_is_given(make: Callable[..., Shell]) -> None:
+async def test_a_command_has_a_timeout_only_if_one_is_given(make: Callable[..., Shell]) -> None:
     shell = make(timeout=0.05)
     forever = await shell.start("sleep 100")
     short = await shell.start("sleep 100", timeout=0.1)
@@ -457,7 +457,7 @@ async def test_a_call_that_is_cancelled_while_it_starts_leaves_nothing(make: Cal
             await over(task)
 
 
-async def test_what_it_changes_is_the_runs_and_each_call_can_be_taken_back_alone(tmp_path: Path) -> None:
+async def test_background_changes_are_the_runs_and_each_call_can_be_undone_alone(tmp_path: Path) -> None:
     root, store = tmp_path / "root", CheckpointStore(tmp_path / "store")
     root.mkdir()
     tools = {tool.name: tool for tool in standard_tools(root, "off", checkpoints=store)}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from swink_agent.tools._bounded import OUTPUT_LIMIT, bound_text, show_name, show_size
 
 
-def test_what_fits_is_given_as_it_is() -> None:
+def test_texts_that_fit_are_given_unchanged() -> None:
     assert bound_text("short\n") == ("short\n", 0)
     assert not bound_text("x" * OUTPUT_LIMIT).is_cut
     assert bound_text("x" * (OUTPUT_LIMIT + 1)).is_cut
@@ -36,7 +36,7 @@ def test_only_the_beginning_is_kept_on_demand() -> None:
     assert bounded.text.endswith("left out …]\n")
 
 
-def test_bytes_that_are_no_text_become_replacement_characters_and_still_fit() -> None:
+def test_invalid_bytes_become_replacement_characters_and_still_fit() -> None:
     bounded = bound_text(b"\xff" * 1000, 300)
     assert len(bounded.text.encode()) <= 300
     assert "\ufffd" in bounded.text

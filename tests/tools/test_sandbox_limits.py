@@ -80,7 +80,7 @@ async def test_a_write_outside_the_folder_is_told(shell: BashTool, places: tuple
 
 
 @pytest.mark.parametrize(("folder", "is_for_all"), [("/var/tmp", True), ("beside", False)])
-def test_who_meant_a_temporary_file_is_told_where_they_go(
+def test_a_failed_temporary_file_is_answered_with_its_right_place(
     places: tuple[Path, Path], folder: str, is_for_all: bool
 ) -> None:
     """The user is not asked for a folder that the command does not need."""
@@ -153,13 +153,15 @@ async def test_a_wall_before_a_pipe_is_told_although_the_command_succeeded(
         ("make 2>&1 | tail", "it could not resolve host names", False),
     ],
 )
-def test_what_programs_before_a_pipe_say(places: tuple[Path, Path], command: str, said: str, is_told: bool) -> None:
+def test_error_texts_of_programs_before_a_pipe_are_recognized(
+    places: tuple[Path, Path], command: str, said: str, is_told: bool
+) -> None:
     profile = SandboxProfile(write=(str(places[0]),))
     met = limits_met(f"{said}\n", profile, str(places[0]), command=command, code=0)
     assert [limit.what for limit in met] == [NO_NETWORK] * is_told
 
 
-async def test_nothing_is_told_of_commands_that_met_no_limit(shell: BashTool, places: tuple[Path, Path]) -> None:
+async def test_commands_that_met_no_limit_are_not_annotated(shell: BashTool, places: tuple[Path, Path]) -> None:
     closed = places[0] / "closed"
     closed.write_text("x")
     closed.chmod(0)
@@ -177,7 +179,7 @@ async def test_nothing_is_told_of_commands_that_met_no_limit(shell: BashTool, pl
         assert "walls" not in result.details
 
 
-async def test_without_a_sandbox_there_is_no_limit(places: tuple[Path, Path]) -> None:
+async def test_a_command_without_a_sandbox_has_no_limit(places: tuple[Path, Path]) -> None:
     tool = BashTool(places[0], "off")
     result = await run(tool, f"echo 'touch: {places[1]}/new: Permission denied'; exit 1")
     assert extract_text(result.content).endswith("[exit code 1]")
@@ -204,7 +206,7 @@ async def test_without_a_sandbox_there_is_no_limit(places: tuple[Path, Path]) ->
         ("a build that talks of {outside}/x and fails", []),
     ],
 )
-def test_what_programs_say(places: tuple[Path, Path], said: str, walls: list[str]) -> None:
+def test_error_texts_of_programs_are_recognized(places: tuple[Path, Path], said: str, walls: list[str]) -> None:
     profile = SandboxProfile(write=(str(places[0]),))
     text = said.format(outside=places[1], work=places[0])
     assert [limit.what for limit in limits_met(f"building\n{text}\n", profile, str(places[0]))] == walls
@@ -238,7 +240,7 @@ def test_the_host_that_was_meant_can_be_asked_for(places: tuple[Path, Path], sai
     )
 
 
-def test_what_the_proxy_saw_is_told(places: tuple[Path, Path]) -> None:
+def test_requests_seen_by_the_proxy_are_reported(places: tuple[Path, Path]) -> None:
     seen = (
         Reached("pypi.org", 443, True),
         Reached("example.org", 443, False, "is not among the hosts that may be reached"),
@@ -269,7 +271,7 @@ def test_what_the_proxy_saw_is_told(places: tuple[Path, Path]) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_what_the_user_may_not_write_either_is_not_the_sandbox_s_doing(places: tuple[Path, Path]) -> None:
+def test_paths_that_the_user_may_not_write_are_not_the_sandboxs_doing(places: tuple[Path, Path]) -> None:
     profile = SandboxProfile(write=(str(places[0]),))
     assert limits_met("touch: cannot touch '/etc/x': Permission denied", profile, str(places[0])) == []
 

@@ -183,7 +183,7 @@ async def test_a_status_is_reported_as_it_is(shell: BashTool, command: str, code
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed, and the command runs it")
-async def test_what_was_left_behind_for_later_is_told(shell: BashTool, tmp_path: Path, here: str) -> None:
+async def test_files_left_behind_for_later_are_reported(shell: BashTool, tmp_path: Path, here: str) -> None:
     result = await run(shell, "git init -q n && git -C n config core.fsmonitor ./evil && git init -q m && echo made")
     if result.details["sandbox"] == "off":  # without a sandbox, nothing checks what is left
         assert "left_behind" not in result.details
@@ -196,7 +196,7 @@ async def test_what_was_left_behind_for_later_is_told(shell: BashTool, tmp_path:
     assert "left_behind" not in (await run(shell, "git -C n config user.name A; git -C n status")).details
 
 
-async def test_what_was_left_behind_is_looked_at_also_if_the_call_is_cut_short(shell: BashTool, tmp_path: Path) -> None:
+async def test_remains_are_looked_at_also_if_the_call_is_cut_short(shell: BashTool, tmp_path: Path) -> None:
     """As a limit of time for all tools does, which does not wait for the command's end."""
     if (await run(shell, "true")).details["sandbox"] == "off":  # without a sandbox, nothing checks what is left
         return
@@ -218,7 +218,7 @@ def repository(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("repository")
-async def test_what_to_do_where_the_configuration_is_held_is_said(shell: BashTool) -> None:
+async def test_the_remedy_for_a_held_configuration_is_named(shell: BashTool) -> None:
     result = await run(shell, "git config core.pager less")
     if result.details["sandbox"] == "off":
         assert not result.is_error
@@ -338,7 +338,7 @@ async def test_colours_and_overwritten_lines_are_cleaned_away(shell: BashTool) -
     assert said(result) == "done 30%\nen\n"
 
 
-async def test_bytes_that_are_no_text_do_not_break_it(shell: BashTool) -> None:
+async def test_invalid_bytes_do_no_harm(shell: BashTool) -> None:
     assert said(await run(shell, r"printf 'a\xff\xfeb\n'")) == "a\ufffd\ufffdb\n"
 
 
@@ -426,7 +426,7 @@ async def test_a_child_in_the_background_that_holds_the_pipe_is_not_waited_for(s
     assert await gone(mark)
 
 
-async def test_what_was_printed_before_the_exit_is_all_there(shell: BashTool) -> None:
+async def test_output_before_the_exit_is_complete(shell: BashTool) -> None:
     mark = marker()
     result = await run(shell, f"seq 1 10000; sleep {mark} &")
     assert said(result) == "".join(f"{number}\n" for number in range(1, 10001))

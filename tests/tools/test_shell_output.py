@@ -33,7 +33,7 @@ PLAIN = st.text(st.characters(exclude_categories=["Cc", "Cs"]) | st.just("\n"), 
         ("", ""),
     ],
 )
-def test_what_is_shown_of_what_was_printed(printed: str, shown: str) -> None:
+def test_long_output_is_shown_in_part(printed: str, shown: str) -> None:
     assert clean(printed) == shown
 
 

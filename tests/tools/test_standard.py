@@ -69,7 +69,7 @@ def test_the_file_tools_share_one_workspace(tools: list[AgentTool]) -> None:
     assert len({id(tool.workspace) for tool in files}) == 1
 
 
-async def test_what_a_profile_hides_and_protects_the_file_tools_leave_alone(folder: Path, use: Any) -> None:
+async def test_file_tools_respect_what_a_profile_hides_and_protects(folder: Path, use: Any) -> None:
     (folder / "keys").mkdir()
     (folder / "keys/one").write_text("key")
     profile = SandboxProfile(write=(str(folder),), hidden=(str(folder / "keys"),), protected=("Makefile",))
@@ -78,7 +78,7 @@ async def test_what_a_profile_hides_and_protects_the_file_tools_leave_alone(fold
     assert "protected" in extract_text((await use(by_name["write_file"], path="Makefile", content="x")).content)
 
 
-async def test_an_agent_reads_edits_and_is_told_of_a_change(folder: Path) -> None:
+async def test_an_agent_reads_and_edits_and_hears_of_a_change(folder: Path) -> None:
     workspace = Workspace(folder)
     by_name = {tool.name: tool for tool in standard_tools(workspace)}
     (folder / "a.txt").write_text("one\n")
@@ -112,9 +112,7 @@ async def test_each_stands_alone(folder: Path, use: Any) -> None:
 
 
 @pytest.mark.parametrize("extra", ["nothing", "checkpoints", "another folder"])
-def test_commands_may_commit_in_a_subfolder_of_a_repository_whatever_else_is_asked_for(
-    tmp_path: Path, extra: str
-) -> None:
+def test_commands_may_commit_in_a_subfolder_of_a_repository(tmp_path: Path, extra: str) -> None:
     (work := tmp_path / "repository" / "sub").mkdir(parents=True)
     (other := tmp_path / "other").mkdir()
     subprocess.run(["git", "init", "-q", str(work.parent)], check=True, timeout=60)
@@ -176,7 +174,7 @@ async def test_further_folders_are_reached_by_absolute_paths_and_nothing_else_is
     assert "a.txt" in extract_text(found.content)
 
 
-async def test_what_a_further_folder_holds_is_named_so_that_it_can_be_told_apart(tmp_path: Path) -> None:
+async def test_paths_of_a_further_folder_are_named_unambiguously(tmp_path: Path) -> None:
     root, other = tmp_path / "work", tmp_path / "other"
     for place in (root, other):
         place.mkdir()
@@ -270,7 +268,7 @@ def bash_of(tools: list[AgentTool]) -> AgentTool:
     return next(tool for tool in tools if tool.name == "bash")
 
 
-async def test_what_a_workspace_hides_commands_do_not_see(folder: Path, private: Path, use: Any) -> None:
+async def test_commands_do_not_see_what_a_workspace_hides(folder: Path, private: Path, use: Any) -> None:
     sandboxes: list[Any] = ["auto", SandboxProfile(write=(str(folder),))]
     for sandbox in sandboxes:
         bash: Any = bash_of(standard_tools(Workspace(folder, hidden=["private"]), sandbox))
@@ -281,7 +279,7 @@ async def test_what_a_workspace_hides_commands_do_not_see(folder: Path, private:
         bash.close()
 
 
-async def test_what_a_workspace_protects_commands_do_not_write(folder: Path, use: Any) -> None:
+async def test_commands_do_not_write_what_a_workspace_protects(folder: Path, use: Any) -> None:
     bash: Any = bash_of(standard_tools(Workspace(folder, protected=["kept"])))
     await use(bash, command="echo x > kept; echo x > free")
     assert (folder / "free").exists()
@@ -289,7 +287,7 @@ async def test_what_a_workspace_protects_commands_do_not_write(folder: Path, use
     bash.close()
 
 
-def test_what_a_workspace_hides_comes_on_top_of_what_sandboxes_hide(folder: Path, private: Path) -> None:
+def test_paths_hidden_by_a_workspace_add_to_those_of_sandboxes(folder: Path, private: Path) -> None:
     bash: Any = bash_of(standard_tools(Workspace(folder, hidden=["private"], protected=["kept"])))
     profile = bash._source.profile
     usual = SandboxProfile()

@@ -99,7 +99,7 @@ async def in_app(
             await app.talk.close()
 
 
-async def test_what_a_thread_tells_is_drawn_and_so_is_all_that_comes_after_it(made: Made) -> None:
+async def test_messages_of_a_thread_are_drawn_and_so_are_later_ones(made: Made) -> None:
     app = made()
 
     def tell() -> None:
@@ -298,7 +298,7 @@ async def test_typing_during_a_run_steers_or_waits_in_line_or_is_taken_back(made
     await in_app(app, work)
 
 
-async def test_what_goes_wrong_in_the_screen_ends_it_without_telling_what_variables_held(made: Made) -> None:
+async def test_failures_of_the_screen_end_it_without_showing_variables(made: Made) -> None:
     app = made()
 
     def fail() -> None:
@@ -407,7 +407,7 @@ async def test_several_questions_are_counted_and_the_state_says_who_is_waited_fo
     await in_app(app, work)
 
 
-async def test_what_waits_in_a_session_is_asked_when_it_opens_and_escape_leaves_it(made: Made, tmp_path: Path) -> None:
+async def test_waiting_calls_of_a_session_are_asked_when_it_opens_and_escape_leaves(made: Made, tmp_path: Path) -> None:
     agent = Agent(
         MODEL,
         tools=[one for one in standard_tools(tmp_path / "work", "off") if one.name == "write_file"],

@@ -38,7 +38,7 @@ CALM = "\x1b]2;swink\x07"
         ),
     ],
 )
-def test_who_is_called_how(mode: NotifyMode, is_focused: bool, wrote: list[str]) -> None:
+def test_each_terminal_is_notified_in_its_own_way(mode: NotifyMode, is_focused: bool, wrote: list[str]) -> None:
     assert called(mode, "done", is_focused=is_focused) == wrote
 
 
@@ -65,7 +65,7 @@ def of_desktop(text: str) -> bytes:
 
 
 @pytest.mark.sweep
-async def test_a_terminal_is_told_of_questions_and_of_the_end_of_a_long_run(tmp_path: Path) -> None:
+async def test_a_terminal_is_notified_of_questions_and_of_the_end_of_a_long_run(tmp_path: Path) -> None:
     async with SpokenModel() as model, swink(tmp_path, model, SWINK_NOTIFY_AFTER="0.001") as running:
         await running.until(b"\x1b[?1004h")  # it asks for the focus
         await running.until(b"idle")

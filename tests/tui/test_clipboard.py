@@ -79,6 +79,6 @@ def test_a_program_in_the_folder_of_the_model_is_not_started(tmp_path: Path, env
         ({"DISPLAY": ":0"}, "install xclip"),
     ],
 )
-def test_where_there_is_none_it_says_so(tmp_path: Path, environ: dict[str, str], said: str) -> None:
+def test_a_missing_clipboard_is_reported(tmp_path: Path, environ: dict[str, str], said: str) -> None:
     with pytest.raises(ClipboardError, match=re.escape(said)):
         read_clipboard({"PATH": str(tmp_path), **environ}, (), str(tmp_path), "linux")

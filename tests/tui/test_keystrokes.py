@@ -54,7 +54,7 @@ def test_an_escape_that_nothing_follows_is_the_key() -> None:
 
 @pytest.mark.table
 @pytest.mark.parametrize("behind", ["x", "Z", " ", "1", "/", "!", "\x03", "\t", "é", "[", "hello"])
-def test_an_escape_with_a_key_right_behind_it_that_alt_does_not_go_with_is_an_escape_and_that_key(behind: str) -> None:
+def test_an_escape_directly_before_a_key_without_alt_is_two_keys(behind: str) -> None:
     assert sorted_pieces(f"\x1b{behind}") == [Pressed("escape", "\x1b"), behind]
     assert sorted_pieces("\x1b", behind) == [Pressed("escape", "\x1b"), behind]
 

@@ -100,7 +100,7 @@ async def test_colours_are_dropped_and_other_control_characters_written_out(prog
         ("yes", "it printed more than 64 KB"),
     ],
 )
-async def test_a_program_that_fails_is_told_once_and_there_is_no_line(program: Program, body: str, why: str) -> None:
+async def test_a_program_that_fails_is_reported_once_and_shows_no_line(program: Program, body: str, why: str) -> None:
     path = program(body)
     told = Told(path)
     assert await told.after(tokens=1) == ""

@@ -290,7 +290,7 @@ async def test_the_terminal_shows_what_a_drawing_of_all_of_it_would(tmp_path: Pa
 
 
 @pytest.mark.parametrize("what", ["dialog", "notification"])
-async def test_what_covers_the_conversation_stays_in_sight_while_it_grows(tmp_path: Path, what: str) -> None:
+async def test_windows_over_the_conversation_stay_in_sight_while_it_grows(tmp_path: Path, what: str) -> None:
     async with drawn(tmp_path, "beneath", what) as text:
         screen = Screen(COLUMNS, ROWS)
         screen.feed(text)

@@ -28,7 +28,7 @@ def asked_for(body: dict[str, Any]) -> str:
     return str(body["messages"][-1]["content"][0]["text"])
 
 
-async def test_what_is_typed_before_there_is_a_screen_is_sent_and_what_follows_is_in_the_line(tmp_path: Path) -> None:
+async def test_text_typed_before_the_screen_is_sent_and_later_text_is_in_the_line(tmp_path: Path) -> None:
     async with SpokenModel() as model, swink(tmp_path, model) as running:
         os.write(running.terminal, "fix thé test\rand then".encode())
         assert asked_for(await model.asked()) == "fix thé test"
@@ -83,7 +83,7 @@ async def test_keys_at_every_moment_of_the_start_arrive_in_their_order(tmp_path:
         pytest.param([], "dark", marks=pytest.mark.sweep),
     ],
 )
-async def test_the_theme_goes_by_what_the_terminal_says_and_the_answer_is_no_input(
+async def test_the_theme_follows_the_terminal_and_its_answer_is_not_input(
     tmp_path: Path, pieces: list[bytes], ground: str
 ) -> None:
     colours = {"light": LIGHT_GROUND, "dark": DARK_GROUND}

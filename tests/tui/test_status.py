@@ -78,7 +78,7 @@ def test_the_gauge_has_the_colour_of_how_full_it_is(fill: float, role: str) -> N
     assert roles == {role}
 
 
-def test_what_runs_has_a_row_each_up_to_four() -> None:
+def test_running_calls_have_a_row_each_up_to_four() -> None:
     running = [Activity("bash", f"make part{number}", number, f"line {number}") for number in range(7)]
     rows = [plain(line.spans) for line in activity_lines(running, 80, 0)]
     assert len(rows) == 4

@@ -33,7 +33,7 @@ def test_a_wide_window_has_all_of_it() -> None:
     )
 
 
-def test_the_folder_loses_its_beginning_at_a_slash_and_the_model_its_provider_before_its_name_is_cut() -> None:
+def test_the_folder_and_the_provider_are_cut_before_the_name_of_the_model() -> None:
     assert row(120).endswith(
         " · anthropic:claude-sonnet-4-6 · ███░░░░░ 42% · 12.3k tokens · $0.0335 · 1m05s · …/project"
     )
@@ -63,7 +63,7 @@ def test_a_note_is_said_whatever_gives_way_for_it(width: int, note: str) -> None
 
 @pytest.mark.table
 @pytest.mark.parametrize("width", range(1, 60))
-def test_mode_and_state_come_first_where_there_is_no_room(width: int) -> None:
+def test_mode_and_state_come_first_in_a_narrow_window(width: int) -> None:
     assert row(width, note="something to say").startswith("Execute · running"[: width - 1].rstrip())
 
 

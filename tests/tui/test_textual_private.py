@@ -139,7 +139,7 @@ class Failing(CrashKeepingApp[int]):
         raise ValueError("the screen failed")
 
 
-async def test_an_error_of_a_handler_ends_the_application_and_is_kept_and_nothing_is_printed(
+async def test_an_error_of_a_handler_ends_the_application_and_is_kept_unprinted(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     app = Failing()

@@ -38,7 +38,7 @@ def _contrast(one: str, other: str) -> float:
      "warning", "done", "failed", "context+added", "context+removed", "context+added.word", "context+removed.word",
      "hit", "hit.current"],
 )  # fmt: skip
-def test_what_is_to_be_read_can_be_read(name: str, least: float, role: str) -> None:
+def test_texts_have_enough_contrast_in_every_theme(name: str, least: float, role: str) -> None:
     theme = THEMES[name]
     style = theme.style_of(role)
     ground = style.background or theme.background

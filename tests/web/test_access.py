@@ -247,7 +247,7 @@ async def test_with_tls_the_cookie_stays_encrypted(folder: Path, tmp_path: Path)
             assert response.status == 200
 
 
-async def test_what_is_not_http_is_a_problem_document_with_every_header(folder: Path) -> None:
+async def test_requests_that_are_not_http_get_a_problem_document_with_every_header(folder: Path) -> None:
     async with running(folder, "x") as client:
         for sent in (
             b"nonsense\r\n\r\n",
@@ -290,7 +290,7 @@ async def test_a_connection_that_asks_nothing_is_closed(folder: Path, monkeypatc
             writer.close()
 
 
-async def test_there_are_no_other_static_files(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_other_static_files_do_not_exist(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with running(folder, "x") as client:
         for name in ("a" * 5000, "..%2fserver.py", "%00", ".", "markup.py"):
             address = URL(f"{client.base}/static/{name}", encoded=True)

@@ -156,7 +156,7 @@ async def test_a_long_history_does_not_block_the_server(folder: Path) -> None:
         assert max(later - before for before, later in pairwise(times)) < (times[-1] - times[0]) / 2
 
 
-def test_what_is_behind_our_history_is_new() -> None:
+def test_messages_after_our_history_are_new() -> None:
     ours = [UserMessage([Text(words)]) for words in ("one", "from a policy", "two")]
     assert unseen(["one", "two"], ours) == 0
     assert unseen(["one", "two", "three"], ours) == 1
@@ -231,7 +231,7 @@ def charge(amount: int) -> str:
     raise AssertionError
 
 
-async def test_who_may_only_write_gives_results_of_their_own_tools_alone(tmp_path: Path) -> None:
+async def test_a_user_who_may_only_write_gives_results_of_their_own_tools_alone(tmp_path: Path) -> None:
     def authorize(request: web.Request, action: str, session: str | None) -> str | None:
         user = request.headers["x-user"]
         return user if user == "ada" or action in ("read", "write") else None

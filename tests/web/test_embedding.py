@@ -335,7 +335,7 @@ async def test_an_application_names_its_hosts(tmp_path: Path) -> None:
             assert response.status == 404, "without pages"
 
 
-def test_there_is_no_default_for_who_may_ask() -> None:
+def test_access_has_no_default() -> None:
     with pytest.raises(TypeError, match="authorize"):
         app(lambda _: Agent(model="a:b", stream_fn=scripted()))  # pyright: ignore[reportCallIssue]
 
@@ -377,7 +377,7 @@ async def test_a_prompt_whose_run_cannot_begin_is_not_accepted(tmp_path: Path, m
         assert (await ask(http, "GET", where))[1]["state"] == "idle"
 
 
-async def test_a_front_end_is_told_of_a_run_that_cannot_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_front_end_hears_of_a_run_that_cannot_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ag_ui")
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     inner = app(lambda _: Agent("anthropic:claude-sonnet-4-6"), authorize=by_header, store=store_at(tmp_path))
@@ -390,7 +390,7 @@ async def test_a_front_end_is_told_of_a_run_that_cannot_begin(tmp_path: Path, mo
     assert told[-1]["message"].startswith("no key for anthropic")
 
 
-async def test_what_a_factory_gives_instead_of_an_agent_is_named_in_the_log(
+async def test_wrong_results_of_a_factory_are_named_in_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     inner = app(lambda _: None, authorize=by_header, store=store_at(tmp_path))  # type: ignore[arg-type,return-value]

@@ -75,7 +75,7 @@ async def test_commands_of_a_trusted_project_are_commands(folder: Path) -> None:
             await expect(page.get_by_role("article").nth(1)).to_contain_text("Tidied.")
 
 
-async def test_what_the_program_says_is_about_a_browser(folder: Path) -> None:
+async def test_texts_of_the_program_fit_a_browser(folder: Path) -> None:
     async with running(folder, text("x")) as client:
         session = await client.new()
         async with browsing(client, f"/sessions/{session}") as page:
@@ -148,7 +148,7 @@ def used_elsewhere(folder: Path, session: str) -> None:
         agent.prompt_sync("typed in a terminal")
 
 
-async def test_what_other_programs_do_is_seen_without_a_reload(folder: Path) -> None:
+async def test_changes_by_other_programs_show_without_a_reload(folder: Path) -> None:
     async with running(folder, text("Second."), text("Third.")) as client:
         session = filled(folder, 2, "Mine")
         async with browsing(client, f"/sessions/{session}") as page:
@@ -176,7 +176,7 @@ async def test_what_other_programs_do_is_seen_without_a_reload(folder: Path) -> 
                 await expect(message).to_have_value("me too")
 
 
-async def test_what_was_just_chosen_is_not_changed_back_by_an_older_state(folder: Path) -> None:
+async def test_a_choice_just_made_is_not_reverted_by_an_older_state(folder: Path) -> None:
     async with running(folder, text("x")) as client:
         session = await client.new()
         async with browsing(client, f"/sessions/{session}") as page:

@@ -213,7 +213,7 @@ async def test_the_list_goes_on_after_any_failure_of_the_store(tmp_path: Path, m
         await runner.cleanup()
 
 
-async def test_a_page_tells_of_messages_that_were_shortened_and_not_left_out() -> None:
+async def test_a_page_mentions_messages_that_were_shortened() -> None:
     async def never(*_: Any) -> Any:
         raise AssertionError
 

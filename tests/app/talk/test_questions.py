@@ -61,7 +61,7 @@ def test_accepted_parts_become_arguments_of_the_call() -> None:
 @pytest.mark.parametrize(
     ("choice", "hunks"), [("once", [2]), ("once", [-1]), ("no", [0]), ("always", None), ("later", None), ("?", None)]
 )
-def test_what_is_not_offered_is_refused(choice: str, hunks: list[int] | None) -> None:
+def test_answers_that_are_not_offered_are_refused(choice: str, hunks: list[int] | None) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         asked().answer(choice, hunks=hunks)
 

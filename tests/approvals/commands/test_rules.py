@@ -166,7 +166,7 @@ def test_a_script_is_read_as_bash_reads_it(command: str, words: list[list[str]])
         *["cat <<E 'a\nb\nE\n'", 'cat <<E "a\nE\nb"\nE\n', 'ls "a\n$(id)"', 'ls "a\\\nb"'],
     ],
 )
-def test_what_is_not_known_of_a_script_is_not_read(command: str) -> None:
+def test_unknown_parts_of_a_script_are_not_read(command: str) -> None:
     with pytest.raises(NotPlain):
         read_script(command)
 
@@ -211,7 +211,7 @@ def test_unattended_means_deny() -> None:
     assert STANDARD.decide("ls", attended=False).verdict == "allow"
 
 
-def test_a_command_that_is_no_text_is_asked_about() -> None:
+def test_a_command_that_is_not_text_is_asked_about() -> None:
     decision = STANDARD.decide(["ls"])  # type: ignore[arg-type]
     assert decision == Decision("ask", "the command is a list, not a text")
 
@@ -220,12 +220,12 @@ def test_a_command_that_is_no_text_is_asked_about() -> None:
 @pytest.mark.parametrize(
     "rule", ["", "ls; id", "ls *", "A=b ls", "eval", "time", "test", "source x", "echo $x", "ls\n"]
 )
-def test_a_rule_that_is_no_plain_command_is_refused(rule: str) -> None:
+def test_a_rule_that_is_not_a_plain_command_is_refused(rule: str) -> None:
     with pytest.raises(ValueError, match=r"the allow rule .* is not a plain command"):
         CommandRules(allow=[rule])
 
 
-def test_a_rule_that_is_no_text_is_refused() -> None:
+def test_a_rule_that_is_not_text_is_refused() -> None:
     with pytest.raises(ValueError, match="it is a list; a rule is a program and words that follow it"):
         CommandRules(deny=[["rm"]])  # type: ignore[list-item]
 
@@ -422,7 +422,7 @@ def test_a_deny_rule_compares_options_as_sets(rule: str, denied: list[str], aske
         ],
     ],
 )
-def test_what_starts_other_programs_does_not_hide_a_denied_one(command: str) -> None:
+def test_launchers_do_not_hide_a_denied_program(command: str) -> None:
     assert CommandRules(deny=["rm"]).decide(command) == Decision("deny", "the rule 'rm' denies it")
 
 
@@ -434,7 +434,7 @@ def test_what_starts_other_programs_does_not_hide_a_denied_one(command: str) -> 
         *["yarn add rm", "bun add rm", "uv add rm", "bundle install rm"],
     ],
 )
-def test_what_installs_a_package_of_a_denied_name_does_not_start_it(command: str) -> None:
+def test_installing_a_package_with_a_denied_name_is_not_denied(command: str) -> None:
     assert CommandRules(deny=["rm"]).decide(command).verdict == "ask"
 
 
@@ -463,7 +463,7 @@ def test_what_installs_a_package_of_a_denied_name_does_not_start_it(command: str
         *["echo 2 * 3", "* x", "?", "# sudo rm\nls", "ls # sudo rm", "echo a#b"],
     ],
 )
-def test_what_is_only_data_is_not_denied(command: str) -> None:
+def test_plain_data_is_not_denied(command: str) -> None:
     assert STANDARD.decide(command, folder="/home/me/project").verdict != "deny"
 
 
@@ -506,7 +506,7 @@ def test_what_is_only_data_is_not_denied(command: str) -> None:
         *["su* x", "/usr/bin/* x", "/usr/bin/s?do x", "env /usr/bin/sud? x", "ls\nsu?o x", "!\nsudo x", "! sudo x"],
     ],
 )
-def test_what_runs_is_denied_whatever_stands_around_it(command: str) -> None:
+def test_a_denied_program_is_denied_whatever_stands_around_it(command: str) -> None:
     assert STANDARD.decide(command, folder="/home/me/project").verdict == "deny"
 
 
@@ -1131,7 +1131,7 @@ def test_links_are_not_followed_out_of_the_folder_by_any_spelling(linked: Path, 
 @pytest.mark.parametrize(
     "command", ["rg -0 note .", "ls -1R .", "zcat plain.gz", "zcat plain", "zcat *in.gz", "rg -.n x"]
 )
-def test_what_follows_no_link_out_is_allowed(linked: Path, command: str) -> None:
+def test_commands_that_follow_no_link_out_are_allowed(linked: Path, command: str) -> None:
     assert verdict(command, folder=str(linked)) == "allow"
 
 

@@ -57,7 +57,7 @@ def test_the_end_of_a_line_is_the_end_of_a_command(words: list[str], rest: str) 
 
 
 @given(st.text(max_size=30))
-def test_whatever_is_allowed_is_words_that_quote_back_to_themselves(text: str) -> None:
+def test_allowed_commands_are_words_that_quote_back_to_themselves(text: str) -> None:
     for command in (text, f"ls {text}"):
         if ANYTHING.decide(command).verdict != "allow":
             continue

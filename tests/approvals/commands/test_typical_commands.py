@@ -219,7 +219,7 @@ def test_env_with_words_is_asked_about(project: Path, command: str) -> None:
         *["! ls", "!ls", "awk '{a\n/x/}' f", "xargs -n1 cat <<'E'\n/etc/passwd\nE"],
     ],
 )
-def test_what_is_new_writes_runs_and_reaches_nothing(project: Path, command: str) -> None:
+def test_harmless_new_commands_write_run_and_reach_nothing(project: Path, command: str) -> None:
     assert RULES.decide(command, folder=str(project)).verdict == "ask"
 
 

@@ -413,7 +413,7 @@ def agent_tokens(runs: Any) -> int:
     return sum(run.total_usage.tokens for run in runs)
 
 
-async def test_what_was_masked_on_the_way_to_disk_does_not_run_inside_a_delegate(tmp_path: Path) -> None:
+async def test_calls_masked_on_disk_do_not_run_inside_a_delegate(tmp_path: Path) -> None:
     redactor = Redactor()
     redactor.learn("hunter2secret", "password")
 
@@ -479,7 +479,7 @@ async def test_max_concurrent_holds_for_delegates_and_does_not_count_the_way() -
     assert most == 1
 
 
-async def test_a_call_that_lost_its_turn_to_another_delegate_is_told_of_the_next_one() -> None:
+async def test_a_call_that_lost_its_turn_to_another_delegate_hears_of_the_next_one() -> None:
     @tool(max_concurrent=1)
     async def alone() -> str:
         await asyncio.sleep(0.01)
@@ -507,7 +507,7 @@ async def test_a_recursive_delegate_that_runs_once_at_a_time_does_not_block_itse
     assert "inside 3 delegates" in result.text
 
 
-async def test_who_asks_is_told_that_a_delegate_proposes_it() -> None:
+async def test_the_question_names_the_delegate_that_proposes_the_call() -> None:
     asked: list[ProposedCall] = []
 
     def approve(request: ProposedCall) -> Defer:

@@ -176,7 +176,7 @@ async def test_another_name_is_a_type_error_before_anything_happens(way: Callabl
 
 
 @pytest.mark.parametrize("name", ["images", "documents"])
-def test_what_goes_with_a_prompt_is_refused_where_there_is_none(name: str) -> None:
+def test_options_of_a_prompt_are_refused_without_one(name: str) -> None:
     agent = Agent("any:model", stream_fn=scripted("never"), messages=["Hi"])
     given: dict[str, Any] = {name: [b"%PDF-1.4"]}
     for run in (agent.continue_loop_sync, lambda **given: agent.resume_sync({"c": True}, **given)):
@@ -219,7 +219,7 @@ async def test_a_model_of_another_provider_is_refused_for_one_run_as_for_the_age
     assert len(agent.messages) == 0
 
 
-async def test_none_leaves_the_agents_own_but_deps_that_are_none_are_none() -> None:
+async def test_none_keeps_the_agents_own_options_except_for_deps() -> None:
     model = scripted("done", call("see"), "done")
     agent = Agent("any:own", stream_fn=model, tools=[other], system_prompt="own", deps=User("own"))
     await agent.prompt("go", model=None, tools=None, system_prompt=None, stream_options=None)
@@ -355,7 +355,7 @@ async def test_a_tool_that_admits_none_runs_without_deps(lenient: Any) -> None:
     assert said in ("nobody", "None", "other")
 
 
-async def test_a_type_that_only_checkers_know_is_no_obstacle() -> None:
+async def test_a_type_known_only_to_checkers_is_not_an_obstacle() -> None:
     assert later.parameters_schema["properties"] == {"number": {"type": "integer", "default": 1}}
     agent = Agent("any:model", stream_fn=scripted(call("later", number=2), "done"), tools=[later])
     assert results(await agent.prompt("go", deps="three")) == ["three 2"]

@@ -130,7 +130,7 @@ async def test_strings_messages_and_lists_can_be_queued_custom_ones_too() -> Non
 
 
 @pytest.mark.parametrize("queue", ["steer", "follow_up"])
-def test_what_is_no_message_cannot_be_queued(queue: str) -> None:
+def test_other_values_than_messages_cannot_be_queued(queue: str) -> None:
     agent = Agent(MODEL, stream_fn=scripted())
     with pytest.raises(TypeError):
         getattr(agent, queue)(42)
@@ -170,7 +170,7 @@ async def test_each_queue_can_be_cleared(clear: Callable[[Agent], None], left: l
     assert injected(await collect(agent.prompt_stream("hi"))) == left
 
 
-async def test_what_is_cleared_during_a_run_does_not_enter() -> None:
+async def test_messages_cleared_during_a_run_do_not_enter() -> None:
     agent = Agent(MODEL, stream_fn=scripted("1", "2"))
     agent.follow_up("no longer wanted")
     agent.subscribe(lambda event: agent.clear_queues() if isinstance(event, TurnEnd) else None)
@@ -212,7 +212,7 @@ async def test_steering_that_was_taken_but_did_not_enter_goes_back_to_the_head(
     assert not agent.has_queued_messages
 
 
-async def test_what_was_taken_is_back_when_the_end_of_the_run_is_announced() -> None:
+async def test_taken_messages_are_back_when_the_end_of_the_run_is_announced() -> None:
     agent, events = agent_that_steers_itself("a")
     queued: list[bool] = []
     agent.subscribe(lambda event: agent.abort() if isinstance(event, TurnEnd) else None)

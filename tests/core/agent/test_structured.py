@@ -82,7 +82,7 @@ async def test_a_schema_gives_a_dict() -> None:
     assert await agent.structured_output("where?", POINT) == {"x": 1, "y": 2}
 
 
-async def test_what_a_value_took_is_known_afterwards() -> None:
+async def test_usage_of_a_value_is_known_afterwards() -> None:
     failed = fail("network", retry_after=0, usage=Usage(1, 1, total=2))
     replies = (answer(x="one"), failed, answer(x=1, y=2), "And more.")
     agent = Agent(MODEL, stream_fn=scripted(*replies, usage=Usage(10, 5, total=15)))
@@ -167,7 +167,7 @@ async def test_a_type_gives_an_instance(kind: Any, arguments: dict[str, Any], va
     ],
     ids=str,
 )
-async def test_a_type_that_is_no_object_can_be_asked_for(kind: Any, value: Any) -> None:
+async def test_other_types_than_objects_can_be_asked_for(kind: Any, value: Any) -> None:
     plain = msgspec.to_builtins(value)
 
     def give(request: Request) -> Part:
@@ -183,7 +183,7 @@ async def test_a_type_that_is_no_object_can_be_asked_for(kind: Any, value: Any) 
     assert type(given) is type(value)
 
 
-async def test_a_schema_that_is_no_object_gives_what_it_describes() -> None:
+async def test_a_schema_of_another_type_than_object_gives_its_value() -> None:
     schema = {"type": "array", "items": {"$ref": "#/$defs/even"}, "$defs": {"even": {"multipleOf": 2}}}
 
     def give(*numbers: int) -> Any:
@@ -208,7 +208,7 @@ async def test_a_schema_that_is_no_object_gives_what_it_describes() -> None:
     ],
     ids=["definitions", "itself"],
 )
-async def test_references_inside_a_schema_that_is_no_object_keep_their_meaning(
+async def test_references_keep_their_meaning_in_schemas_of_other_types(
     schema: dict[str, Any], value: list[Any]
 ) -> None:
     def give(request: Request) -> Part:
@@ -285,7 +285,7 @@ async def test_an_invalid_answer_gets_the_errors_as_its_result_and_the_model_tri
     assert "one" in extract_text(result.content)
 
 
-async def test_what_only_the_type_itself_can_tell_is_an_invalid_answer_too() -> None:
+async def test_values_refused_only_by_the_type_itself_are_invalid_answers() -> None:
     stream = scripted(answer(x=1), answer(x=2))
     agent = Agent(MODEL, stream_fn=stream)
     assert await agent.structured_output("where?", PointModel) == PointModel(x=2)

@@ -255,7 +255,7 @@ def test_a_coroutine_function_is_refused() -> None:
     assert agent.prompt_sync("hi").text == "ok"
 
 
-async def test_what_a_subscriber_returns_is_of_no_matter() -> None:
+async def test_return_values_of_subscribers_are_ignored() -> None:
     agent = Agent(MODEL, stream_fn=scripted("ok"))
     agent.subscribe(lambda event: "stop" if isinstance(event, TurnStart) else False)
     assert (await agent.prompt("hi")).text == "ok"
@@ -279,7 +279,7 @@ async def test_a_subscriber_can_steer_and_abort_the_run_that_it_watches() -> Non
     assert [event.reason for event in events if isinstance(event, TurnEnd)] == ["steering_interrupt", "aborted"]
 
 
-async def test_subscribers_and_the_reader_of_a_stream_see_the_same_events_subscribers_first() -> None:
+async def test_subscribers_see_the_events_of_a_stream_before_its_reader() -> None:
     order: list[tuple[str, str]] = []
     agent = Agent(MODEL, stream_fn=scripted("ok"))
     agent.subscribe(lambda event: order.append(("subscriber", type(event).__name__)))

@@ -127,7 +127,7 @@ def test_continuing_without_await(place: Place) -> None:
 
 
 @PLACES
-def test_what_cannot_be_continued_is_refused(place: Place) -> None:
+def test_conversations_that_cannot_continue_are_refused(place: Place) -> None:
     def check() -> None:
         with pytest.raises(NoMessages):
             Agent(MODEL, stream_fn=scripted()).continue_loop_sync()

@@ -257,7 +257,7 @@ def test_the_json_of_a_tool_result_is_the_documented_one() -> None:
     }
 
 
-def test_what_has_a_default_may_be_absent_in_the_json() -> None:
+def test_fields_with_a_default_may_be_absent_in_the_json() -> None:
     message = decode_message(b'{"role": "assistant", "content": [{"type": "text", "text": "a"}]}')
     assert isinstance(message, AssistantMessage)
     assert message.content == (Text("a"),)
@@ -291,7 +291,7 @@ def test_known_blocks_around_an_unknown_one_keep_their_places() -> None:
     assert message == AssistantMessage([Text("a"), AS_EXTENSION, ToolCall("1", "look")], timestamp=1)
 
 
-def test_what_only_looks_like_a_block_is_left_alone() -> None:
+def test_values_that_only_look_like_blocks_are_left_alone() -> None:
     lookalike = {"content": [{"type": "video", "url": "u"}]}
     reply = decode_message(
         document("assistant", NEW_BLOCK, {"type": "tool_call", "id": "1", "name": "look", "arguments": lookalike})
@@ -462,7 +462,7 @@ def outcomes(decode: Callable[..., object], inputs: Sequence[bytes | str]) -> di
     return {data: texts for data, texts in others.items() if texts != ["refused", "refused"]}
 
 
-def test_what_is_no_message_is_a_value_error() -> None:
+def test_an_invalid_message_is_a_value_error() -> None:
     assert outcomes(decode_message, [*NOT_JSON, *NO_MESSAGE]) == {}
 
 
@@ -497,7 +497,7 @@ NO_EVENT: list[bytes] = [
 ]
 
 
-def test_what_is_no_event_is_a_value_error() -> None:
+def test_an_invalid_event_is_a_value_error() -> None:
     assert outcomes(decode_event, [*NOT_JSON, *NO_EVENT]) == {}
 
 

@@ -109,7 +109,7 @@ async def test_an_abort_of_a_prompt_that_still_waits_ends_it_as_any_other() -> N
     assert not agent.is_running
 
 
-async def test_blocking_the_event_loop_of_an_aborted_run_is_refused_instead_of_waiting_for_ever() -> None:
+async def test_blocking_the_event_loop_of_an_aborted_run_is_refused() -> None:
     agent = Agent(MODEL, stream_fn=scripted(reply("half", stall()), "whole"))
     await streaming(agent)
     agent.abort()
@@ -143,7 +143,7 @@ async def test_blocking_is_refused_also_when_the_abort_comes_at_the_last_moment(
     assert agent.prompt_sync("second").text == "whole"
 
 
-async def test_blocking_is_refused_also_behind_others_who_wait_for_the_run_in_this_event_loop() -> None:
+async def test_blocking_is_refused_also_behind_others_in_this_event_loop() -> None:
     slow = Slow()
     agent = Agent(MODEL, stream_fn=scripted(call("slow"), "whole"), tools=[slow.tool()])
     first = asyncio.ensure_future(agent.prompt("first"))
@@ -195,7 +195,7 @@ class Slow:
 
 
 @pytest.mark.parametrize("aborts_it_too", [False, True], ids=["cancelled", "aborted, then cancelled"])
-async def test_a_prompt_that_is_cancelled_while_it_waits_lets_no_other_run_beside_the_aborted_one(
+async def test_a_prompt_cancelled_while_waiting_lets_no_run_start_beside_the_aborted(
     aborts_it_too: bool,
 ) -> None:
     slow = Slow()

@@ -270,7 +270,7 @@ def _plain(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asynci
 
 
 @pytest.mark.parametrize("factory", [None, _plain, pytest.param("eager", marks=needs_eager_tasks)])
-def test_what_another_task_says_after_the_reply_is_answered_in_the_same_run(factory: Any) -> None:
+def test_messages_of_another_task_after_the_reply_are_answered_in_the_same_run(factory: Any) -> None:
     async def work() -> list[str]:
         agent = Agent(MODEL, stream_fn=scripted("first", "second"))
         replied = asyncio.Event()

@@ -136,7 +136,7 @@ async def test_the_result_can_be_asked_for_in_the_middle_and_the_rest_read_after
     assert result.text == "abc"
 
 
-async def test_events_that_waited_for_their_reader_are_not_lost_when_the_result_is_asked_for() -> None:
+async def test_events_waiting_for_their_reader_survive_a_request_for_the_result() -> None:
     agent = Agent(MODEL, stream_fn=scripted("ok"))
     stream = agent.prompt_stream("hi")
     await turns_of_the_loop(20)
@@ -237,7 +237,7 @@ async def test_a_reader_that_never_came_holds_the_model_back_too() -> None:
     assert torrent.produced < 1_000
 
 
-async def test_a_tool_that_reports_faster_than_the_reader_reads_fills_no_memory_and_loses_nothing() -> None:
+async def test_a_tool_faster_than_the_reader_fills_no_memory_and_loses_nothing() -> None:
     @tool
     async def chatter(ctx: ToolContext) -> str:
         """Reports a great deal."""
@@ -422,7 +422,7 @@ WAYS_TO_LEAVE = {
 
 
 @pytest.mark.parametrize("way", WAYS_TO_LEAVE)
-async def test_leaving_a_stream_ends_the_run_whoever_holds_the_stream_the_task_and_the_exception(way: str) -> None:
+async def test_leaving_a_stream_ends_the_run_whatever_still_refers_to_it(way: str) -> None:
     seen: list[AgentEvent] = []
     agent = Agent(MODEL, stream_fn=scripted(reply("half", stall()), "whole"))
     agent.subscribe(seen.append)
@@ -747,7 +747,7 @@ for allocations in range(1, 60):
 
 @pytest.mark.slow
 @pytest.mark.sweep
-def test_a_dropped_stream_may_be_collected_at_any_moment_also_while_the_agent_holds_its_lock() -> None:
+def test_a_dropped_stream_may_be_collected_while_the_agent_holds_its_lock() -> None:
     # In a process of its own: the collector that waits for its own thread's lock never comes back.
     ended = subprocess.run(
         [sys.executable, "-W", "error", "-c", COLLECTED_UNDER_A_LOCK],

@@ -101,7 +101,7 @@ async def test_a_tool_that_listens_has_its_own_last_word_when_it_is_steered() ->
     assert await result_of_a_tool("steer") == "as far as I got"
 
 
-async def test_what_never_ends_is_not_waited_for() -> None:
+async def test_endless_code_is_not_waited_for() -> None:
     @tool
     async def spins(ctx: ToolContext) -> str:
         """Listens, and goes on all the same, in every turn of the loop."""

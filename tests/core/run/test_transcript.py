@@ -203,7 +203,7 @@ def test_a_failed_reply_that_said_nothing_is_never_sent() -> None:
     ],
     ids=["whole", "answered twice", "answered early", "one id twice", "empty", "failures", "one id in one message"],
 )
-def test_what_is_sent_message_by_message_is_what_would_be_sent_all_at_once(messages: list[Any]) -> None:
+def test_incremental_requests_equal_complete_ones(messages: list[Any]) -> None:
     growing = Transcript()
     for message in messages:
         growing.add([message])

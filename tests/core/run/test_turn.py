@@ -209,7 +209,7 @@ async def test_a_value_is_taken_beside_the_tools_of_each_turn() -> None:
     assert agent.tools == (final_answer,)
 
 
-def test_what_admits_none() -> None:
+def test_nothing_is_admitted_by_these_turns() -> None:
     from typing import Annotated, Literal, Optional, TypeVar
 
     free, bound = TypeVar("free"), TypeVar("bound", bound=int)

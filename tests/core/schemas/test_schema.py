@@ -296,7 +296,7 @@ class Watched(TypedDict):
     other: NotRequired[typing_extensions.ReadOnly[str]]
 
 
-def test_what_is_read_only_in_a_typed_dict_is_required_unless_it_says_so() -> None:
+def test_read_only_keys_of_a_typed_dict_are_required_unless_marked() -> None:
     schema = type_schema(Watched)
     assert schema["required"] == ["plain"]
     assert {name: part["type"] for name, part in schema["properties"].items()} == {
@@ -658,7 +658,7 @@ HOST = {"address": "::1", "nodes": [{"address": "::2"}]}
 SECTION = {"heading": True, "nodes": [{"heading": False}]}
 
 
-def test_types_of_one_name_that_contain_themselves_are_kept_apart_in_several_parameters() -> None:
+def test_recursive_types_of_one_name_are_kept_apart_in_several_parameters() -> None:
     def take(tree: Forest.Node, host: Network.Node, section: Outline.Node) -> None: ...
 
     assert problems(take, tree=TREE, host=HOST, section=SECTION) == ""

@@ -198,7 +198,7 @@ async def test_a_class_that_contains_itself_is_checked_all_the_way_down() -> Non
         ValueSchema(Node).convert(deep)
 
 
-async def test_a_field_of_pydantics_may_stand_in_the_place_of_the_default() -> None:
+async def test_a_pydantic_field_may_be_the_default() -> None:
     @tool
     def search(
         query: str = pydantic.Field(min_length=2, description="what for"),
@@ -308,7 +308,7 @@ async def test_a_value_becomes_the_member_that_it_fits(kind: Any, given: Any, me
 
 
 @pytest.mark.parametrize("kind", [Cat | Dog, Fish | Bird, Horse | Cat, list[Cat | Dog], Zoo])
-async def test_what_fits_no_member_is_refused(kind: Any) -> None:
+async def test_values_that_fit_no_member_are_refused(kind: Any) -> None:
     answer = await told(kind, {"what": "is this"})
     assert answer.startswith("invalid arguments for take")
 
@@ -358,7 +358,7 @@ def test_a_limit_that_can_never_hold_for_such_a_value_is_an_error_of_its_author(
         schema_of(hint)
 
 
-def test_a_limit_for_one_member_of_a_union_is_none() -> None:
+def test_a_limit_for_one_member_of_a_union_is_ignored_for_others() -> None:
     @tool
     def take(value: Annotated[int | str, msgspec.Meta(ge=3)]) -> str:
         """Takes."""

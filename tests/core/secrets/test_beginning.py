@@ -23,7 +23,7 @@ def test_a_secret_is_masked_wherever_it_lies(place: int) -> None:
         assert data.decode() == redactor.redact(text) or rest
 
 
-def test_what_is_not_needed_is_not_masked() -> None:
+def test_texts_of_ordinary_words_are_not_masked() -> None:
     data, rest = masked_beginning(Redactor(environment={}), "password=" * 2_000_000, 1000)
     assert 1000 <= len(data) < 2_000_000
     assert len(rest) > 17_000_000

@@ -100,7 +100,7 @@ def test_a_text_that_was_shown_is_masked_as_soon_as_its_secret_is_known(learn: C
     assert "opened-sesame-41" not in redactor.redact_value({"said": [said]})["said"][0]
 
 
-def test_a_text_that_was_shown_is_masked_once_an_ordinary_word_is_known_as_a_credential() -> None:
+def test_a_shown_text_is_masked_once_an_ordinary_word_is_a_credential() -> None:
     redactor = Redactor(environment={})
     said = "login with DB_PASSWORD=sunshine"
     assert redactor.redact(said) == said

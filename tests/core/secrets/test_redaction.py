@@ -120,7 +120,7 @@ def test_the_name_of_a_secret_stands_in_its_mask() -> None:
     assert named(known.redact("it is swordfish-9!")) == "it is <DB_PASSWORD>!"
 
 
-def test_what_is_too_short_to_be_a_secret_is_not_taken() -> None:
+def test_values_too_short_for_a_secret_are_not_taken() -> None:
     known = redactor()
     assert not known.register("abc")
     assert known.redact("abc abc") == "abc abc"
@@ -298,7 +298,7 @@ def test_a_secret_that_is_split_between_deltas_never_leaves_the_program() -> Non
     assert named(written) == "I say <secret>man"
 
 
-def test_a_key_at_the_beginning_of_a_block_is_masked_whatever_the_block_before_ends_with() -> None:
+def test_a_key_at_the_start_of_a_block_is_masked_whatever_precedes_it() -> None:
     key = "sk-proj-aB3dEfGh1JkLmN0pQrStUv"
     out = redactor().events()
     deltas = [MessageUpdate(ThinkingDelta(0, "I use")), MessageUpdate(TextDelta(1, f"{key} done"))]
@@ -646,7 +646,7 @@ async def test_an_update_that_says_all_from_the_start_is_shown_as_it_is() -> Non
     assert shown == ["step 1 ", "step 1 ", "step 1 correct, step 2"]
 
 
-async def test_a_secret_that_begins_with_a_doubled_character_is_masked_when_split_after_the_first() -> None:
+async def test_a_split_secret_with_a_doubled_first_character_is_masked() -> None:
     @tool
     async def leak(ctx: ToolContext) -> str:
         ctx.update("s")
@@ -768,7 +768,7 @@ def test_a_drawn_value_is_masked_under_the_name_of_a_secret_whatever_it_begins_w
         *("token: /api/v2/tokens/refresh", "password = hashlib.sha256(password1).hexdigest()", "KEY=~/.ssh/id_ed25519"),
     ],
 )
-def test_what_stands_for_a_secret_is_left_alone(code: str) -> None:
+def test_placeholders_are_left_alone(code: str) -> None:
     assert redactor().redact(code) == code
 
 

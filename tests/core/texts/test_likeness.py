@@ -35,7 +35,7 @@ def test_of_a_long_name_the_ends_count() -> None:
 
 @pytest.mark.slow
 @given(st.text("abcd", max_size=40), st.text("abcd", max_size=40))
-def test_blocks_and_likeness_are_those_of_the_standard_library_where_nothing_is_given_up(a: str, b: str) -> None:
+def test_blocks_and_likeness_equal_the_standard_librarys(a: str, b: str) -> None:
     matcher = difflib.SequenceMatcher(None, a, b, autojunk=False)
     expected = [tuple(block) for block in matcher.get_matching_blocks() if block.size]
     assert matching_blocks(matcher, len(a), len(b), 1000) == expected

@@ -57,7 +57,7 @@ def test_any_session_is_valid_json(name: str) -> None:
     assert messages[0]["content"][0]["text"] == evil
 
 
-def test_what_json_cannot_say_is_described() -> None:
+def test_values_that_json_cannot_hold_are_described() -> None:
     deep: list[object] = []
     for _ in range(100_000):
         deep = [deep]

@@ -140,7 +140,7 @@ def test_ordinary_markdown_stays_as_it_is() -> None:
         ("a ` b", "``markdown\na ` b\n```".replace("``m", "```m")),
     ],
 )
-def test_what_could_pass_for_something_else_cannot(text: str, made: str) -> None:
+def test_texts_cannot_pass_for_something_else(text: str, made: str) -> None:
     assert tamed(text) == made
 
 

@@ -34,7 +34,7 @@ def test_a_session_is_a_page_with_who_spoke_in_order() -> None:
     assert "the build is green" in text
 
 
-def test_calls_are_folded_with_what_came_of_them() -> None:
+def test_calls_are_folded_with_their_results() -> None:
     html = ordinary().html()
     tools = re.findall(r'<details class="tool (\w+)"><summary>(.*?)</summary>', html)
     assert [(kind, re.sub("<[^>]*>", "", words)) for kind, words in tools] == [
@@ -115,7 +115,7 @@ def test_pictures_in_the_session_are_on_the_page_and_others_are_named() -> None:
         ("image/png", "data:image/png;base64," + png()),
     ],
 )
-def test_what_is_no_picture_of_its_type_is_not_shown(media_type: str, data: str) -> None:
+def test_pictures_that_do_not_match_their_type_are_not_shown(media_type: str, data: str) -> None:
     page = Page(export_html(INFO, [UserMessage([Image(Base64Image(media_type, data))])]))
     assert page.all("img") == []
     assert "Image, not shown" in page.text()
@@ -155,7 +155,7 @@ def test_no_attack_adds_an_element_or_a_speaker(name: str) -> None:
 
 @pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize("name", ATTACKS)
-def test_what_hides_or_moves_text_is_written_out(name: str) -> None:
+def test_hiding_and_moving_characters_are_written_out(name: str) -> None:
     for character in set(infected(ATTACKS[name]).html()) - {"\n", "\t"}:
         category = unicodedata.category(character)
         assert category not in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp"), f"{character!r} is on the page"
@@ -196,7 +196,7 @@ def test_characters_are_written_out_as_on_the_command_line(text: str) -> None:
     assert visible(text) == safe_text(text)
 
 
-def test_values_that_go_too_deep_or_are_no_json_are_described() -> None:
+def test_deep_values_and_values_that_are_not_json_are_described() -> None:
     deep: list[object] = []
     for _ in range(100_000):
         deep = [deep]

@@ -101,7 +101,7 @@ async def test_a_session_is_a_trajectory_and_comes_back_as_it_was(tmp_path: Any)
     assert (back.title, back.model, back.left_out) == ("Sums", ModelSpec("openai", "gpt-5"), ())
 
 
-def test_what_the_format_has_no_place_for_is_named() -> None:
+def test_content_without_a_place_in_the_format_is_named() -> None:
     picture = Image(Base64Source("image/png", "AAAA"))
     messages = [
         UserMessage([Text("look"), picture]),
@@ -209,7 +209,7 @@ def test_sums_are_those_of_the_steps_if_the_session_knows_less() -> None:
     assert (sums["total_prompt_tokens"], sums["total_completion_tokens"], sums["total_cost_usd"]) == (100, 8, 2.0)
 
 
-def test_what_made_a_message_comes_back_but_a_file_cannot_claim_a_summary() -> None:
+def test_the_origin_of_a_message_returns_but_a_file_cannot_claim_a_summary() -> None:
     messages = [UserMessage("said", timestamp=1), UserMessage("$ ls", timestamp=2, origin="shell")]
     text = export_atif(SessionInfo(id="s"), [*messages, UserMessage("trust me", timestamp=3, origin="summary")])
     check(json.loads(text))

@@ -96,7 +96,7 @@ async def test_place_holders_of_a_killed_agent_are_taken_over_and_removed(
     assert not (playground.root / ".git/commondir").exists()
 
 
-async def test_what_the_user_made_is_never_removed(playground: Any, sandbox: BubblewrapSandbox) -> None:
+async def test_files_made_by_the_user_are_never_removed(playground: Any, sandbox: BubblewrapSandbox) -> None:
     (playground.root / ".vscode").mkdir()
     (playground.root / ".git/config.worktree").touch()
     process = await started(sandbox, "sleep 100")
@@ -129,7 +129,7 @@ async def test_a_folder_becomes_a_repository_and_its_place_is_held_meanwhile(tmp
 # -- what is held --------------------------------------------------------------------------------------------------
 
 
-async def test_something_protected_that_another_program_replaces_ends_the_command_and_is_told(
+async def test_a_replaced_protected_file_ends_the_command_and_is_reported(
     playground: Any, sandbox: BubblewrapSandbox
 ) -> None:
     process = await started(sandbox, "sleep 100")
@@ -155,7 +155,7 @@ async def test_a_repository_that_is_a_file_is_read_only(playground: Any, tmp_pat
     assert (tmp_path / ".git").read_text() == f"gitdir: {playground.root}/.git/worktrees/tree\n"
 
 
-def test_what_is_held_follows_the_disk(playground: Any) -> None:
+def test_held_files_follow_the_disk(playground: Any) -> None:
     root = playground.root
     profile = playground.profile()
     found = {
@@ -329,7 +329,7 @@ class _LooksAtOnce(Watch):
         end("a hidden file came to be")
 
 
-async def test_what_ends_a_command_before_it_began_is_told(tmp_path: Path) -> None:
+async def test_the_reason_for_an_end_before_the_start_is_reported(tmp_path: Path) -> None:
     with BubblewrapSandbox(SandboxProfile(write=(str(tmp_path),))) as sandbox:
         usual, sandbox._watch = sandbox._watch, _LooksAtOnce()
         with pytest.raises(SandboxError, match="the command was not run: a hidden file came to be"):
@@ -394,7 +394,7 @@ async def test_two_sandboxes_that_know_different_repositories_do_not_help_each_o
 
 
 @pytest.mark.sweep
-async def test_a_command_that_started_beside_another_sandbox_s_keeps_its_own_sandbox_from_mounting_what_it_could_swap(
+async def test_a_command_beside_another_sandboxs_cannot_have_swapped_mounts(
     playground: Any,
 ) -> None:
     swap = "while :; do mv vendor o && ln -s ../outside vendor && rm vendor && mv o vendor; done 2>/dev/null"
@@ -429,7 +429,7 @@ async def test_secrets_in_the_folder_are_never_shown_because_another_sandbox_run
         assert "secret" not in await output_of(other, "cat .ssh/*")
 
 
-async def test_who_is_alone_is_known_among_roots_inside_of_each_other(tmp_path: Path) -> None:
+async def test_a_lone_command_is_recognized_among_nested_roots(tmp_path: Path) -> None:
     (tmp_path / "a/b").mkdir(parents=True)
     (tmp_path / "c").mkdir()
     locks = str(tmp_path / "locks")
@@ -462,7 +462,7 @@ async def test_who_is_alone_is_known_among_roots_inside_of_each_other(tmp_path: 
         presence.close()
 
 
-async def test_who_started_nothing_is_not_there(tmp_path: Path) -> None:
+async def test_a_sandbox_that_started_nothing_is_absent(tmp_path: Path) -> None:
     one, other = (Presence([str(tmp_path)], str(tmp_path / "locks")) for _ in range(2))
     assert await one.enter()
     one.leave()  # a command that could not start has ended before it is settled
@@ -476,7 +476,7 @@ async def test_who_started_nothing_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the kernel does not count root's processes")
-async def test_an_ordinary_user_s_processes_are_limited_by_the_kernel_in_the_namespace_alone(playground: Any) -> None:
+async def test_the_kernel_limits_an_ordinary_users_processes_in_the_namespace_alone(playground: Any) -> None:
     others = sleepers(30)  # the user's own, which do not count
     try:
         with BubblewrapSandbox(playground.profile(limits=ProcessLimits(processes=5))) as sandbox:

@@ -159,7 +159,7 @@ def test_another_system_s_list_of_children_is_taken(most: int) -> None:
     assert Headcount(1, most, children=lambda pid: (children.get(pid, []), 1)).is_exceeded() == (most < 3)
 
 
-def test_no_limit_is_no_count() -> None:
+def test_nothing_is_counted_without_a_limit() -> None:
     assert not Headcount(1, None).is_exceeded()
 
 

@@ -19,7 +19,7 @@ def watching() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "swink-sandbox-watch"]
 
 
-def test_what_a_look_tells_is_handed_on() -> None:
+def test_results_of_a_look_are_handed_on() -> None:
     watch, looks, told = Watch(), iter(["", "", "too many"]), threading.Event()
     reasons: list[str] = []
 
@@ -70,7 +70,7 @@ def test_the_thread_comes_before_ordinary_ones_and_what_it_starts_does_not() -> 
     assert found[:2] == [scheduling_of_watchers(), os.SCHED_OTHER]
 
 
-def test_what_can_wait_is_done_in_its_thread_or_here_if_there_is_none() -> None:
+def test_postponed_work_is_done_in_its_thread_or_here_without_one() -> None:
     watch, done = Watch(), threading.Event()
     threads: list[str] = []
     watch.call_later(lambda: threads.append(threading.current_thread().name))
@@ -100,7 +100,7 @@ def test_a_command_is_ended_though_what_could_wait_takes_long() -> None:
         watch.close()
 
 
-def test_what_cannot_be_watched_is_ended_and_the_others_are_watched_all_the_same() -> None:
+def test_processes_that_cannot_be_watched_are_ended_and_others_are_watched() -> None:
     watch, told, ended = Watch(), threading.Event(), threading.Event()
     reasons: list[str] = []
 

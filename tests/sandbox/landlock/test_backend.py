@@ -163,16 +163,14 @@ async def test_long_arguments_and_odd_bytes_arrive(sandbox: LandlockSandbox) -> 
         (["/bin/true", "x" * 3_000_000], "/", "could not run '/bin/true': Argument list too long"),
     ],
 )
-async def test_what_cannot_be_started_is_told(
-    sandbox: LandlockSandbox, argv: list[str], cwd: str, complaint: str
-) -> None:
+async def test_a_failed_start_is_reported(sandbox: LandlockSandbox, argv: list[str], cwd: str, complaint: str) -> None:
     with pytest.raises(SandboxError, match=f"^the command was not run: {complaint}$"):
         # Of a path with a folder that may not be looked into, the kernel would say that.
         await sandbox.spawn(argv, cwd=cwd, environment={"PATH": "/usr/bin:/bin"})
     assert await run(sandbox, "echo still works") == (0, "still works\n")
 
 
-async def test_what_is_wrong_with_a_command_is_not_taken_for_what_the_kernel_lacks(sandbox: LandlockSandbox) -> None:
+async def test_a_mistake_in_a_command_is_not_taken_for_a_missing_kernel_feature(sandbox: LandlockSandbox) -> None:
     with pytest.raises(SandboxError, match="could not run '/no/such/seccomp'") as caught:
         await sandbox.spawn(["/no/such/seccomp"], cwd="/")
     assert caught.value.remedy == ""
@@ -188,7 +186,7 @@ async def test_wrong_arguments_are_refused_before_anything_is_started(sandbox: L
 # The end of a command
 
 
-async def test_what_a_command_left_behind_is_gone_when_it_has_ended(sandbox: LandlockSandbox, root: Path) -> None:
+async def test_processes_left_by_a_command_are_gone_when_it_has_ended(sandbox: LandlockSandbox, root: Path) -> None:
     script = """sleep 300 & echo $! >> pids; (setsid sleep 300 & echo $! >> pids)
 nohup sleep 300 > /dev/null & echo $! >> pids
 (trap '' TERM HUP; exec setsid bash -c 'sleep 300 & echo $! >> pids; echo $$ >> pids; echo > ready; wait') &
@@ -233,7 +231,7 @@ async def test_a_fork_bomb_is_ended_with_all_its_children(open_sandbox: OpenFn) 
     assert await run(sandbox, "echo fine") == (0, "fine\n")
 
 
-async def test_what_a_command_left_whose_start_was_cancelled_is_looked_at(sandbox: LandlockSandbox, root: Path) -> None:
+async def test_remains_of_a_cancelled_start_are_looked_at(sandbox: LandlockSandbox, root: Path) -> None:
     """It may have run for a moment. The next one tells."""
     (root / "n").mkdir()
     await run(sandbox, "true")
@@ -354,7 +352,7 @@ time.sleep(300)
     assert "more than 3" in process.ended_because
 
 
-async def test_many_processes_one_after_another_are_no_bomb(open_sandbox: OpenFn) -> None:
+async def test_many_processes_one_after_another_are_not_a_bomb(open_sandbox: OpenFn) -> None:
     sandbox = open_sandbox(limits=ProcessLimits(processes=12))
     assert await run(
         sandbox, "for i in {1..60}; do /bin/true; done; for i in 1 2 3 4 5; do sleep 0.01 & done; wait; echo all"

@@ -114,7 +114,7 @@ async def test_folders_above_something_hidden_can_be_listed(open_sandbox: OpenFn
 
 
 @pytest.mark.sweep
-async def test_what_appears_next_to_something_hidden_can_be_read_by_the_next_command(
+async def test_files_that_appear_next_to_hidden_ones_can_be_read_by_the_next_command(
     open_sandbox: OpenFn, home: Path
 ) -> None:
     sandbox = open_sandbox()
@@ -182,7 +182,7 @@ def test_grants_are_stale_once_a_folder_on_the_way_changed(home: Path) -> None:
     assert on_the_way.are_stale()
 
 
-def test_what_is_hidden_in_a_writable_folder_is_told_apart(home: Path) -> None:
+def test_hidden_files_in_a_writable_folder_are_distinguished(home: Path) -> None:
     found = grants.find_grants(access((str(home / ".ssh"), "/etc/shadow"), write=(str(home),)))
     assert found.hidden_inside == (str(home / ".ssh"),)
     assert str(home) not in found.listable_parents

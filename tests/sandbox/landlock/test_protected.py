@@ -163,7 +163,7 @@ async def test_no_way_to_make_leads_to_what_is_missing(sandbox: LandlockSandbox,
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed, and the command runs it")
-async def test_a_repository_that_is_planted_where_there_was_none_has_no_hooks(tmp_path: Path) -> None:
+async def test_a_planted_repository_has_no_hooks(tmp_path: Path) -> None:
     root = tmp_path / "plain"
     root.mkdir()
     with LandlockSandbox(SandboxProfile(write=(str(root),))) as sandbox:
@@ -210,7 +210,7 @@ async def test_a_new_repository_further_in_can_be_made_and_an_old_one_is_protect
     assert snapshot([inner / ".git" / "hooks", inner / ".git" / "config"]) == before
 
 
-async def test_what_a_protected_link_leads_to_is_protected(tmp_path: Path) -> None:
+async def test_the_target_of_a_protected_link_is_protected(tmp_path: Path) -> None:
     root = tmp_path / "root"
     (root / ".git").mkdir(parents=True)
     (root / "common-hooks").mkdir()

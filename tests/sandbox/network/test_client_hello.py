@@ -94,12 +94,12 @@ def test_a_name_inside_a_tunnel_to_an_address_is_another_host() -> None:
     assert HelloGate(address).feed(hello_of(None))
 
 
-def test_what_is_not_tls_passes() -> None:
+def test_other_protocols_than_tls_pass() -> None:
     for data in (b"GET / HTTP/1.1\r\n", b"\x00", b"SSH-2.0", bytes.fromhex("802e0103")):
         assert HelloGate("example.org").feed(data) == data
 
 
-def test_what_begins_as_tls_and_cannot_be_read_does_not() -> None:
+def test_unreadable_tls_does_not_pass() -> None:
     hello = hello_of("example.org")
     for data in (
         record(b"") + b"x",

@@ -474,7 +474,7 @@ async def test_commands_at_once_and_one_after_another(backend: str, folder: Path
     assert len(there.heard) == 3
 
 
-async def test_without_hosts_nothing_is_said_of_a_proxy(backend: str, folder: Path) -> None:
+async def test_a_proxy_is_not_mentioned_without_hosts(backend: str, folder: Path) -> None:
     if backend == WITHOUT:
         pytest.skip("the same")
     with open_sandbox(SandboxProfile(write=(str(folder),)), backend=backend) as sandbox:

@@ -277,5 +277,5 @@ PLACES: list[tuple[str, list[str]]] = [
 
 @pytest.mark.table
 @pytest.mark.parametrize(("entry", "places"), PLACES)
-def test_what_an_entry_opens_beyond_public_hosts_is_said_in_words(entry: str, places: list[str]) -> None:
+def test_an_entry_says_in_words_what_it_opens_beyond_public_hosts(entry: str, places: list[str]) -> None:
     assert places_beyond(["pypi.org", entry]) == places

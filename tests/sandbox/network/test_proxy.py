@@ -211,7 +211,7 @@ BAD = {
 
 @pytest.mark.table
 @pytest.mark.parametrize("request_", BAD.values(), ids=BAD.keys())
-async def test_what_could_be_read_in_two_ways_is_400(request_: bytes) -> None:
+async def test_ambiguous_requests_get_status_400(request_: bytes) -> None:
     async with world() as there, front(there, "example.org", "evil.test") as proxy:
         assert await proxy.status(request_) == 400
     assert there.resolved == there.connected == []
@@ -240,7 +240,7 @@ async def test_a_redirect_is_a_new_request() -> None:
     assert len(there.connected) == 1
 
 
-async def test_what_cannot_be_reached_is_told_as_allowed_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unreachable_hosts_are_reported_as_allowed_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(address: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         raise ConnectionRefusedError(111, "Connection refused")
 
@@ -432,7 +432,7 @@ async def test_a_process_without_descriptors_tries_again(monkeypatch: pytest.Mon
         writer.close()
 
 
-async def test_what_was_reached_is_at_most_200_and_each_once() -> None:
+async def test_reached_hosts_are_listed_once_and_at_most_200() -> None:
     async with front(World(), "example.org") as proxy:
         for number in range(210):
             assert await proxy.status(b"CONNECT h%d.test:443 HTTP/1.1\r\n\r\n" % (number % 205)) == 403

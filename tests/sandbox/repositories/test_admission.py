@@ -33,7 +33,7 @@ async def told(playground: Any, sandbox: Sandbox, script: str) -> tuple[int, tup
     return code, await process.look_behind()
 
 
-async def test_what_was_refused_is_told_to_model_and_user(
+async def test_refused_changes_are_reported_to_model_and_user(
     playground: Any, open_backend: OpenFn, caplog: pytest.LogCaptureFixture
 ) -> None:
     sandbox = open_backend(playground.profile())
@@ -59,7 +59,7 @@ async def test_where_pushes_go_is_told_when_it_changes_and_not_when_it_is_new(
 
 
 @pytest.mark.parametrize("rounds", [3, pytest.param(30, marks=pytest.mark.sweep)])
-async def test_what_is_dangerous_is_not_there_for_a_moment(playground: Any, open_backend: OpenFn, rounds: int) -> None:
+async def test_dangerous_files_never_exist_for_a_moment(playground: Any, open_backend: OpenFn, rounds: int) -> None:
     """A process that reads the configuration during a change sees the old content or the accepted one, perhaps cut off
     where the file system was writing, and never what was refused."""
     path = playground.root / ".git/config"
@@ -145,7 +145,7 @@ OLD = '[core]\n\tbare = false\n[alias]\n\tx = !run\n[user]\n\tname = "A; B"\n[in
         f'{OLD}[remote "o"]\n\turl = C:/x/y\n\turl = ../x\n\turl = git@example.org:x/y.git\n\turl = ssh://a@b/c\n',
     ],
 )
-def test_what_is_harmless_is_taken(new: str) -> None:
+def test_harmless_changes_are_admitted(new: str) -> None:
     compare(OLD, new)
 
 
@@ -175,7 +175,7 @@ def test_what_is_harmless_is_taken(new: str) -> None:
         f"{OLD}[core]\n\tignoreCase = true\n",
     ],
 )
-def test_what_is_not_is_refused(new: str) -> None:
+def test_dangerous_changes_are_refused(new: str) -> None:
     with pytest.raises(Refused):
         compare(OLD, new)
 

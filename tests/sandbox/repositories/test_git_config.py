@@ -88,7 +88,7 @@ def test_a_setting_that_can_start_a_program_is_not_harmless(text: str) -> None:
     assert not is_harmless(Setting(section, subsection or None, key, value), lambda place: False)
 
 
-def test_what_git_writes_is_plain_and_harmless(tmp_path: Path) -> None:
+def test_settings_written_by_git_are_plain_and_harmless(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "a")], check=True)
     subprocess.run(["git", "clone", "-q", str(tmp_path / "a"), str(tmp_path / "b")], check=True, capture_output=True)
     for path in (tmp_path / "a/config", tmp_path / "b/.git/config"):

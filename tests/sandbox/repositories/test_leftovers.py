@@ -68,7 +68,7 @@ def type_(playground: Any, typed: str) -> str:
 
 
 @pytest.mark.parametrize("name", LEFTOVERS)
-async def test_what_a_command_leaves_behind_does_not_run(name: str, playground: Any, open_backend: OpenFn) -> None:
+async def test_remains_of_a_command_do_not_run(name: str, playground: Any, open_backend: OpenFn) -> None:
     mark = furnish(playground)
     sandbox = open_backend(playground.profile())
     scripts, typed = LEFTOVERS[name]
@@ -137,7 +137,7 @@ async def test_ordinary_work_is_left_alone(name: str, playground: Any, open_back
     assert list(playground.root.rglob("*.swink-*")) == []
 
 
-async def test_what_the_user_set_stays_when_commands_work_there(playground: Any, open_backend: OpenFn) -> None:
+async def test_settings_of_the_user_stay_when_commands_work_there(playground: Any, open_backend: OpenFn) -> None:
     """In a repository that is too deep in the tree to be held; set before the first command, and between two."""
     furnish(playground)
     deep = playground.root / "a/b/c/d/e"
@@ -166,14 +166,16 @@ async def test_what_the_user_set_stays_when_commands_work_there(playground: Any,
         *(".devcontainer/devcontainer.json", ".devcontainer.json", "sub/.idea/workspace.xml", ".theia/settings.json"),
     ],
 )
-async def test_what_other_programs_may_start_from_is_told(path: str, playground: Any, open_backend: OpenFn) -> None:
+async def test_files_from_which_other_programs_may_start_are_reported(
+    path: str, playground: Any, open_backend: OpenFn
+) -> None:
     script = f"mkdir -p $(dirname {path}); echo '{{}}' > {path}"
     _, told, _ = await leave(playground, open_backend(playground.profile()), script)
     assert f"'{playground.root}/{path}' is new or changed: look at it" in "\n".join(told)
     assert (playground.root / path).exists()
 
 
-async def test_what_was_done_is_told(playground: Any, open_backend: OpenFn, caplog: pytest.LogCaptureFixture) -> None:
+async def test_repairs_are_reported(playground: Any, open_backend: OpenFn, caplog: pytest.LogCaptureFixture) -> None:
     furnish(playground)
     script = (
         "git init -q n; git -C n config core.fsmonitor $EVIL; cp $EVIL n/.git/hooks/pre-commit; mkdir -p n/.vscode;"
@@ -262,7 +264,7 @@ async def test_the_users_own_dangerous_settings_stay_when_a_command_adds_a_harml
     assert (git / "config").read_text().endswith("mine = !true\n# mine\n[user]\n\tname = A\n")
 
 
-async def test_what_was_put_back_is_not_judged_again(playground: Any, open_backend: OpenFn) -> None:
+async def test_restored_files_are_not_judged_again(playground: Any, open_backend: OpenFn) -> None:
     """While another command still runs, the user's own file, with its alias, looks new."""
     git = await deep_repository(playground)
     before = (git / "config").read_bytes()
@@ -281,7 +283,7 @@ async def test_what_was_put_back_is_not_judged_again(playground: Any, open_backe
     assert not (git / "config.swink-2").exists()
 
 
-async def test_what_programs_read_differently_is_moved(playground: Any, open_backend: OpenFn) -> None:
+async def test_files_that_programs_read_differently_are_moved(playground: Any, open_backend: OpenFn) -> None:
     script = (
         "git init -q n; printf '[user]\\n\\tname = A \\\\\\n\\temail = b\\n' >> n/.git/config; cp n/.git/config copy"
     )
@@ -313,7 +315,7 @@ EXPOSED = {
 
 
 @pytest.mark.parametrize("name", EXPOSED)
-async def test_what_the_users_own_settings_lead_to_cannot_be_put_there(
+async def test_targets_of_the_users_own_settings_cannot_be_planted(
     name: str, playground: Any, open_backend: OpenFn
 ) -> None:
     mark = furnish(playground)
@@ -357,7 +359,7 @@ async def keep_files(playground: Any, *, packed: bool = False) -> None:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-async def test_what_the_repository_had_before_is_left_where_a_checkout_puts_it(
+async def test_earlier_files_of_the_repository_stay_where_a_checkout_puts_them(
     packed: bool, playground: Any, open_backend: OpenFn
 ) -> None:
     await keep_files(playground, packed=packed)
@@ -378,7 +380,7 @@ async def test_what_the_repository_had_before_is_left_where_a_checkout_puts_it(
     ["cp $EVIL .tracked/pre-commit", "rm -r .tracked; mkdir h; cp $EVIL h/pre-commit; ln -s h .tracked"],
     ids=["a file", "a link"],
 )
-async def test_what_a_command_added_to_it_is_not_its_own(
+async def test_additions_of_a_command_are_not_the_repositorys_own(
     committed: bool, hook: str, playground: Any, open_backend: OpenFn
 ) -> None:
     """Nor what was committed by one command and is checked out by the next."""

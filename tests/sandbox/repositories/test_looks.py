@@ -65,7 +65,7 @@ async def test_a_new_file_is_told_once_while_another_command_runs(sandbox: Sandb
         await server.look_behind()
 
 
-async def test_what_the_user_does_between_two_commands_stays(sandbox: Sandbox, playground: Any) -> None:
+async def test_changes_by_the_user_between_two_commands_stay(sandbox: Sandbox, playground: Any) -> None:
     await run(sandbox, "echo 1 > a")
     await run_without_a_look(sandbox, "echo 2 > a")
     hook = playground.root / "deep/.git/hooks/pre-commit"

@@ -68,7 +68,7 @@ async def test_files_and_commands_of_one_reply_are_taken_back(root: Path, store:
     assert names(root) == ["a", "b"]
 
 
-async def test_what_a_person_changes_between_calls_stays(root: Path, store: CheckpointStore) -> None:
+async def test_changes_by_a_person_between_calls_stay(root: Path, store: CheckpointStore) -> None:
     tools = {tool.name: tool for tool in standard_tools(root, "off", checkpoints=store)}
     ctx = ToolContext(run_id="run")
     await tools["write_file"].execute({"path": "a", "content": "run"}, ctx)

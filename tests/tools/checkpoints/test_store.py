@@ -135,7 +135,7 @@ def test_the_exact_tree_comes_back(store: CheckpointStore, root: Path) -> None:
     assert tree(root) == after
 
 
-def test_what_somebody_else_changed_stays(store: CheckpointStore, root: Path) -> None:
+def test_changes_by_others_stay(store: CheckpointStore, root: Path) -> None:
     for name in "abcde":
         (root / name).write_text("0")
     start = store.take(root)
@@ -177,7 +177,7 @@ def test_what_somebody_else_changed_stays(store: CheckpointStore, root: Path) ->
     assert [path.name for path in (root / "made").iterdir()] == ["person"]
 
 
-def test_what_somebody_else_removed_stays_gone_however_the_run_had_made_it(store: CheckpointStore, root: Path) -> None:
+def test_files_removed_by_others_stay_gone(store: CheckpointStore, root: Path) -> None:
     """A run that first removes a file and then writes it anew leaves a state in between that looks like theirs."""
     for name in "ab":
         (root / name).write_text("0")
@@ -256,7 +256,7 @@ def test_only_one_run_is_taken_back(store: CheckpointStore, root: Path) -> None:
     assert {item.path: item.what for item in plan} == {"a": "changed", "b": "restore"}
 
 
-def test_what_git_ignores_is_decided_when_it_is_first_seen(store: CheckpointStore, root: Path) -> None:
+def test_ignored_files_are_decided_when_they_are_first_seen(store: CheckpointStore, root: Path) -> None:
     (root / ".gitignore").write_text("modules/\n.env\n")
     (root / "modules").mkdir()
     (root / "modules/big").write_text("x")
@@ -378,7 +378,7 @@ def test_too_many_files_and_too_much_are_refused_and_nothing_is_recorded(tmp_pat
     assert small.checkpoints(root) == []
 
 
-def test_what_a_sandbox_places_at_missing_names_while_a_command_runs_is_not_part_of_the_tree(
+def test_files_placed_by_a_sandbox_at_missing_names_are_not_part_of_the_tree(
     store: CheckpointStore, root: Path
 ) -> None:
     before = store.take(root)
@@ -417,7 +417,7 @@ def test_the_oldest_make_room(tmp_path: Path, root: Path) -> None:
     assert sum(path.stat().st_size for path in store.folder.iterdir()) <= 400_000
 
 
-def test_what_is_too_old_is_forgotten(tmp_path: Path, root: Path) -> None:
+def test_old_checkpoints_are_forgotten(tmp_path: Path, root: Path) -> None:
     now = [1_000_000_000.0]
     store = CheckpointStore(tmp_path / "store", most_days=2, clock=lambda: now[0])
     (root / "a").write_text("0")
@@ -484,7 +484,7 @@ def test_a_process_that_is_killed_leaves_the_store_whole(store: CheckpointStore,
     assert "b" in {item.path for item in store.plan(root, start, force=True)}
 
 
-def test_what_a_call_changed_is_the_run_s_also_if_its_program_dies(store: CheckpointStore, root: Path) -> None:
+def test_changes_of_a_call_belong_to_the_run_also_if_its_program_dies(store: CheckpointStore, root: Path) -> None:
     (root / "a").write_text("0")
     start = store.take(root, "run", opens=True)
     (root / "a").write_text("by the run")
@@ -658,7 +658,7 @@ def test_a_rewind_leaves_nothing_that_starts_a_program(store: CheckpointStore, r
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_what_may_not_be_read_any_longer_comes_back(store: CheckpointStore, root: Path) -> None:
+def test_files_that_became_unreadable_are_restored(store: CheckpointStore, root: Path) -> None:
     (root / "src").mkdir()
     (root / "src/a").write_text("0")
     (root / "f").write_text("0")

@@ -87,7 +87,7 @@ async def test_a_piece_found_twice_asks_for_more_context(tool: EditFileTool, fol
     assert (folder / "a").read_text() == "x = 2\ny = 2\nx = 3\nx = 2\n"
 
 
-def test_what_overlaps_itself_is_found_twice() -> None:
+def test_overlapping_text_is_found_twice() -> None:
     with pytest.raises(ToolError, match="old is found 2 times"):
         apply_edits("aaa", "", [Edit("aa", "b")], "a")
     assert apply_edits("aaaa", "", [Edit("aa", "b", True)], "a")[0] == "bb"
@@ -158,7 +158,7 @@ async def test_an_empty_old_adds_lines_and_leaves_those_around_them_whole(
     assert (folder / "a").read_bytes() == after
 
 
-async def test_lines_are_not_added_where_there_is_no_such_line(tool: EditFileTool, folder: Path, use: Any) -> None:
+async def test_lines_are_not_added_at_a_missing_line(tool: EditFileTool, folder: Path, use: Any) -> None:
     (folder / "a").write_text("one\n")
     assert refused(await use(tool, path="a", edits=[{"old": "", "new": "x", "line": 3}])) == (
         "a has 1 line: there is no line 3 to insert at; leave line out to add at the end. Nothing was changed"
@@ -205,7 +205,7 @@ async def test_line_ends_marks_and_encodings_are_kept(
     assert (folder / "a").read_bytes() == after
 
 
-async def test_what_the_encoding_does_not_have_is_an_error(tool: EditFileTool, folder: Path, use: Any) -> None:
+async def test_characters_outside_the_encoding_are_an_error(tool: EditFileTool, folder: Path, use: Any) -> None:
     (folder / "a").write_bytes("grüße\n".encode("latin-1"))
     assert refused(await use(tool, path="a", edits=edits(("ü", "€")))) == (
         "a is Latin-1, which has no '€': use other characters, or write the whole file with write_file"
@@ -335,7 +335,7 @@ def test_a_guess_at_a_setting_finds_the_line_it_is_about() -> None:
             assert text.strip() in describe_nearest(around + text + around, "PORT=8080")
 
 
-def test_what_is_invented_is_answered_with_lines_that_share_its_words() -> None:
+def test_invented_text_is_answered_with_lines_that_share_its_words() -> None:
     many = "".join(f"option_{number} = {number}\n" for number in range(300))
     told = describe_nearest(f"{many}serverPort = int(env['LISTEN'])\n", "server:\n  listen: 9999\n  port: 8080\n")
     assert told == (

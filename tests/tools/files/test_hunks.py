@@ -102,9 +102,7 @@ def test_edits_of_lines_that_are_alike_change_the_right_ones() -> None:
         (write("b\n"), None),
     ],
 )
-def test_what_cannot_be_said_in_parts_is_not_offered_in_parts(
-    request_: ProposedCall, shown: dict[str, Any] | None
-) -> None:
+def test_indivisible_changes_are_not_offered_in_parts(request_: ProposedCall, shown: dict[str, Any] | None) -> None:
     assert ChangeHunks.of(request_, shown) is None
 
 

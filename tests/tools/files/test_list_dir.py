@@ -67,7 +67,7 @@ async def test_neither_links_nor_the_repository_are_entered(tool: ListDirTool, t
     assert said(await use(tool, path=".git")) == ".git/objects/"
 
 
-async def test_what_is_outside_is_not_listed(tool: ListDirTool, tree: Path, use: Any) -> None:
+async def test_paths_outside_are_not_listed(tool: ListDirTool, tree: Path, use: Any) -> None:
     for path in ("out", "..", "/etc", "src/../.."):
         result = await use(tool, path=path)
         assert result.is_error
@@ -82,7 +82,7 @@ async def test_an_empty_folder_says_so(tool: ListDirTool, folder: Path, use: Any
     )
 
 
-async def test_a_file_is_no_folder(tool: ListDirTool, tree: Path, use: Any) -> None:
+async def test_a_file_is_not_a_folder(tool: ListDirTool, tree: Path, use: Any) -> None:
     result = await use(tool, path="Zebra")
     assert extract_text(result.content) == "Zebra uses a file as a folder: see with list_dir what is there"
 
@@ -145,7 +145,7 @@ async def test_hidden_folders_are_not_entered(folder: Path, use: Any) -> None:
     assert (await use(tool, path=".ssh")).is_error
 
 
-async def test_a_listing_that_is_not_wanted_any_more_ends(tool: ListDirTool, tree: Path, use: Any) -> None:
+async def test_an_abandoned_listing_ends(tool: ListDirTool, tree: Path, use: Any) -> None:
     cancel = CancellationToken()
     cancel.cancel()
     result = await use(tool, ToolContext(cancel=cancel))

@@ -107,7 +107,7 @@ async def test_files_in_other_encodings_keep_theirs(desk: Desk, encoding: str) -
     assert file.read_bytes() == f"Größe=3\nKEY={SECRET}\n".encode(encoding)
 
 
-async def test_an_edit_finds_its_place_by_the_placeholder_and_can_move_remove_and_repeat_it(desk: Desk) -> None:
+async def test_an_edit_finds_its_place_by_placeholders_and_can_move_and_repeat_them(desk: Desk) -> None:
     file = desk.root / "f"
     file.write_text(f"a={SECRET}\nb={OTHER}\n")
     one, two = PLACEHOLDER.findall(await desk.read())
@@ -153,7 +153,7 @@ async def test_text_that_only_looks_like_a_placeholder_may_stay_where_it_is(desk
     assert "was not written" in refused(await desk.edit(("shown", '"[redacted]" == shown')))
 
 
-async def test_a_secret_that_is_one_only_where_it_stands_cannot_be_put_where_it_would_be_shown(desk: Desk) -> None:
+async def test_a_secret_known_by_its_place_cannot_be_moved_where_it_would_show(desk: Desk) -> None:
     file = desk.root / "f"
     content = "url: postgres://u:hunter22@h/x\nPASSWORD=postgres\n"
     file.write_text(content)
@@ -164,7 +164,7 @@ async def test_a_secret_that_is_one_only_where_it_stands_cannot_be_put_where_it_
     assert file.read_text() == content
 
 
-async def test_what_changed_on_disk_meanwhile_is_not_overwritten(desk: Desk) -> None:
+async def test_files_changed_on_disk_meanwhile_are_not_overwritten(desk: Desk) -> None:
     file = desk.root / "f"
     file.write_text(f"a={SECRET}\n")
     view = await desk.read()
@@ -173,9 +173,7 @@ async def test_what_changed_on_disk_meanwhile_is_not_overwritten(desk: Desk) -> 
     assert file.read_text() == f"a={OTHER}\n"
 
 
-async def test_the_same_value_has_the_same_placeholder_in_every_file_and_another_in_another_conversation(
-    desk: Desk, tmp_path: Path
-) -> None:
+async def test_a_value_has_one_placeholder_in_a_conversation_and_others_elsewhere(desk: Desk, tmp_path: Path) -> None:
     for name in ("f", "g"):
         (desk.root / name).write_text(f"a={SECRET}\n")
     assert await desk.read("f") == await desk.read("g")
@@ -219,7 +217,7 @@ async def test_a_line_of_a_key_that_is_searched_for_is_not_shown(desk: Desk) -> 
     assert "f:3: [redacted:private-key:" in shown
 
 
-async def test_whoever_is_asked_sees_the_masked_file_before_and_after_and_that_its_secrets_stay(desk: Desk) -> None:
+async def test_the_question_shows_the_masked_file_and_says_that_its_secrets_stay(desk: Desk) -> None:
     (desk.root / "f").write_text(f"a={SECRET}\nb={OTHER}\nc=1\n")
     view = await desk.read()
     preview = change_preview([desk.writing, desk.editing], desk.redactor)

@@ -34,7 +34,7 @@ def test_a_file_that_is_there_is_compared(preview: Any, tmp_path: Path) -> None:
     assert (tmp_path / "a.py").read_text() == "one\ntwo\n"
 
 
-def test_line_ends_of_the_file_are_no_change(preview: Any, tmp_path: Path) -> None:
+def test_line_ends_of_the_file_are_not_a_change(preview: Any, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"one\r\ntwo\r\n")
     details = preview("write_file", path="a.txt", content="one\n2\n")
     assert (details["old"], details["new"]) == ("one\ntwo\n", "one\n2\n")
@@ -66,7 +66,7 @@ def test_an_edit_that_does_not_fit_is_said_to_fail(preview: Any, tmp_path: Path)
     assert details["notes"][0].startswith("it would fail: old was not found in a.py")
 
 
-def test_what_is_no_text_or_outside_or_no_file_is_a_note(preview: Any, tmp_path: Path) -> None:
+def test_binary_outside_and_missing_files_are_a_note(preview: Any, tmp_path: Path) -> None:
     (tmp_path / "data").write_bytes(b"\0\1\2")
     assert preview("write_file", path="data", content="x") == {"notes": ["the existing file is not text"]}
     for path in ("../out.txt", "/etc/passwd", "."):
@@ -144,7 +144,7 @@ def test_a_change_that_does_not_show_in_the_texts_is_not_called_none(
     assert "the change is not visible as text (line ends, or bytes that are not text)" in said
 
 
-def test_another_secret_in_the_place_of_one_is_not_called_no_change(tmp_path: Path) -> None:
+def test_another_secret_instead_of_one_is_shown_as_a_change(tmp_path: Path) -> None:
     old, new = "sk-ant-api03-" + "a" * 40, "sk-ant-api03-" + "b" * 40
     redactor = Redactor([old, new])
     (tmp_path / "a.env").write_text(f"{old}\n")
@@ -152,6 +152,6 @@ def test_another_secret_in_the_place_of_one_is_not_called_no_change(tmp_path: Pa
     assert "no change" not in redactor.redact(said)
 
 
-def test_a_write_of_what_is_there_already_is_no_change(tmp_path: Path) -> None:
+def test_a_write_of_the_same_text_is_not_a_change(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"one\r\ntwo\r\n")
     assert "no change" in shown(tmp_path, "write_file", path="a.txt", content="one\ntwo\n")

@@ -174,7 +174,7 @@ async def test_a_folder_sends_to_list_dir(tool: ReadFileTool, folder: Path, use:
     assert refused(await use(tool, path="sub")) == "sub is a folder: use list_dir to see what is in it"
 
 
-async def test_what_is_outside_is_not_read(tool: ReadFileTool, folder: Path, outside: Path, use: Any) -> None:
+async def test_files_outside_are_not_read(tool: ReadFileTool, folder: Path, outside: Path, use: Any) -> None:
     (folder / "link").symlink_to(outside / "secret")
     for path in ("../outside/secret", str(outside / "secret"), "link"):
         assert "outside the workspace" in (text := refused(await use(tool, path=path))) or "leads out" in text

@@ -134,7 +134,7 @@ async def test_of_a_file_with_a_line_that_cannot_be_shown_the_way_around_is_told
     assert "move it away with a command first" in told
 
 
-async def test_what_changed_on_disk_since_is_shown_again(folder: Path) -> None:
+async def test_files_changed_on_disk_are_shown_again(folder: Path) -> None:
     (folder / "a").write_text("old\n")
     agent = agent_of(hands(folder), READ, text("read"), REPLACE, REPLACE)
     await results(agent)
@@ -149,7 +149,7 @@ async def test_what_changed_on_disk_since_is_shown_again(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("held", "content"), [("", "made up\n"), ("made up\n", "made up\n"), ("made up\r\n", "made up\n")]
 )
-async def test_what_is_no_loss_is_not_refused(folder: Path, held: str, content: str) -> None:
+async def test_harmless_replacements_are_not_refused(folder: Path, held: str, content: str) -> None:
     (folder / "a").write_bytes(held.encode())
     agent = agent_of(hands(folder), call("write_file", path="a", content=content))
     [(refused, told)] = await results(agent)
@@ -159,7 +159,7 @@ async def test_what_is_no_loss_is_not_refused(folder: Path, held: str, content: 
     )
 
 
-async def test_what_tools_wrote_themselves_is_known(folder: Path) -> None:
+async def test_files_written_by_tools_are_known(folder: Path) -> None:
     new = call("write_file", path="new", content="one\n")
     more = call("edit_file", path="new", edits=[{"old": "", "new": "two"}])
     again = call("write_file", path="new", content="three\n")
@@ -174,7 +174,7 @@ async def test_an_edit_makes_known_no_more_than_was_known(folder: Path) -> None:
     assert "you have not read all of it" in refusals[1][1]
 
 
-async def test_one_agents_reading_is_no_excuse_for_another(folder: Path) -> None:
+async def test_one_agents_reading_does_not_count_for_another(folder: Path) -> None:
     (folder / "a").write_text("old\n")
     tools = hands(folder)
     await results(agent_of(tools, READ))
@@ -258,7 +258,7 @@ async def test_an_approved_replacement_runs_in_another_process(folder: Path) -> 
     assert (folder / "a").read_text() == "made up\n"
 
 
-async def test_what_was_changed_since_the_question_is_not_replaced(folder: Path) -> None:
+async def test_files_changed_since_the_question_are_not_replaced(folder: Path) -> None:
     messages, call_id = await waiting_replacement(folder)
     (folder / "a").write_text("somebody else's\n")
     other = Agent(MODEL, tools=hands(folder), messages=messages, stream_fn=scripted("done"))
@@ -267,7 +267,7 @@ async def test_what_was_changed_since_the_question_is_not_replaced(folder: Path)
     assert (folder / "a").read_text() == "somebody else's\n"
 
 
-async def test_what_is_changed_while_the_question_is_made_is_not_replaced(folder: Path) -> None:
+async def test_files_changed_while_the_question_is_made_are_not_replaced(folder: Path) -> None:
     (folder / "a").write_text("old\n")
     tools = hands(folder)
     write = tools[1]
@@ -283,7 +283,7 @@ async def test_what_is_changed_while_the_question_is_made_is_not_replaced(folder
     assert (folder / "a").read_text() == "somebody else's\n"
 
 
-async def test_what_appeared_since_the_question_is_not_replaced(folder: Path) -> None:
+async def test_files_that_appeared_since_the_question_are_not_replaced(folder: Path) -> None:
     model = scripted(REPLACE)
     agent = Agent(MODEL, tools=hands(folder), stream_fn=model, approve=lambda request: Defer())
     (waiting,) = (await agent.prompt("go")).pending

@@ -131,7 +131,7 @@ async def test_line_ends_marks_and_encodings_are_kept(
     lines=st.lists(st.text(st.sampled_from("ab ü\t"), max_size=5), min_size=2), newline=st.sampled_from(["\n", "\r\n"])
 )
 @settings(max_examples=60)
-def test_whatever_is_written_keeps_the_files_line_ends(lines: list[str], newline: str, folder: Path, use: Any) -> None:
+def test_every_write_keeps_the_files_line_ends(lines: list[str], newline: str, folder: Path, use: Any) -> None:
     (folder / "a").write_bytes(f"x{newline}".encode())
     tool = WriteFileTool(Workspace(folder, fsync=lambda fd: None))
     asyncio.run(know(tool, "a"))
@@ -413,7 +413,7 @@ async def test_without_approval_nothing_is_written(tool: WriteFileTool, folder: 
     assert names(folder) == []
 
 
-async def test_what_changed_after_the_approval_is_not_written(tool: WriteFileTool, folder: Path) -> None:
+async def test_files_changed_after_the_approval_are_not_written(tool: WriteFileTool, folder: Path) -> None:
     (folder / "one").write_text("one")
     (folder / "two").write_text("two")
     (folder / "link").symlink_to("one")
@@ -455,7 +455,7 @@ async def test_a_cancelled_write_changes_nothing(tool: WriteFileTool, folder: Pa
     assert names(folder) == []
 
 
-async def test_a_write_that_nobody_waits_for_any_more_changes_nothing(folder: Path) -> None:
+async def test_an_abandoned_write_changes_nothing(folder: Path) -> None:
     (folder / "a").write_text("old")
     reached, go_on, ended = threading.Event(), threading.Event(), threading.Event()
 

@@ -258,6 +258,6 @@ def test_a_record_that_is_far_too_long_is_passed_over() -> None:
     assert engine.problem(0) is None
 
 
-def test_an_engine_that_says_nothing_is_no_success() -> None:
+def test_an_engine_that_prints_nothing_has_not_succeeded() -> None:
     assert RipgrepEngine(QUERY, "rg", is_sorted=False).problem(1) == "ripgrep ended with 1"
     assert ScannerEngine(QUERY, "python").problem(0) == "the search failed: its process ended with 0"

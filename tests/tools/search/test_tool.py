@@ -279,7 +279,7 @@ async def test_names_that_are_hard_to_show_are_shown_escaped(tool: SearchTool, t
     assert await lines(tool, pattern="needle") == [f"{name}:1: needle" for name in shown]
 
 
-async def test_what_a_terminal_would_obey_is_escaped_in_a_line(tool: SearchTool, tmp_path: Path) -> None:
+async def test_control_characters_are_escaped_in_a_line(tool: SearchTool, tmp_path: Path) -> None:
     plant(tmp_path, {"a": "needle\t\x1b]0;title\x07\x1b[31mred\x08 \u202eback\rmac\n"})
     assert await lines(tool, pattern="needle") == ["a:1: needle\t\\x1b]0;title\\x07\\x1b[31mred\\x08 \\u202eback\\rmac"]
 
@@ -355,7 +355,7 @@ def test_git_itself_says_what_is_not_ignored(repository: Path) -> None:
     assert sorted(name for name in listed.splitlines() if not name.endswith(".gitignore")) == NOT_IGNORED
 
 
-async def test_what_git_ignores_is_left_out(tool: SearchTool, repository: Path) -> None:
+async def test_files_that_git_ignores_are_left_out(tool: SearchTool, repository: Path) -> None:
     assert await lines(tool, pattern="^n$") == [f"{name}:1: n" for name in NOT_IGNORED]
     assert await lines(tool, glob="*.{txt,log,tmp}") == NOT_IGNORED
     assert await lines(tool, glob="*.log", pattern="n") == ["keep.log:1: n", "sub/a.log:1: n"]
@@ -366,7 +366,7 @@ async def test_rules_from_above_hold_in_a_folder_that_is_searched_alone(tool: Se
     assert await lines(tool, pattern="^n$", path="sub") == [f"{name}:1: n" for name in expected]
 
 
-async def test_what_is_named_is_searched_though_it_is_ignored(tool: SearchTool, repository: Path) -> None:
+async def test_named_files_are_searched_even_if_ignored(tool: SearchTool, repository: Path) -> None:
     assert await lines(tool, pattern="n", path="build") == ["build/out.txt:1: n"]
     assert await lines(tool, pattern="n", path="a.log") == ["a.log:1: n"]
     assert await lines(tool, pattern="n", path=".git", glob="notes.txt") == [".git/notes.txt:1: n"]
@@ -627,9 +627,7 @@ async def test_a_search_that_cannot_be_meant_is_refused(
     assert (said(result), result.is_error) == (problem, True)
 
 
-async def test_line_breaks_in_classes_and_escaped_backslashes_are_no_line_breaks(
-    tool: SearchTool, tmp_path: Path
-) -> None:
+async def test_classes_and_escaped_backslashes_are_not_line_breaks(tool: SearchTool, tmp_path: Path) -> None:
     plant(tmp_path, {"a": "C:\\name\nplain\n"})
     assert await lines(tool, pattern=r"\\n[^\n]+") == ["a:1: C:\\name"]
     assert await lines(tool, pattern=r"[]\n]|pl") == ["a:2: plain"]
@@ -645,7 +643,7 @@ async def test_line_breaks_in_classes_and_escaped_backslashes_are_no_line_breaks
         (r"(?<n>a)\k<n>", "a reference to a group"),
     ],
 )
-async def test_what_no_engine_knows_is_refused_alike_with_what_to_do(
+async def test_patterns_that_no_engine_knows_are_refused_alike_with_advice(
     tool: SearchTool, tmp_path: Path, pattern: str, what: str
 ) -> None:
     plant(tmp_path, {"a": "foobar\nfoobaz\nabab\n"})

@@ -143,7 +143,7 @@ async def test_all_parts_of_a_compressed_page_are_read() -> None:
 
 
 @pytest.mark.parametrize("more", [b"\0" * 65536, gzip.compress(b"") * 3000], ids=["zeros", "empty parts"])
-async def test_what_follows_a_compressed_page_without_an_end_is_not_awaited(more: bytes) -> None:
+async def test_data_after_an_endless_compressed_page_is_not_awaited(more: bytes) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(
@@ -203,7 +203,7 @@ async def test_text_json_and_xml_come_as_they_are(kind: str, body: str) -> None:
         assert f"\n{body}\n" in said(await run(site.tool(), site.url()))
 
 
-async def test_an_image_comes_as_an_image_and_anything_else_is_refused_with_its_type_and_size() -> None:
+async def test_an_image_is_an_image_and_other_types_are_refused_with_type_and_size() -> None:
     async with open_site() as site:
         site.answers["/i"] = lambda: web.Response(body=PNG, content_type="application/octet-stream")
         site.answers["/b"] = lambda: web.Response(body=b"\0" * 2048, content_type="application/zip")
@@ -410,7 +410,7 @@ async def test_the_scope_and_the_rules_are_the_host() -> None:
         CallRules(".", allow=["web_fetch: http://x/"])
 
 
-async def test_what_was_approved_is_what_is_fetched() -> None:
+async def test_the_approved_address_is_fetched() -> None:
     questions: list[Any] = []
 
     def yes(question: Any) -> str:

@@ -48,7 +48,7 @@ def test_linux_uses_the_kernel(folder: Path) -> None:
 @pytest.mark.parametrize(
     "path", ["a/b", "./a/b", "a//b", "a/../a/b", "a/c/../b", "link", "up/a/b", "absolute", "chain"]
 )
-def test_what_stays_beneath_opens(root: Root, folder: Path, path: str) -> None:
+def test_paths_that_stay_beneath_are_opened(root: Root, folder: Path, path: str) -> None:
     (folder / "a/c").mkdir(parents=True)
     (folder / "a/b").write_text("inside")
     (folder / "link").symlink_to("a/b")
@@ -62,7 +62,7 @@ def test_what_stays_beneath_opens(root: Root, folder: Path, path: str) -> None:
     "path",
     ["..", "../outside/secret", "a/../../outside/secret", "link", "folder/secret", "far", "folder/../../a", "deep/x"],
 )
-def test_what_leads_out_is_refused(root: Root, folder: Path, outside: Path, path: str) -> None:
+def test_paths_that_lead_out_are_refused(root: Root, folder: Path, outside: Path, path: str) -> None:
     (folder / "a").mkdir()
     (folder / "link").symlink_to("../outside/secret")
     (folder / "folder").symlink_to(outside)
@@ -109,7 +109,7 @@ def test_magic_links_beneath_the_root_open_nothing(opener: OpenRoot, outside: Pa
         os.close(everything.fd)
 
 
-def test_what_is_missing_is_missing(root: Root, folder: Path) -> None:
+def test_missing_paths_are_missing(root: Root, folder: Path) -> None:
     (folder / "dangling").symlink_to("nothing")
     (folder / "file").write_text("inside")
     for path in ("nothing", "nothing/../file", "dangling"):

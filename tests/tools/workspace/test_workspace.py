@@ -40,7 +40,7 @@ def test_a_root_given_through_a_link_takes_paths_in_both_spellings(folder: Path,
         workspace.open_file(path).close()
 
 
-def test_whatever_is_outside_is_refused_by_name_of_the_root(workspace: Workspace, folder: Path, outside: Path) -> None:
+def test_paths_outside_are_refused_with_the_name_of_the_root(workspace: Workspace, folder: Path, outside: Path) -> None:
     (folder / "link").symlink_to("../outside/secret")
     (folder / "far").symlink_to(outside)
     here = workspace.root
@@ -61,7 +61,7 @@ def test_whatever_is_outside_is_refused_by_name_of_the_root(workspace: Workspace
 
 
 @pytest.mark.parametrize("path", ["", "  ", "a\0b", "a\ud800"])
-def test_what_is_no_path_is_refused(workspace: Workspace, path: str) -> None:
+def test_invalid_paths_are_refused(workspace: Workspace, path: str) -> None:
     assert "path" in refusal(workspace, path)
 
 
@@ -84,7 +84,7 @@ def test_a_missing_file_is_told_with_what_was_meant(workspace: Workspace, folder
     assert "does not exist" in refusal(workspace, "/".join(["a"] * 2000))
 
 
-def test_the_look_for_what_was_meant_passes_links_and_hidden_folders_and_comes_to_an_end(
+def test_the_search_for_a_likely_path_skips_links_and_ends(
     folder: Path, outside: Path, opener: Callable[[str], Root]
 ) -> None:
     workspace = Workspace(folder, open_root=opener, hidden=[str(folder / "keys")])
@@ -99,7 +99,7 @@ def test_the_look_for_what_was_meant_passes_links_and_hidden_folders_and_comes_t
     assert refusal(workspace, "x/main.py").endswith("; neither does the folder x")
 
 
-def test_what_is_no_regular_file_is_refused_without_waiting(
+def test_special_files_are_refused_without_waiting(
     workspace: Workspace, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     os.mkfifo(folder / "pipe")
@@ -154,7 +154,7 @@ def test_the_home_folders_credentials_are_hidden_unless_said_otherwise(
     Workspace(folder, protected=()).place(".bashrc").close()
 
 
-def test_what_is_hidden_comes_on_top_of_the_credentials(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hidden_paths_add_to_the_credentials(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(folder))
     for name in (".aws/credentials", "private/key"):
         (folder / name).parent.mkdir()
@@ -285,7 +285,7 @@ def test_places_outside_or_of_no_file_are_refused(
         workspace.place(path)
 
 
-def test_a_root_that_is_no_folder_is_an_error_at_once(folder: Path) -> None:
+def test_a_root_that_is_not_a_folder_is_an_error_at_once(folder: Path) -> None:
     (folder / "file").touch()
     with pytest.raises(NotADirectoryError):
         Workspace(folder / "file")
@@ -293,7 +293,7 @@ def test_a_root_that_is_no_folder_is_an_error_at_once(folder: Path) -> None:
         Workspace(folder / "missing")
 
 
-def test_another_folder_in_the_place_of_the_root_is_not_the_root(workspace: Workspace, folder: Path) -> None:
+def test_another_folder_at_the_roots_path_is_not_the_root(workspace: Workspace, folder: Path) -> None:
     folder.rmdir()
     folder.mkdir()
     (folder / "file").write_text("of another folder")
@@ -326,7 +326,7 @@ def test_the_root_is_let_go_with_the_workspace_and_on_demand(folder: Path) -> No
     assert repr(first) == f"Workspace({str(folder.resolve())!r})"
 
 
-def test_what_is_hidden_by_a_relative_path_counts_from_the_root(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_hidden_paths_count_from_the_root(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "private").mkdir()
     (folder / "private/key").write_text("key")
     monkeypatch.chdir(folder.parent)

@@ -88,7 +88,7 @@ async def test_a_name_with_spaces_is_put_in_quotes(tmp_path: Path) -> None:
     assert await files_for(tmp_path, '@"my n') == ['@"my notes.md"']
 
 
-async def test_what_git_ignores_is_not_offered_and_links_are_not_followed(tmp_path: Path) -> None:
+async def test_files_that_git_ignores_are_not_offered_and_links_are_not_followed(tmp_path: Path) -> None:
     tree(tmp_path, "kept.py", "build/out.py", "src/gen/x.py", "src/y.py", ".git/config.py")
     (tmp_path / ".gitignore").write_text("build/\n")
     (tmp_path / "src" / ".gitignore").write_text("gen\n")

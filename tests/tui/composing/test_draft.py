@@ -12,7 +12,7 @@ FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
 ACCENT = "e\u0301"
 
 
-def test_what_comes_back_stands_before_what_is_written_with_its_pictures_attached() -> None:
+def test_returned_text_comes_before_the_draft_with_its_pictures() -> None:
     draft = Draft("and this")
     draft.insert_token("image", "[image #: dog.png]", "/dog.png")
     pictures = [("[image #: cat.png]", "/cat.png"), ("[image #: a+b.png]", "/a+b.png")]
@@ -114,7 +114,7 @@ def test_control_characters_of_a_paste_stay_out_and_lines_end_in_one_way() -> No
     assert plain_text("a\r\nb\rc\x1b[31m\x00\x9b\td") == "a\nb\nc[31m\td"
 
 
-def test_what_is_typed_in_a_row_is_taken_back_word_by_word() -> None:
+def test_consecutive_typing_is_undone_word_by_word() -> None:
     draft = Draft()
     for character in "one two":
         draft.insert(character, is_typed=True)
@@ -182,7 +182,7 @@ STEPS = st.sampled_from([*[f"delete_{where}" for where in DELETIONS], "undo", "r
         max_size=25,
     )
 )
-def test_whatever_is_done_the_cursor_is_in_the_text_and_tokens_are_whole(steps: list[object]) -> None:
+def test_the_cursor_stays_in_the_text_and_tokens_stay_whole(steps: list[object]) -> None:
     draft = Draft()
     for step in steps:
         if isinstance(step, str):
@@ -201,7 +201,7 @@ def test_whatever_is_done_the_cursor_is_in_the_text_and_tokens_are_whole(steps: 
         assert all(character in draft.tokens or not 0xFF000 <= ord(character) <= 0xFFFFD for character in draft.text)
 
 
-def test_what_was_deleted_by_word_or_line_comes_back() -> None:
+def test_deleted_words_and_lines_can_be_restored() -> None:
     draft = Draft("one two three")
     draft.delete_word_left()
     draft.delete_word_left()

@@ -28,7 +28,7 @@ def test_visual_goes_before_editor_and_vi_is_the_last() -> None:
         editor_command({"EDITOR": "'open"})
 
 
-async def test_what_is_left_in_the_file_is_the_text_and_the_file_is_private_and_gone(tmp_path: Path) -> None:
+async def test_text_left_in_the_file_is_taken_and_the_file_is_private_and_removed(tmp_path: Path) -> None:
     log = tmp_path / "log"
     code = (
         "modes = [os.stat(place).st_mode for place in (path, path.parent)]\n"
@@ -57,7 +57,7 @@ async def test_an_editor_that_is_not_there_is_named(tmp_path: Path) -> None:
         await edited("", {"EDITOR": "no-such-editor -w", "PATH": str(tmp_path)})
 
 
-async def test_a_signal_meant_for_the_editor_does_not_end_this_program_and_reaches_the_editor(tmp_path: Path) -> None:
+async def test_a_signal_for_the_editor_reaches_it_and_does_not_end_this_program(tmp_path: Path) -> None:
     code = (
         "import signal\n"
         "assert signal.getsignal(signal.SIGINT) is signal.default_int_handler\n"

@@ -44,7 +44,7 @@ def test_a_token_is_shown_by_its_label_and_clicked_as_one() -> None:
     assert layout.place_at(20, 0) == 3
 
 
-def test_what_would_hide_is_shown_by_its_name_while_emoji_stay() -> None:
+def test_hiding_characters_are_shown_by_name_while_emoji_stay() -> None:
     assert shown(laid(Draft("a\u202eb \U0001f468\u200d\U0001f469\u200d\U0001f467"), 80)) == [
         "a\\u{202e}b \U0001f468\u200d\U0001f469\u200d\U0001f467"
     ]

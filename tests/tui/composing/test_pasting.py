@@ -39,7 +39,7 @@ def test_several_pictures_at_once_and_names_from_the_folder(tmp_path: Path) -> N
     assert image_files("it's.gif", tmp_path) == [str(tmp_path / "it's.gif")]
 
 
-def test_what_is_no_picture_stays_text(tmp_path: Path) -> None:
+def test_files_that_are_not_pictures_stay_text(tmp_path: Path) -> None:
     (tmp_path / "folder.png").mkdir()
     (tmp_path / "a.png").write_bytes(b"x")
     for text in ["see a.png", "gone.png", "folder.png", "file://elsewhere/a.png", "a.txt", "", "a.png and more.png"]:

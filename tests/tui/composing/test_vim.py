@@ -216,7 +216,7 @@ def test_a_folded_paste_is_one_word_and_can_be_moved_and_repeated() -> None:
     assert typist.draft.sent().text == "see " + "many\nlines\n" * 500 + " now"
 
 
-def test_what_is_kept_lives_on_in_the_next_draft() -> None:
+def test_kept_text_survives_in_the_next_draft() -> None:
     typist = Typist("one", 0).press("yy")
     typist.draft.clear()
     typist.vim.reset()
@@ -268,7 +268,7 @@ def test_moving_and_copying_change_nothing(text: str, keys: list[str]) -> None:
     TEXTS,
     st.lists(st.one_of(MOVES, st.sampled_from(["ix^[", "ay z^[", "oq^[", "Or^[", "A.^[", "yyp", "ywP"])), max_size=10),
 )
-def test_what_only_inserts_loses_nothing(text: str, keys: list[str]) -> None:
+def test_inserting_commands_lose_nothing(text: str, keys: list[str]) -> None:
     typist = Typist(text, 0)
     before = typist.draft.text
     typist.press("".join(keys))

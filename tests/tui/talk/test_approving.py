@@ -60,7 +60,7 @@ async def test_the_folder_is_asked_about_once_and_a_yes_is_kept(talk: Talk) -> N
     await again.close()
 
 
-async def test_until_the_folder_was_looked_at_the_status_does_not_promise_that_nothing_is_asked(talk: Talk) -> None:
+async def test_the_status_promises_nothing_until_the_folder_was_looked_at(talk: Talk) -> None:
     assert talk.make(text("ok")).approve == "smart"
     assert talk.make(text("ok"), approve="auto").approve == "auto"
     assert talk.make(text("ok"), approve="ask").approve == "on"

@@ -52,7 +52,7 @@ async def test_the_first_prompt_of_the_command_line_is_sent_at_once(talk: Talk) 
     await conversation.close()
 
 
-async def test_what_is_sent_before_there_is_an_agent_waits_for_it(talk: Talk) -> None:
+async def test_prompts_sent_before_there_is_an_agent_wait_for_it(talk: Talk) -> None:
     conversation = talk.make(text("Yes."))
     sending = asyncio.ensure_future(conversation.submit("are you there?"))
     await asyncio.sleep(0)
@@ -112,7 +112,7 @@ def shown_rows(conversation: Conversation) -> str:
     return "\n".join("".join(span.text for span in line.spans) for block in blocks for line in block.lines(100))
 
 
-async def test_what_needs_approval_is_asked_and_a_no_is_told_to_the_model(talk: Talk) -> None:
+async def test_a_call_that_needs_approval_is_asked_about_and_a_no_reaches_the_model(talk: Talk) -> None:
     talk.front.answer = ApprovalChoice.NO
     seen: list[str] = []
 
@@ -214,7 +214,7 @@ async def test_a_failure_is_told_and_stays_until_the_next_prompt(talk: Talk) -> 
     await conversation.close()
 
 
-async def test_where_a_person_sits_there_is_no_limit_of_turns_unless_one_is_set(talk: Talk) -> None:
+async def test_turns_have_no_limit_for_a_person_unless_one_is_set(talk: Talk) -> None:
     (talk.folder / "a.txt").write_text("x\n" * 100)
     turns = [[call("read_file", path="a.txt", offset=number + 1, limit=1)] for number in range(60)]
     conversation = await talk.open(*turns, text("Done."))
@@ -253,9 +253,7 @@ async def test_an_attempt_that_was_repeated_counts_too(talk: Talk) -> None:
     await conversation.close()
 
 
-async def test_a_secret_in_a_prompt_is_masked_before_it_is_sent_or_kept_and_the_person_is_told(
-    talk: Talk, tmp_path: Path
-) -> None:
+async def test_a_secret_in_a_prompt_is_masked_before_it_is_sent_or_kept(talk: Talk, tmp_path: Path) -> None:
     secret = "ghp_" + "a1B2c3D4e5F6" * 3
     stream = scripted(text("ok"))
     conversation = await talk.open(stream)
@@ -296,7 +294,7 @@ async def test_the_library_s_warnings_become_notices(talk: Talk) -> None:
     assert told(conversation, "warning")[-1] == "the disk is slow"
 
 
-async def test_a_picture_goes_with_a_prompt_and_one_that_is_none_sends_nothing(talk: Talk) -> None:
+async def test_a_picture_goes_with_a_prompt_and_an_invalid_one_stops_it(talk: Talk) -> None:
     good, bad = talk.folder / "a.png", talk.folder / "b.png"
     good.write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 20)
     bad.write_text("no picture")
@@ -313,7 +311,7 @@ async def test_a_picture_goes_with_a_prompt_and_one_that_is_none_sends_nothing(t
     await conversation.close()
 
 
-async def test_a_picture_of_the_command_line_is_shown_and_comes_back_with_a_prompt_that_was_not_sent(
+async def test_a_picture_of_the_command_line_returns_with_an_unsent_prompt(
     talk: Talk,
 ) -> None:
     picture = talk.folder / "a.png"
@@ -371,7 +369,7 @@ async def test_it_says_hello_with_the_model_and_how_to_get_help(talk: Talk) -> N
     await conversation.close()
 
 
-async def test_what_was_asked_for_before_the_agent_is_there_stays_in_sight(talk: Talk) -> None:
+async def test_requests_before_the_agent_is_there_stay_in_sight(talk: Talk) -> None:
     conversation = talk.make(text("x"))
     await conversation.submit("#help")
     await conversation.open()

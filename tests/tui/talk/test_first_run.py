@@ -39,7 +39,7 @@ def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("swink_agent.app.agent.models.choose_model.__kwdefaults__", {"has_local": lambda: True})
 
 
-async def test_with_nothing_set_the_model_on_this_machine_answers_and_a_notice_says_how_to_add_a_key(
+async def test_the_local_model_answers_at_first_and_a_notice_says_how_to_add_a_key(
     talk: Talk, nothing_set: None
 ) -> None:
     conversation = await talk.open(text("Hello."), model=None)

@@ -84,7 +84,7 @@ async def test_a_command_sent_with_tab_is_a_command(talk: Talk) -> None:
     await conversation.close()
 
 
-async def test_what_fails_beside_a_run_is_told(talk: Talk) -> None:
+async def test_failures_beside_a_run_are_reported(talk: Talk) -> None:
     conversation = await talk.open(text("Hello."))
 
     async def fail() -> None:
@@ -96,7 +96,7 @@ async def test_what_fails_beside_a_run_is_told(talk: Talk) -> None:
     await conversation.close()
 
 
-async def test_what_was_run_in_the_shell_is_told_with_the_next_prompt_if_this_one_was_stopped_too_soon(
+async def test_output_of_the_shell_goes_with_the_next_prompt_if_this_one_was_stopped(
     talk: Talk,
 ) -> None:
     stream = scripted(text("Yes."))
@@ -112,7 +112,7 @@ async def test_what_was_run_in_the_shell_is_told_with_the_next_prompt_if_this_on
 
 
 @pytest.mark.parametrize("line", [" #key openai not-shaped-like-any-key", "\n#KEY openai not-shaped-like-any-key\n"])
-async def test_a_line_with_a_key_is_no_prompt_however_it_is_sent(talk: Talk, line: str) -> None:
+async def test_a_line_with_a_key_is_never_a_prompt(talk: Talk, line: str) -> None:
     stream = scripted(text("Never."))
     conversation = await talk.open(stream)
     talk.front.edits = [line]

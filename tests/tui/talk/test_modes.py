@@ -112,7 +112,7 @@ async def test_another_model_in_plan_mode_still_only_plans(talk: Talk) -> None:
 # -- the person's own commands -------------------------------------------------------------------------------
 
 
-async def test_a_command_of_the_person_runs_in_the_folder_and_is_shown_to_the_model_with_the_next_prompt(
+async def test_a_persons_command_runs_in_the_folder_and_the_next_prompt_shows_it(
     talk: Talk,
 ) -> None:
     (talk.folder / "here.txt").touch()
@@ -199,7 +199,7 @@ async def test_closing_ends_a_command_that_still_runs(talk: Talk) -> None:
         ("what does #help do", None),
     ],
 )
-def test_a_path_a_heading_and_a_number_are_no_commands(words: str, found: tuple[str, str] | None) -> None:
+def test_a_path_a_heading_and_a_number_are_not_commands(words: str, found: tuple[str, str] | None) -> None:
     assert command_in(words) == found
 
 

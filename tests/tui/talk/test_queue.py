@@ -139,7 +139,7 @@ async def test_a_follow_up_can_be_written_as_a_command(talk: Talk) -> None:
     await conversation.close()
 
 
-async def test_what_is_queued_when_nothing_runs_is_sent_at_once(talk: Talk) -> None:
+async def test_messages_queued_when_nothing_runs_are_sent_at_once(talk: Talk) -> None:
     conversation = await talk.open(text("Yes."))
     conversation.queue_follow_up("are you there?")
     await conversation.settled()

@@ -57,9 +57,7 @@ async def test_the_panel_shows_states_and_tools_and_starts_a_server_anew(talk: T
     await conversation.close()
 
 
-async def test_another_model_and_session_keep_the_servers_and_plan_mode_leaves_their_tools_out(
-    talk: Talk, tmp_path: Path
-) -> None:
+async def test_other_models_and_sessions_keep_the_servers_and_plan_mode_hides_them(talk: Talk, tmp_path: Path) -> None:
     count = tmp_path / "starts"
     _settings(tmp_path, one=f"with open({str(count)!r}, 'a') as file: file.write('x')")
     stream = scripted(text("one"), text("two"), text("three"), text("four"), text("five"))

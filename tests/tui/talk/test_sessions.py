@@ -267,7 +267,7 @@ async def test_another_model_without_a_session_keeps_what_was_said(talk: Talk) -
     assert (await conversation.close()).resume == ""
 
 
-async def test_what_is_to_be_recorded_nowhere_goes_on_with_no_session(talk: Talk) -> None:
+async def test_unrecorded_conversations_continue_without_a_session(talk: Talk) -> None:
     recorded = await talk.open(text("Blue."))
     await say(recorded, "colour?")
     wanted = session_id(recorded)
@@ -537,7 +537,7 @@ async def test_totals_go_on_when_a_session_is_resumed_and_turns_are_counted_by_r
     await again.close()
 
 
-async def test_the_first_screen_offers_the_last_sessions_of_the_folder_until_something_is_said(talk: Talk) -> None:
+async def test_the_first_screen_offers_the_last_sessions_until_something_is_said(talk: Talk) -> None:
     ids: list[str] = []
     for number in range(4):
         conversation = await talk.open(text(f"Answer {number}."))

@@ -82,7 +82,7 @@ def statuses(conversation: Conversation) -> list[tuple[str, bool]]:
     return [(block.status, block.is_pending) for block in blocks]
 
 
-async def test_what_waits_is_asked_in_turn_and_the_answers_go_on(talk: Talk, tmp_path: Path) -> None:
+async def test_waiting_calls_are_asked_about_in_turn_and_the_answers_continue(talk: Talk, tmp_path: Path) -> None:
     session, ids = application(talk, tmp_path, write("a.txt"), write("b.txt"), write("c.txt"))
     no = ApprovalAnswer(ApprovalChoice.NO, "the user said no, because not that one")
     front = Answering(talk, ApprovalChoice.ONCE, no, ApprovalChoice.ONCE)
@@ -101,7 +101,7 @@ async def test_what_waits_is_asked_in_turn_and_the_answers_go_on(talk: Talk, tmp
     await conversation.close()
 
 
-async def test_what_is_left_for_later_waits_on_until_it_is_asked_again(talk: Talk, tmp_path: Path) -> None:
+async def test_postponed_questions_wait_until_they_are_asked_again(talk: Talk, tmp_path: Path) -> None:
     session, (first, _) = application(talk, tmp_path, write("a.txt"), write("b.txt"))
     front = Answering(talk, Defer(), ApprovalChoice.ONCE, ApprovalChoice.ONCE)
     conversation = await front.open(text("Both."), resume=session)
@@ -179,7 +179,7 @@ async def test_a_session_that_is_resumed_in_a_conversation_is_asked_about_too(ta
     await conversation.close()
 
 
-async def test_what_may_not_run_here_is_not_asked_and_waits_on(talk: Talk, tmp_path: Path) -> None:
+async def test_calls_that_may_not_run_here_are_not_asked_about_and_wait(talk: Talk, tmp_path: Path) -> None:
     session, _ = application(talk, tmp_path, write("a.txt"))
     for flags in ({"deny": ["write_file: a.txt"]}, {"approve": "none"}):
         conversation = await Answering(talk).open(text("x"), resume=session, **flags)

@@ -33,7 +33,7 @@ def drawn(block: Block, width: int = 60) -> list[str]:
 # -- the list ------------------------------------------------------------------------------------------------------
 
 
-def test_a_transcript_tells_of_blocks_that_come_change_and_go() -> None:
+def test_a_transcript_announces_blocks_that_come_change_and_go() -> None:
     transcript, told = Transcript(), []
     transcript.on_change(told.append)
     reply = ReplyBlock()
@@ -118,7 +118,7 @@ def test_nothing_that_somebody_wrote_reaches_the_terminal_as_a_command() -> None
         assert "\u202e" not in row
 
 
-def test_what_counts_as_ordinary_is_left_alone_by_the_escaping_too() -> None:
+def test_ordinary_characters_are_left_alone_by_the_escaping_too() -> None:
     pairs = [ORDINARY[at : at + 3] for at in range(len(ORDINARY) - 2) if ORDINARY[at + 1] == "-"]
     ordinary = set(ORDINARY) | {chr(code) for pair in pairs for code in range(ord(pair[0]), ord(pair[2]) + 1)}
     for character in ordinary:
@@ -267,7 +267,7 @@ def test_a_call_that_never_started_shows_no_time() -> None:
     assert drawn(tool)[0].endswith(" rejected")
 
 
-def test_what_is_printed_takes_bounded_room_and_the_rest_is_counted() -> None:
+def test_printed_output_takes_bounded_room_and_the_rest_is_counted() -> None:
     tool = ToolBlock("1", "bash", "yes")
     tool.begin()
     for number in range(3000):
@@ -369,7 +369,7 @@ def test_the_users_own_command_is_told_apart() -> None:
 HELP = "Keys\n  Enter            sends it\n  Ctrl+C twice, Q  leaves, whatever goes on at the moment"
 
 
-def test_what_stands_beside_a_name_in_a_notice_stays_in_its_column() -> None:
+def test_text_beside_a_name_in_a_notice_stays_in_its_column() -> None:
     assert drawn(NoticeBlock(HELP), 46) == [
         "· Keys",
         "    Enter            sends it",

@@ -105,7 +105,7 @@ def test_indented_code_goes_over_an_empty_line() -> None:
     assert drawn("    one\n\n    two\n\nthree") == ["\u258e one", "\u258e", "\u258e two", "", "three"]
 
 
-def test_what_a_line_of_code_began_the_next_goes_on_with() -> None:
+def test_a_line_of_code_continues_what_the_line_before_began() -> None:
     lines = markdown_lines('```python\nx = """one\ntwo"""\ny = 1\n```', 40)
     assert lines[2].spans[1].text == 'two"""'
     assert lines[2].spans[1].role == "code+code.string"

@@ -100,7 +100,7 @@ def test_of_a_long_reply_only_what_is_in_sight_is_laid_out() -> None:
         assert [index for index in range(rows.count) if rows._measured[index] == width] == [rows.count - 1]
 
 
-def test_an_earlier_conversation_has_its_long_replies_in_parts_too_and_masked_as_a_whole() -> None:
+def test_long_replies_of_an_earlier_conversation_have_parts_masked_as_a_whole() -> None:
     text = MIXED * 500
     made = blocks_of([AssistantMessage([Text(text)])], redact=lambda said: said.replace("paragraph", "*********"))
     assert [block.text for block in made] == [reply.answer.replace("paragraph", "*********") for reply in blocks(text)]

@@ -210,7 +210,7 @@ async def test_up_and_down_walk_the_history_and_come_back_to_the_draft(tmp_path:
     await with_host(tmp_path, steps, history)
 
 
-async def test_what_was_sent_is_in_the_history_and_a_key_line_is_not(tmp_path: Path) -> None:
+async def test_sent_prompts_are_in_the_history_and_lines_with_keys_are_not(tmp_path: Path) -> None:
     history = PromptHistory(None, lambda text: text.replace("sk-secret", "[masked]"))
 
     async def steps(host: Host, pilot: Pilot[None]) -> None:
@@ -413,7 +413,7 @@ async def test_only_a_sign_that_was_typed_or_is_in_sight_begins_a_command(tmp_pa
     await with_host(tmp_path, work, size=(80, 30))
 
 
-async def test_a_long_prompt_of_the_history_is_no_command_before_its_beginning_is_seen(tmp_path: Path) -> None:
+async def test_a_long_prompt_of_the_history_is_not_a_command_before_its_start_shows(tmp_path: Path) -> None:
     history = PromptHistory(None)
     history.add("!touch ran\n" + "x\n" * 30 + "end")
 
@@ -425,7 +425,7 @@ async def test_a_long_prompt_of_the_history_is_no_command_before_its_beginning_i
     assert host.commands == [False, True]
 
 
-async def test_what_came_back_from_the_queue_is_a_command_only_in_sight(tmp_path: Path) -> None:
+async def test_prompts_back_from_the_queue_are_commands_only_in_sight(tmp_path: Path) -> None:
     async def work(host: Host, pilot: Pilot[None]) -> None:
         for text in (LONG * 3, "!ls"):
             host.composer.give_back(text)

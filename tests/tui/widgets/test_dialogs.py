@@ -228,7 +228,7 @@ async def test_the_search_bar_says_what_is_looked_for_and_steps() -> None:
         assert host.heard[-1] == "x"  # what was looked for is selected, and typed over
 
 
-async def test_what_waits_has_a_row_each_and_the_first_of_many_give_way() -> None:
+async def test_waiting_calls_have_a_row_each_and_the_first_of_many_give_way() -> None:
     host = Host()
     async with host.run_test() as pilot:
         assert not host.chips.display

@@ -213,12 +213,12 @@ async def test_each_key_means_one_thing() -> None:
     assert found == [[answer] for _, answer in table]
 
 
-async def test_what_is_not_offered_is_there_and_does_nothing() -> None:
+async def test_unavailable_keys_do_nothing() -> None:
     question = command("git push", choices=(ApprovalChoice.ONCE, ApprovalChoice.NO))
     assert await answers_of(question, ["3", "p", "2", "t", "h"]) == [[]] * 5
 
 
-async def test_what_is_not_offered_is_not_listed() -> None:
+async def test_unavailable_choices_are_not_listed() -> None:
     async def steps(host: Host, pilot: Pilot[None]) -> None:
         rows = "\n".join(host.shown())
         assert not any(word in rows for word in ("2 t", "3 p", "begin so", "hunk"))

@@ -90,7 +90,7 @@ def replies(count: int) -> Transcript:
 # -- following -----------------------------------------------------------------------------------------------------
 
 
-async def test_what_streams_in_is_followed() -> None:
+async def test_streaming_text_is_followed() -> None:
     transcript = Transcript()
     reply = ReplyBlock()
     transcript.add(reply)
@@ -638,7 +638,7 @@ async def drag(pilot: Pilot[None], start: tuple[int, int], end: tuple[int, int])
     await pilot.pause()
 
 
-async def test_what_is_selected_with_the_mouse_is_copied_without_gutters() -> None:
+async def test_text_selected_with_the_mouse_is_copied_without_gutters() -> None:
     transcript = Transcript()
     reply = ReplyBlock()
     reply.append_text("some words that are long enough to be wrapped\n\n```py\nx = 1\ny = 2\n```")
@@ -666,7 +666,7 @@ async def test_a_selection_stays_where_it_is_when_more_comes() -> None:
 # -- themes --------------------------------------------------------------------------------------------------------
 
 
-async def test_without_colours_there_are_none() -> None:
+async def test_colours_are_absent_without_support() -> None:
     transcript = replies(1)
     async with shown(transcript, theme="plain") as (view, _):
         styles = [segment.style for strip in view.render_lines(view.size.region) for segment in strip]
@@ -710,7 +710,7 @@ async def test_a_double_click_selects_a_word_and_a_third_the_line() -> None:
 
 
 @pytest.mark.sweep
-async def test_what_was_drawn_again_in_parts_is_what_would_be_drawn_at_once() -> None:
+async def test_blocks_drawn_again_in_parts_look_as_if_drawn_at_once() -> None:
     chance = random.Random(7)
     transcript = Transcript()
     replies_: list[ReplyBlock] = []

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -150,9 +150,7 @@ class SessionIndex:
             return (self._with_file(work) if self.path.exists() else None) or {}
         return {}
 
-    def keep_infos(
-        self, kinds: str, fresh: Mapping[str, tuple[LogState, SessionInfo | None]], gone: Iterable[str]
-    ) -> None:
+    def keep_infos(self, kinds: str, fresh: Mapping[str, tuple[LogState, SessionInfo | None]], gone: set[str]) -> None:
         """Keeps descriptions, and forgets those of sessions that are gone. Does nothing if the index cannot be used."""
         rows = [
             (session_id, kinds, *state, b"" if info is None else msgspec.json.encode(info))
