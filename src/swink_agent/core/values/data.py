@@ -14,9 +14,9 @@ import msgspec
 from .nesting import DEEPEST, is_too_deep, kept_shallow, shown, too_deep
 from .value import FlatDict, FrozenDict, FrozenList
 
-_FROZEN = frozenset({FlatDict, FrozenDict, FrozenList})
-_CONSTANT = frozenset({int, bool, type(None)})
-_KEYS = frozenset({str})
+_FROZEN: frozenset[Any] = frozenset({FlatDict, FrozenDict, FrozenList})
+_CONSTANT: frozenset[Any] = frozenset({int, bool, type(None)})
+_KEYS: frozenset[Any] = frozenset({str})
 
 
 def as_json_data(value: Any, *, cuts_deep: bool = False) -> Any:
@@ -40,7 +40,7 @@ class _NotJson(Exception):
 
 
 def _frozen(value: Any, levels: int) -> Any:
-    kind: Any = type(value)
+    kind: Any = cast("Any", type(value))
     if kind in _CONSTANT or kind in _FROZEN:
         return value
     if kind is str and _is_encodable(value):
