@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, cast
 
 from msgspec import Struct, field
@@ -648,6 +647,8 @@ class AgentResult(Value, frozen=True):
 
     def _repr_html_(self) -> str:
         """Shows the reply in a notebook, as escaped plain text with a line of facts below it."""
+        from html import escape  # on use: its list of all entities takes long to load
+
         shown = self._shown()
         text = escape(str(shown.pop("text", "")))
         facts = " · ".join(f"{name} {value}" for name, value in shown.items())

@@ -14,8 +14,9 @@ import msgspec
 from .nesting import DEEPEST, is_too_deep, kept_shallow, shown, too_deep
 from .value import FlatDict, FrozenDict, FrozenList
 
-_FROZEN = frozenset({FlatDict, FrozenDict, FrozenList})
-_CONSTANT = frozenset({int, bool, type(None)})
+_FROZEN: frozenset[Any] = frozenset({FlatDict, FrozenDict, FrozenList})
+_CONSTANT: frozenset[Any] = frozenset({int, bool, type(None)})
+_KEYS: frozenset[Any] = frozenset({str})
 
 
 def as_json_data(value: Any, *, cuts_deep: bool = False) -> Any:
@@ -39,19 +40,23 @@ class _NotJson(Exception):
 
 
 def _frozen(value: Any, levels: int) -> Any:
-    kind: type = type(value)
+    kind: Any = cast("Any", type(value))
     if kind in _CONSTANT or kind in _FROZEN:
         return value
-    if kind is str and (value.isascii() or encodable(value) is value):
+    if kind is str and _is_encodable(value):
         return value
     if kind is float and math.isfinite(value):
         return value
-    if levels and kind is dict and all(type(key) is str and encodable(key) is key for key in value):
-        fields = {key: _frozen(item, levels - 1) for key, item in value.items()}
-        return FrozenDict(fields) if any(type(item) in _FROZEN for item in fields.values()) else FlatDict(fields)
+    if levels and kind is dict and _KEYS.issuperset(map(type, value)) and _is_encodable("".join(value)):
+        fields = {key: item if type(item) in _CONSTANT else _frozen(item, levels - 1) for key, item in value.items()}
+        return FlatDict(fields) if _FROZEN.isdisjoint(map(type, fields.values())) else FrozenDict(fields)
     if levels and kind is list:
         return FrozenList([_frozen(item, levels - 1) for item in value])
     raise _NotJson
+
+
+def _is_encodable(text: str) -> bool:
+    return text.isascii() or encodable(text) is text
 
 
 _encoder = msgspec.json.Encoder(enc_hook=shown)
