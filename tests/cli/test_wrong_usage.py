@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-AGES = ("3x", "30", "d", "-1d", "1 month", "9999999d", "")
+AGES = ("3x", "30", "d", "-1d", "1 month", "30days", "9999999d", "")
 # Each with a part of what is said. `{home}` stands for the home of the test.
 WRONG = [
     # what click finds
