@@ -565,6 +565,18 @@ async def test_the_first_screen_offers_the_last_sessions_until_something_is_said
     await fresh.close()
 
 
+async def test_a_list_of_sessions_that_cannot_be_read_is_not_offered(talk: Talk, tmp_path: Path) -> None:
+    conversation = await talk.open(text("New."))
+    sessions = tmp_path / "data" / "sessions"
+    sessions.rename(tmp_path / "elsewhere")
+    sessions.write_text("not a folder")
+    count = len(conversation.view.transcript.blocks)
+    await conversation.offer_sessions(("F3",))
+    assert len(conversation.view.transcript.blocks) == count
+    sessions.unlink()
+    await conversation.close()
+
+
 def test_the_branch_is_read_from_the_repository_or_worktree(tmp_path: Path) -> None:
     assert branch_of(tmp_path / "none") == ""
     (tmp_path / "repo" / ".git" / "worktrees" / "w").mkdir(parents=True)
