@@ -194,7 +194,7 @@ class Workspace:
         """
         if identity_of(self.root / relative) in files_in_use():
             raise WorkspaceError(
-                f"{show_name(relative)} is in use by this program, such as its database: tools neither read nor write it"
+                f"{show_name(relative)} is in use by this program, such as its database: tools do not touch it"
             )
 
     def _open(self, path: str, flags: int) -> Opened:
