@@ -5,6 +5,8 @@ from .errors import BackendReport as BackendReport
 from .errors import SandboxClosed as SandboxClosed
 from .errors import SandboxError as SandboxError
 from .errors import SandboxUnavailable as SandboxUnavailable
+from .names import NAMES as NAMES
+from .names import Name as Name
 from .network.reached import Reached as Reached
 from .open import open_sandbox as open_sandbox
 from .open import open_unconfined as open_unconfined
