@@ -218,6 +218,11 @@ def runs_at_home(folder: str) -> bool:
     return False
 
 
+def holds_home(root: str) -> bool:
+    """Whether the folder is a home folder, or contains one."""
+    return any(is_beneath(home, root) for home in _real_homes())
+
+
 def at_home(root: str) -> list[str]:
     """What is read-only in `root` because it is a home folder or contains one: each existing path of these.
 

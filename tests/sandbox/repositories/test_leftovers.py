@@ -91,6 +91,9 @@ async def test_without_walls_it_does(name: str, playground: Any) -> None:
     assert mark.exists(), f"{outcome.output}\n{said}"
 
 
+FOLDERS = frozenset({".vscode", ".idea", ".swink", ".cursor", ".devcontainer", ".codex", ".gemini", ".zed"})
+
+
 # -- ordinary work ---------------------------------------------------------------------------------------------------
 
 ORDINARY = {
@@ -113,7 +116,7 @@ ORDINARY = {
     " git cherry-pick main~1 main > /dev/null 2>&1; git status --short",
     "a folder with such names": "mkdir -p src/objects src/refs src/hooks; echo '{}' > src/config;"
     " echo x > src/hooks/pre; chmod +x src/hooks/pre; cat src/config",
-    "files of the environment": "echo 'export A=1' > .envrc; echo A=1 > .env; echo 3.12 > .python-version; cat .env",
+    "files of the environment": "echo A=1 > .env; echo 3.12 > .python-version; cat .env",
 }
 
 
@@ -163,7 +166,7 @@ async def test_settings_of_the_user_stay_when_commands_work_there(playground: An
 @pytest.mark.parametrize(
     "path",
     [
-        "sub/deep/" * (number % 2) + (row.name if "." in row.name[1:] else f"{row.name}/file").replace("*", "")
+        "sub/deep/" * (number % 2) + (f"{row.name}/file" if row.name in FOLDERS else row.name).replace("*", "")
         for number, row in enumerate(NAMES)
         if not row.name.startswith(".git/")
     ],
@@ -185,7 +188,7 @@ async def test_each_name_is_moved_aside_or_reported(path: str, playground: Any, 
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text("mine\n")
     await asyncio.sleep(0.1)  # what changes in the moment before a command begins counts as its doing
-    await leave(playground, sandbox, script)
+    await leave(playground, open_backend(playground.profile()), script)
     assert place.read_text() == "mine\n"
 
 
@@ -351,7 +354,7 @@ async def test_hooks_in_a_folder_of_the_project_may_be_changed(playground: Any, 
     config = (playground.root / ".git/config").read_text()
     script = "echo lint >> .husky/pre-commit; echo lint >> tool; touch .husky/new; git config core.hooksPath other"
     _, told, _ = await leave(playground, open_backend(playground.profile()), script)
-    assert told == ()
+    assert ["core.hookspath can make git run programs" in text for text in told] == [True]
     assert (hooks / "pre-commit").read_text() == "npm test\nlint\n"
     assert (playground.root / "tool").read_text() == "lint\n"
     assert (playground.root / ".git/config").read_text() == config

@@ -194,7 +194,8 @@ class BubblewrapSandbox(Sandbox):
         if self._temporary != _TMP:
             mounts += ["--bind", self._private.path, self._private.path]
         for hold in held:
-            if command.mounted.open(hold.path):  # else it was deleted meanwhile
+            # Not what is covered as a whole, or was deleted meanwhile.
+            if not is_in(hold.path, hidden) and command.mounted.open(hold.path):
                 command.hold(hold.path)
                 is_writable = hold.kind is HoldKind.PINNED and not _is_sealed(hold.path)
                 mounts += ["--bind" if is_writable else "--ro-bind", hold.path, hold.path]

@@ -44,6 +44,8 @@ class MountedPaths:
         except PermissionError:
             return True  # a bubblewrap that is setuid root, into which we cannot look
         points = {mount.point for mount in read_mounts(f"/proc/{process}/mountinfo")}
+        if not points:  # it has ended
+            return False
         for path, opened in self._opened.items():
             if path not in points or not _is_at(opened, path, root):
                 raise _replaced(path)

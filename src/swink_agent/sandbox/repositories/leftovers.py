@@ -5,7 +5,7 @@ the names of `names.NAMES` in any folder. What is harmless or only to be reporte
 would run is renamed as a whole to a name that no program reads (`config.swink-1`), the file from before the command is
 put back if there was one, and the command's result reports both. No file is ever edited.
 
-Only files that changed are judged. Folders and files are compared by inode and `st_ctime`, which no command can set;
+Only files that changed are judged. Folders and files are compared by inode and time of change, which no command can set;
 changes from before a command began are the user's own. Nothing is opened through a link.
 """
 
@@ -86,6 +86,8 @@ class Leftovers:
         self._named: dict[str, None] = {}
         """The names in folders that `NAMES` begins with."""
         self._known: dict[str, _Signature] = {}
+        self._there: frozenset[str] = frozenset()
+        """The paths that were there before the commands that run now."""
         self._copied: dict[str, _Signature] = {}
         self._before: dict[str, FileCopy] = {}
         """The files as they were before the commands that run now, to put them back."""
@@ -178,6 +180,7 @@ class Leftovers:
                 self._running.discard(other)  # it ended without a last look
         if not len(self._running):  # else a running command may have made the changes
             self._note_known()
+            self._there = frozenset(self._known)
         look.since = time.time_ns() - _COARSE
         self._running.add(look)
         return look
@@ -337,7 +340,7 @@ class Leftovers:
             if self._is_changed(path) and not _is_folder(path):
                 self._move_aside(path, _BY_PYTHON if _AT_START.search(path) else _BY_GIT)
         for path in self._by_place():
-            if path not in self._held and self._is_changed(path) and (not _is_folder(path) or path not in self._known):
+            if path not in self._held and self._is_changed(path) and (not _is_folder(path) or path not in self._there):
                 self._move_aside(path, "its name is protected")
         for path in self._named:
             if not any(is_beneath(path, held) for held in self._held):
@@ -428,7 +431,7 @@ class Leftovers:
             if row is None or not os.path.lexists(file) or is_aside(file):
                 continue
             if row.treatment == "protected" and row.name in self._profile.protected and not is_cloned:
-                if not _is_folder(file) or file not in self._known:
+                if not _is_folder(file) or file not in self._there:
                     self._move_aside(file, f"{row.program} would read it {row.when}")
             elif os.path.basename(file) == "tasks.json" and _STARTS_BY_ITSELF.search(self._text(file) or ""):
                 self._move_aside(file, "an editor would run its tasks when the folder is opened")

@@ -116,7 +116,7 @@ class Workspace:
         fsync: Callable[[int], None] = os.fsync,
     ) -> None:
         from swink_agent.sandbox.names import PROTECTED_NAMES
-        from swink_agent.sandbox.profile import SandboxProfile, at_home, protected_name
+        from swink_agent.sandbox.profile import SandboxProfile, holds_home, protected_name
 
         if profile is not None and not isinstance(profile, SandboxProfile):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise is_not("profile", profile, "a SandboxProfile, or None")
@@ -139,7 +139,7 @@ class Workspace:
         self.protected = usual if names is None else tuple(map(protected_name, names))
         """The names that are not written, relative to the root."""
         self._protected = _protected_in(self.beneath.path, self.protected)
-        self._holds_home = bool(self.protected) and bool(at_home(self.beneath.path))
+        self._holds_home = bool(self.protected) and holds_home(self.beneath.path)
         self._pseudo = frozenset(_devices("/proc", "/sys")) - {os.fstat(self.beneath.fd).st_dev}
         self.seen = SeenFiles()
         """The files that calls without a conversation have seen."""
