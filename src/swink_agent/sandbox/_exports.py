@@ -14,8 +14,6 @@ from .open import probe_backends as probe_backends
 from .process import Sandbox as Sandbox
 from .process import SandboxedProcess as SandboxedProcess
 from .profile import DEFAULT_ALLOW as DEFAULT_ALLOW
-from .profile import DEFAULT_PROTECTED as DEFAULT_PROTECTED
-from .profile import HOME_PROTECTED as HOME_PROTECTED
 from .profile import ProcessLimits as ProcessLimits
 from .profile import SandboxProfile as SandboxProfile
 from .profile import clean_environment as clean_environment

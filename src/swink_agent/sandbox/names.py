@@ -1,13 +1,15 @@
 """The names in a project that programs run, or read as settings, by themselves.
 
-One table for commands, file tools and requests for access. Each row comes from the documentation of its program. Data
-only: `protected` finds what exists, and `repositories/leftovers` judges what a command made.
+One table for commands, file tools and requests for access. Each row comes from the documentation of its program.
+`protected` finds what exists, and `repositories/leftovers` judges what a command made.
 """
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Literal
 
 from swink_agent.core.values.value import Value
@@ -27,6 +29,7 @@ class Name(Value, frozen=True):
     treatment: Literal["protected", "reported"]
 
 
+_MOST_FILES = 200
 _ON_OPENING = "when the folder is opened"
 
 NAMES: tuple[Name, ...] = (
@@ -75,6 +78,26 @@ NAMES: tuple[Name, ...] = (
 
 PROTECTED_NAMES: tuple[str, ...] = tuple(row.name for row in NAMES if row.treatment == "protected")
 
+FIRST_PARTS = frozenset(row.name.casefold().partition("/")[0] for row in NAMES) - {".git"}
+"""The names to look for in a folder. What is in a `.git` is judged by its content instead."""
+
+HOME_DATA = (
+    *(".cache", ".npm/_cacache", ".npm/_logs", ".pnpm-store", ".yarn/berry", ".bun/install/cache"),
+    *(".cargo/registry", ".cargo/git", ".rustup/downloads", ".rustup/tmp", ".m2/repository", ".gradle/caches"),
+    *(".ivy2/cache", ".nuget/packages", ".conda/pkgs", ".local/share/pnpm/store", ".local/share/Trash"),
+)
+"""Data in a home folder whose name begins with a dot: commands may write it where the home folder may be written."""
+
+HOME_PROGRAMS = ("bin", ".local/bin", ".cargo/bin")
+"""Folders in the home folder that `PATH` usually names. A write root may be inside them, but not one of them."""
+
+LOGIN_FOLDERS = (
+    *(".config/autostart", ".config/environment.d", ".config/plasma-workspace", ".config/systemd/user"),
+    *(".local/share/systemd/user", ".local/share/dbus-1", ".local/share/applications", "Library/LaunchAgents"),
+    *(".config/fish/conf.d", ".config/fish/functions", ".config/fish/completions", ".local/share/bash-completion"),
+)
+"""Folders in the home folder in which every file runs at login or by its name. A write root must not be in them."""
+
 _ROWS = tuple((row, tuple(row.name.casefold().split("/"))) for row in NAMES)
 
 
@@ -88,6 +111,42 @@ def row_of(parts: Sequence[str]) -> Name | None:
         if any(_matches(folded[start : start + len(name)], name) for start in range(len(folded) - len(name) + 1)):
             return row
     return None
+
+
+def files_of(path: str) -> list[str]:
+    """What the rows name in a path whose last part begins a row: it and the files in it, or those further in.
+
+    Bounded. No link is followed: one on the way is what the row names.
+    """
+    first = os.path.basename(path).casefold()
+    found: dict[str, None] = {}
+    for _, name in _ROWS:
+        if name[0] == first:
+            found.update(dict.fromkeys(_expanded(path, name[1:])))
+    return list(found)
+
+
+def _expanded(path: str, rest: Sequence[str]) -> Iterator[str]:
+    if not rest or os.path.islink(path):
+        yield from islice(_with_files(path), _MOST_FILES)
+        return
+    for name in _listed(path):
+        if fnmatch.fnmatchcase(name.casefold(), rest[0]):
+            yield from _expanded(f"{path}/{name}", rest[1:])
+
+
+def _with_files(path: str) -> Iterator[str]:
+    yield path
+    if not os.path.islink(path):
+        for name in _listed(path):
+            yield from _with_files(f"{path}/{name}")
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
 
 
 def _matches(parts: Sequence[str], name: Sequence[str]) -> bool:
