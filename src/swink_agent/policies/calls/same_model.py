@@ -14,7 +14,7 @@ class SameModel:
     """Stops a run before any tool runs that a reply by another model called.
 
     A provider or a router may answer with another model than was asked for, and most say so (`served_model`). Models in
-    `allow` may stand in. Names are compared by `swink_agent.is_same_model`. A reply whose provider does not name its
+    `allow` may stand in. Names are compared by `is_same_model`. A reply whose provider does not name its
     model is taken as the one asked for, and a reply without calls ends the run as ever.
     """
 
