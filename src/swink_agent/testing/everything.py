@@ -7,8 +7,7 @@ from itertools import product
 from typing import Any, cast
 
 from swink_agent.core.schemas.validation import compile_schema, describe_problems
-from swink_agent.core.tool import AgentTool
-from swink_agent.core.types import AssistantMessage, UserMessage
+from swink_agent.core.types import AssistantMessage, OfferedTool, UserMessage
 
 from .script import Call, ModelRequest, ReplyParts, ScriptedStream, call, scripted
 
@@ -45,7 +44,7 @@ def _next_reply(request: ModelRequest) -> ReplyParts:
     return f"called {', '.join(tool.name for tool in request.tools)}" if request.tools else "there are no tools"
 
 
-def _called(tool: AgentTool) -> Call:
+def _called(tool: OfferedTool) -> Call:
     schema = dict(tool.parameters_schema)
     arguments = next(_fitting(schema), None)
     if not isinstance(arguments, dict):

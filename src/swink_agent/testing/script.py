@@ -27,13 +27,13 @@ from swink_agent.core.stream import (
     ToolCallEnd,
     ToolCallStart,
 )
-from swink_agent.core.tool import AgentTool
 from swink_agent.core.types import (
     AgentContext,
     AssistantMessage,
     Cost,
     LlmMessage,
     ModelSpec,
+    OfferedTool,
     StopReason,
     Usage,
 )
@@ -100,7 +100,7 @@ class ModelRequest(Value, frozen=True):
         return cast("Sequence[LlmMessage]", self.context.messages)  # the loop has removed all other messages
 
     @property
-    def tools(self) -> tuple[AgentTool, ...]:
+    def tools(self) -> tuple[OfferedTool, ...]:
         return tuple(self.context.tools)
 
     @property
