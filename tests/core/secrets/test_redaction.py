@@ -375,14 +375,13 @@ def test_data_is_masked_in_everything_that_is_written_as_json(details: object) -
         assert known.redact(written.decode()) == written.decode()  # bytes are written in base 64
 
 
-def test_a_dataclass_stays_one_and_a_string_under_a_name_of_a_secret_is_masked_whole() -> None:
+def test_an_object_with_a_secret_becomes_its_masked_json_and_any_other_stays() -> None:
     known = redactor(PHRASE)
-    masked = known.redact_value(Found(PHRASE))
-    assert isinstance(masked, Found)
-    assert named(masked.text) == "<secret>"
-    assert named(masked.password) == "<password>"
-    clean = Found("nothing", "")
-    assert known.redact_value(clean) is clean
+    masked: Any = known.redact_value(Found(PHRASE))
+    assert named(masked["text"]) == "<secret>"
+    assert named(masked["password"]) == "<password>"
+    for clean in (Found("nothing", ""), {"nothing"}, Path("nothing"), b"\x89PNG\r\n", {"a": [Found("nothing", "")]}):
+        assert known.redact_value(clean) is clean
 
 
 @dataclasses.dataclass
@@ -473,6 +472,7 @@ FAILING: dict[str, Callable[[], Any]] = {
     "an array": lambda: array.array("u", PHRASE),
     "numbers": lambda: array.array("d", [1.5]),
     "no text": BrokenText,
+    "a proxy without an object": Unbound,
     "a mapping": BrokenMapping,
     "a list": lambda: BrokenList([1]),
     "a key": lambda: {BrokenText(): b"x", "is": PHRASE},
@@ -492,47 +492,15 @@ def test_an_object_that_fails_costs_nothing_but_itself(odd: str) -> None:
     in_others = {"odd": FAILING[odd](), "others": Holder([FAILING[odd]()], PHRASE)}
     masked = known.redact_value(in_others)
     assert list(masked) == ["odd", "others"]
-    assert named(masked["others"].name) == "<secret>"
+    assert named(masked["others"]["name"]) == "<secret>"
     assert PHRASE.encode() not in as_json(masked)
     assert as_json(known.redact_value(masked)) == as_json(masked)
-
-
-def test_a_proxy_without_an_object_is_shown_as_its_type() -> None:
-    assert redactor(PHRASE).redact_value([Unbound(), PHRASE])[0] == "<Unbound>"
 
 
 def test_a_masked_dataclass_is_never_the_object_of_the_tool() -> None:
     own = Broken(PHRASE, ())
     redactor(PHRASE).redact_value(own)
     assert own.name == PHRASE
-
-
-def test_bytes_are_masked_as_texts_and_stay_bytes() -> None:
-    known = redactor(PHRASE, "grün-und-blau")
-    plain = b"\xff\x00" + PHRASE.encode() + b"\xfe"
-    masked = known.redact(PHRASE).encode()
-    assert known.redact_value({"raw": plain}) == {"raw": b"\xff\x00" + masked + b"\xfe"}
-    assert known.redact_value([bytearray(plain)]) == [bytearray(b"\xff\x00" + masked + b"\xfe")]
-    assert known.redact_value(memoryview(PHRASE.encode())) == masked
-    assert known.redact_value({PHRASE.encode(): 1}) == {masked: 1}
-    assert known.redact_value("grün-und-blau".encode()) == known.redact("grün-und-blau").encode()
-    under_a_name = known.redact_value({"password": b"\xffletmein", "token": b""})
-    assert named(under_a_name["password"].decode()) == "<password>"
-    assert under_a_name["token"] == b""
-    assert known.redact_value(under_a_name) == under_a_name
-    deep: list[object] = [{"password": b"\xffletmein", PHRASE.encode(): b""}]
-    for _ in range(3000):
-        deep = [deep]
-    shallow: object = known.redact_value(deep)
-    while isinstance(shallow, list):
-        [shallow] = shallow
-    assert shallow == {"password": under_a_name["password"], masked: b""}
-    for clean in (b"\x89PNG\r\n", bytearray(b"\xff")):
-        assert known.redact_value(clean) is clean
-
-
-def test_a_view_becomes_bytes_since_not_every_view_can_be_written() -> None:
-    assert redactor(PHRASE).redact_value({"every second": memoryview(b"abcdef")[::2]}) == {"every second": b"ace"}
 
 
 def test_a_secret_with_half_a_character_is_masked() -> None:
