@@ -5,7 +5,7 @@ the names of `names.NAMES` in any folder. What is harmless or only to be reporte
 would run is renamed as a whole to a name that no program reads (`config.swink-1`), the file from before the command is
 put back if there was one, and the command's result reports both. No file is ever edited.
 
-Only files that changed are judged. Folders and files are compared by inode and time of change, which no command can set;
+Only files that changed are judged. Folders and files are compared by inode and time of change. No command sets these;
 changes from before a command began are the user's own. Nothing is opened through a link.
 """
 
