@@ -10,7 +10,6 @@ import asyncio
 import os
 import re
 import secrets
-from base64 import b64decode
 from collections.abc import Callable, Sequence
 from datetime import UTC
 from pathlib import Path
@@ -24,18 +23,21 @@ from swink_agent import __version__
 from swink_agent.app.agent.open_agent import OpenAgent
 from swink_agent.app.agent.opening import Opening, OpeningOptions, Telemetry
 from swink_agent.app.agent.servers import server_of
+from swink_agent.app.agent.standard import redactor_for
 from swink_agent.app.errors import ApplicationError, NoModel
+from swink_agent.app.keys.credentials import Credentials
+from swink_agent.app.runs.input_files import refuse_unsendable
 from swink_agent.app.runs.sessions import WantedSession, open_store, session_problems
 from swink_agent.app.settings.mcp_servers import ServerSettings
 from swink_agent.app.settings.settings import load_settings
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion, ApprovalsMode
 from swink_agent.core.cancel import CancellationToken
-from swink_agent.core.encoding.media import image_of
 from swink_agent.core.errors import Aborted, AuthError, ErrorKind
-from swink_agent.core.types import AgentResult, Image, StopReason, Text, UserBlock, UserMessage, is_blank
+from swink_agent.core.types import AgentResult, Document, Image, StopReason, UserMessage, is_blank
 from swink_agent.rendering.escaping import safe_line
 from swink_agent.rendering.turns import formatted
 
+from .prompts import blocks_of
 from .updates import SessionUpdates, change_of, replayed, title_of
 
 _MODES: dict[ApprovalsMode, str] = {
@@ -47,6 +49,7 @@ _MODES: dict[ApprovalsMode, str] = {
 }
 _LIMITS = frozenset({"max_turns", "max_duration", "budget"})
 _LISTED = 200
+_LEAVE_OUT = "leave it out"
 _CLOSING = 3.0  # seconds in which hooks can end when a session is closed
 
 
@@ -139,7 +142,7 @@ class EditorAgent:
             await open_one.close()
         wanted = WantedSession(id=session_id)
         session = await self._opened(cwd, additional_directories or [], mcp_servers or (), wanted)
-        for update in replayed(tuple(session.made.agent.messages), session.folder):
+        for update in replayed(session.made.agent.messages, session.folder, session.made.redactor):
             await self._tell(session, update)
         return schema.LoadSessionResponse(modes=_modes(session))
 
@@ -159,7 +162,12 @@ class EditorAgent:
         session = self._session(session_id)
         if session.is_running:
             raise _refused("a prompt of this session is running: cancel it first")
-        message = UserMessage(_blocks(prompt))
+        try:
+            message = UserMessage(await asyncio.to_thread(blocks_of, prompt))
+            attached = [block for block in message.content if isinstance(block, (Image, Document))]
+            refuse_unsendable(session.made.agent.model, attached, picture=_LEAVE_OUT, document=_LEAVE_OUT)
+        except (ValueError, ApplicationError) as error:
+            raise _invalid(str(error)) from error
         if is_blank((message,)):
             raise _invalid("the prompt has no content")
         session.is_running, session.cancelled = True, CancellationToken()
@@ -299,32 +307,6 @@ def _shown(question: ApprovalQuestion, folder: str) -> list[Any]:
     return [tool_content(text_block(words)), *([] if change is None else [change])]
 
 
-def _blocks(prompt: Sequence[Any]) -> list[UserBlock]:
-    blocks: list[UserBlock] = []
-    for block in prompt:
-        match block:
-            case schema.TextContentBlock():
-                blocks.append(Text(block.text))
-            case schema.ImageContentBlock():
-                blocks.append(_picture(block.data))
-            case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents() as resource):
-                blocks.append(Text(f'<resource uri="{safe_line(resource.uri)}">\n{resource.text}\n</resource>'))
-            case schema.ResourceContentBlock():
-                blocks.append(Text(f"[{safe_line(block.name)}]({safe_line(block.uri)})"))
-            case _:
-                raise _invalid(f"a prompt cannot have a part of the type {getattr(block, 'type', '?')}")
-    return blocks
-
-
-def _picture(data: str) -> Image:
-    """The picture, of the kind that it has, whatever the editor calls it. One that no model takes would stay in the
-    history, and every later prompt would fail."""
-    try:
-        return image_of(b64decode(data))
-    except ValueError as error:
-        raise _invalid(f"an image cannot be sent: {error}") from error
-
-
 def _server_settings(servers: Sequence[Any]) -> tuple[ServerSettings, ...]:
     """The editor's MCP servers as settings. They run in our sandbox, without a network, like those of a project."""
     found: dict[str, ServerSettings] = {}
@@ -365,13 +347,14 @@ def _modes(session: _EditorSession) -> schema.SessionModeState:
 
 def _listed(cwd: str | None) -> list[schema.SessionInfo]:
     with session_problems():
-        store = open_store(load_settings())
+        settings = load_settings()
+        store, redactor = open_store(settings), redactor_for(settings, Credentials())
         infos = store.list(limit=_LISTED) if cwd is None else store.list(cwd=cwd, limit=_LISTED)
     return [
         schema.SessionInfo(
             session_id=info.id,
             cwd=info.cwd or "/",
-            title=info.title or None,
+            title=redactor.redact(info.title) or None,
             # Without a time if a hostile file has an impossible one, or for a session without a record.
             updated_at=(formatted(info.updated, "%Y-%m-%dT%H:%M:%S.%f+00:00", UTC) or None) if info.updated else None,
         )

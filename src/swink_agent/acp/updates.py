@@ -12,7 +12,9 @@ from typing import Any, Literal, TypeAlias, cast
 from acp import helpers
 from acp.schema import ToolCallLocation
 
+from swink_agent.app.runs.telling import seconds
 from swink_agent.core import events, types
+from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.stream import TextDelta, ThinkingDelta
 from swink_agent.rendering.checklist import todo_of
 from swink_agent.rendering.escaping import safe_display
@@ -50,6 +52,12 @@ class SessionUpdates:
                 yield helpers.update_agent_message_text(delta.delta)
             case events.MessageUpdate(delta=ThinkingDelta() as delta):
                 yield helpers.update_agent_thought_text(delta.delta)
+            case events.MessageRetry():
+                yield _discarded(
+                    f"attempt {event.attempt} failed, the next is in {seconds(round(event.delay, 1))}: {event.error}"
+                )
+            case events.ModelFallback():
+                yield _discarded(f"continuing with {event.to_model}: {event.error}")
             case events.MessageEnd():
                 self._known.clear()
                 for call in event.message.tool_calls:
@@ -74,6 +82,11 @@ class SessionUpdates:
         return shown_call(call_id, name, arguments, self._folder)
 
 
+def _discarded(why: str) -> Any:
+    """Ends the text of a failed attempt, which is not part of the answer."""
+    return helpers.update_agent_message_text(f"\n\n[the text before this was discarded: {why}]\n\n")
+
+
 def shown_call(call_id: str, name: str, arguments: dict[str, Any], folder: str) -> Any:
     return helpers.start_tool_call(
         call_id,
@@ -91,8 +104,9 @@ def title_of(name: str, arguments: dict[str, Any]) -> str:
     return safe_display(f"{name} {subject}".strip(), _LONGEST_TITLE)
 
 
-def replayed(messages: Sequence[types.AgentMessage], folder: str) -> Iterator[Any]:
-    for message in messages:
+def replayed(messages: Sequence[types.AgentMessage], folder: str, redactor: Redactor) -> Iterator[Any]:
+    """The notifications for a history. It is masked again: it may be older than the masking, or than a secret."""
+    for message in map(redactor.redact_message, messages):
         if isinstance(message, types.UserMessage):
             for block in message.content:
                 if isinstance(block, types.Text):
