@@ -23,6 +23,11 @@ from swink_agent.rendering.escaping import safe_line
 _LONGEST_NAME = 200
 
 
+def alone(prompt: Sequence[Any]) -> str | None:
+    """The text of a prompt that is one text and nothing else; only such a prompt can be a command."""
+    return prompt[0].text if len(prompt) == 1 and isinstance(prompt[0], schema.TextContentBlock) else None
+
+
 def blocks_of(prompt: Sequence[Any]) -> list[UserBlock]:
     """The blocks of a prompt, in order. Raises `ValueError`."""
     return [_block(part) for part in prompt]
