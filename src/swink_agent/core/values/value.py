@@ -170,13 +170,14 @@ def copy_json(value: T) -> T:
     waiting: list[Any] = [top]
     while waiting:
         place = waiting.pop()
-        for key, item in place.items() if isinstance(place, dict) else enumerate(place):
-            if isinstance(item, (dict, list)):
-                known = copies.get(id(item))
-                if known is None:
-                    known = copies[id(item)] = dict(item) if isinstance(item, dict) else list(item)
-                    waiting.append(known)
-                place[key] = known
+        entries: list[tuple[Any, Any]] = [*(place.items() if isinstance(place, dict) else enumerate(place))]
+        for key, item in entries:
+            plain: Any = dict if issubclass(type(item), dict) else list if issubclass(type(item), list) else None
+            if plain is not None:
+                if id(item) not in copies:
+                    copies[id(item)] = plain(item)
+                    waiting.append(copies[id(item)])
+                place[key] = copies[id(item)]
     return top[0]
 
 
