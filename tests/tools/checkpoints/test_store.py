@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swink_agent.sandbox.bubblewrap.placeholders import PLACEHOLDER_STAMP, Placeholders
 from swink_agent.tools import Checkpoint, CheckpointError, CheckpointStore
 from swink_agent.tools.checkpoints.restoring import restore
+from swink_agent.tools.checkpoints.tree_entries import Seen, Tree, opened_root
 
 
 @pytest.fixture
@@ -293,6 +293,30 @@ def test_an_ignored_folder_that_is_gone_cannot_come_back_and_a_new_one_stays(
     assert [(item.path, item.what, item.note) for item in plan] == [("old", "failed", "no copy of it was kept")]
 
 
+def test_an_unchanged_file_is_the_same_object_and_not_read_again(root: Path, tmp_path: Path) -> None:
+    (root / "sub").mkdir()
+    for path in (root / "kept", root / "sub/kept", root / "mode", root / "changed"):
+        path.write_text("text")
+        os.utime(path, ns=(0, 0))
+
+    def look(known: dict[bytes, Seen]) -> tuple[Tree, list[bytes]]:
+        read: list[bytes] = []
+        with opened_root(root) as folder:
+            return Tree(
+                folder, known, lambda _, data: read.append(data), most_file=100, most_files=10, without=tmp_path
+            ), read
+
+    first = look({})[0].entries
+    while any(seen.signature is None for seen in first.values() if seen.entry.kind == "file"):
+        first = look({})[0].entries  # files that changed just now are read again
+    (root / "mode").chmod(0o700)
+    (root / "changed").write_text("new")
+    second, read = look(first)
+    assert sorted(read) == [b"new", b"text"]
+    assert second.changed == {b"mode", b"changed"}
+    assert all(second.entries[path] is first[path] for path in (b"kept", b"sub/kept"))
+
+
 def test_git_itself_is_not_touched(store: CheckpointStore, root: Path) -> None:
     for folder in (".git", "vendor/.git"):
         (root / folder).mkdir(parents=True)
@@ -376,34 +400,6 @@ def test_too_many_files_and_too_much_are_refused_and_nothing_is_recorded(tmp_pat
     with pytest.raises(CheckpointError, match="turn undo off"):
         small.take(root)
     assert small.checkpoints(root) == []
-
-
-def test_files_placed_by_a_sandbox_at_missing_names_are_not_part_of_the_tree(
-    store: CheckpointStore, root: Path
-) -> None:
-    before = store.take(root)
-    placed = Placeholders()
-    assert all(placed.place(str(root / name)) for name in (".idea", ".gdbinit"))
-    assert sorted(path.name for path in root.iterdir()) == [".gdbinit", ".idea"]
-    (root / "made").mkdir()
-    after = store.take(root, "run", "run")
-    assert (after.files, after.skipped) == (1, ())
-    assert [each.path for each in store.plan(root, before)] == ["made"]
-    placed.release()
-    placed.close()
-
-
-def test_an_empty_folder_that_was_there_before_stays_known_whatever_its_time(
-    store: CheckpointStore, root: Path
-) -> None:
-    (root / "empty").mkdir()
-    before = store.take(root)
-    os.utime(root / "empty", (PLACEHOLDER_STAMP, PLACEHOLDER_STAMP))
-    assert store.take(root, "run", "run").changed == 0
-    (root / "empty").rmdir()
-    store.take(root, "run", "run")
-    store.rewind(root, store.plan(root, before))
-    assert (root / "empty").is_dir()
 
 
 def test_the_oldest_make_room(tmp_path: Path, root: Path) -> None:
