@@ -74,11 +74,11 @@ _encoder = msgspec.json.Encoder(enc_hook=shown)
 
 
 def as_json(value: Any) -> bytes:
-    """Encodes any value. Objects that JSON does not have are written as their text."""
+    """Encodes any value. Objects that JSON does not have, and data that is nested too deep, are written as text."""
     try:
         return _encoder.encode(value)
-    except (TypeError, ValueError, OverflowError, UnicodeError):
-        return _encoder.encode(plain_json(value))
+    except (TypeError, ValueError, OverflowError, UnicodeError, RecursionError):
+        return _encoder.encode(plain_json(kept_shallow(value)))
 
 
 def plain_json(value: Any) -> Any:
