@@ -109,7 +109,7 @@ def plain_json(value: Any) -> Any:
         config = value.__struct_config__
         tag = {} if config.tag is None else {cast("str", config.tag_field): config.tag}
         return tag | {name: plain_json(getattr(value, name)) for name in value.__struct_fields__}
-    return encodable(shown(value))
+    return encodable(shown(cast("object", value)))
 
 
 def encodable(text: str) -> str:
