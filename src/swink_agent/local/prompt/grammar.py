@@ -363,7 +363,7 @@ class _Schemas:
         if not _BOUNDS & set(schema):
             return self.grammar.primitive("json-number")
         low, high = _bounds(schema)
-        if low == high + 1 or low > _FURTHEST or high < -_FURTHEST:  # between the bounds is no whole number to write
+        if low == high + 1 or low > _FURTHEST or high < -_FURTHEST:  # no whole number to write lies between them
             self.grammar.is_exact = False
             return self.grammar.primitive("json-number")
         whole = self._integer(schema)
