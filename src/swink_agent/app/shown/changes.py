@@ -111,8 +111,6 @@ class Changes:
                 yield from self._ended(message)
             case events.ContextCompacted(report=report):
                 yield Notice("info", shortening_of(report))
-            case events.TaskEnded(id=task_id, exit_code=code):
-                yield Notice("info", task_end(task_id, code))
             case DelegateEvent():
                 if not is_streamed(event):
                     yield self._delegate(event)
@@ -143,11 +141,6 @@ def why_discarded(event: events.MessageRetry | events.ModelFallback) -> str:
     if isinstance(event, events.ModelFallback):
         return f"continuing with {event.to_model}: {event.error}"
     return f"attempt {event.attempt} failed, the next is in {seconds(round(event.delay, 1))}: {event.error}"
-
-
-def task_end(task_id: str, code: int | None) -> str:
-    how = "was stopped" if code is None else f"ended with exit code {code}"
-    return f"the background command {task_id} {how}"
 
 
 def stopped_words(stop: PolicyStop) -> str:
