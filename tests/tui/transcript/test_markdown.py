@@ -67,7 +67,13 @@ def test_marks_that_close_nothing_are_text() -> None:
     assert drawn("2 * 3 * 4 and snake_case_name and ` alone") == ["2 * 3 * 4 and snake_case_name and `", "alone"]
 
 
-MARKED = ("**a bold phrase**", "*leaning words*", "`code of words`", "[the words of a link](https://a.b/c)", "~~old words~~")
+MARKED = (
+    "**a bold phrase**",
+    "*leaning words*",
+    "`code of words`",
+    "[the words of a link](https://a.b/c)",
+    "~~old words~~",
+)
 
 
 @pytest.mark.parametrize("marked", MARKED)
