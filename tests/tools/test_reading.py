@@ -75,9 +75,7 @@ async def test_it_reads_and_writes_its_temporary_folder_alone(shell: BashTool, w
 @pytest.mark.parametrize(
     "command", ["touch b", "echo x > a.txt", "rm a.txt", "mkdir d", "mkfifo p", "touch {work}/b", "touch b | cat"]
 )
-async def test_what_it_may_not_write_is_told_with_the_way_to_write_it(
-    shell: BashTool, work: Path, command: str
-) -> None:
+async def test_a_refused_write_is_told_with_the_way_to_write(shell: BashTool, work: Path, command: str) -> None:
     result = await run(shell, command.format(work=work))
     assert said(result).endswith(f"\n{TOLD}")
     assert result.details["limits"] == [{"kind": "write"}]
@@ -124,6 +122,16 @@ async def test_it_reads_the_folder_if_reading_goes_by_a_list(backend: str, work:
         assert said(await run(tool, "cat a.txt")) == "one\n"
     finally:
         tool.close()
+
+
+async def test_it_reads_a_folder_beneath_the_temporary_one(backend: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="swink-test-", dir="/tmp") as made:
+        Path(made, "a.txt").write_text("one\n")
+        profile = SandboxProfile(write=(made,))
+        tool = BashTool(made, profile, open_sandbox=lambda profile: open_sandbox(profile, backend=backend))
+        assert said(await run(tool, "touch b 2>/dev/null; cat a.txt")) == "one\n"
+        tool.close()
+        assert files(Path(made)) == ["a.txt"]
 
 
 async def test_checkers_keep_their_caches_in_its_temporary_folder(shell: BashTool) -> None:

@@ -117,7 +117,9 @@ class ReadingSource:
 
 def reading_profile(usual: SandboxProfile) -> SandboxProfile:
     """The profile of commands that read what those of the usual profile may, write nothing and reach nobody."""
-    read = None if usual.read is None else (*usual.read, *usual.write)
+    # Commands may have a `/tmp` of their own: what they read there is named.
+    own = [folder for folder in usual.write if is_beneath(folder, "/tmp")]
+    read = (*usual.read, *usual.write) if usual.read is not None else ("/", *own) if own else None
     return msgspec.structs.replace(usual, write=(), read=read, network=False, hosts=())
 
 

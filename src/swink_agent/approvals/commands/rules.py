@@ -1,15 +1,14 @@
 """Decides which shell commands may run unasked.
 
-Contains the rules and the decision on one command. `shell_words` parses commands, `named_commands` parses them roughly
-for deny rules, `exact` has the commands that only read, and `approvals` asks people. A rule decides what is asked
-about; the sandbox confines what runs.
+Contains the rules and the decision on one command. `shell_words` parses commands, `denied` finds what they name
+openly, for deny rules, `exact` has the commands that only read, and `approvals` asks people. A rule decides what is
+asked about; the sandbox confines what runs.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Literal, TypeAlias, TypeVar
 
@@ -18,10 +17,10 @@ from swink_agent.core.values.several import several
 from swink_agent.core.values.value import Value
 from swink_agent.rendering.escaping import safe_display
 
+from .denied import denial
 from .exact import EXACT, exact_problem, only_passes_on
-from .named_commands import is_runner, named_commands, program_name
 from .prefixes import does_more, prefix_covers
-from .shell_words import NotPlain, Pipeline, pattern_words, plain_words, read_script
+from .shell_words import NotPlain, pattern_words, plain_words, read_script
 
 T = TypeVar("T")
 CommandVerdict: TypeAlias = Literal["allow", "ask", "deny"]
@@ -33,44 +32,7 @@ STANDARD_DENY = ("sudo", "su", "doas", "pkexec", "shutdown", "reboot", "halt", "
 
 _LITERAL = re.compile(r"[\w\s./=,:;|&<>()#%+@-]*", re.ASCII)
 """Text without quotes, escapes, variables and patterns: its words are in it as they are."""
-# Different names of the same options, for well-known programs.
-_SPELLINGS: Mapping[str, tuple[tuple[str, ...], ...]] = MappingProxyType(
-    {
-        "rm": (("r", "R", "recursive"), ("f", "force"), ("d", "dir"), ("i", "interactive")),
-        "cp": (("r", "R", "recursive"), ("f", "force"), ("a", "archive")),
-        "mv": (("f", "force"),),
-        "ln": (("s", "symbolic"), ("f", "force")),
-        **dict.fromkeys(("chmod", "chown", "chgrp"), (("R", "recursive"),)),
-        "sed": (("i", "in-place"),),
-        "tar": (("x", "extract", "get"), ("c", "create"), ("r", "append"), ("u", "update"), ("P", "absolute-names")),
-        "curl": (
-            *(("T", "upload-file"), ("d", "data"), ("F", "form"), ("o", "output"), ("O", "remote-name")),
-            *(("X", "request"), ("k", "insecure"), ("K", "config"), ("H", "header"), ("u", "user")),
-        ),
-        "wget": (("O", "output-document"), ("r", "recursive"), ("i", "input-file")),
-        "rsync": (("r", "recursive"), ("a", "archive"), ("e", "rsh")),
-        "npm": (("g", "global"), ("f", "force")),
-        "git push": (("f", "force"), ("d", "delete"), ("n", "dry-run"), ("u", "set-upstream")),
-        "git clean": (("f", "force"), ("n", "dry-run"), ("i", "interactive")),
-        "git commit": (("n", "no-verify"), ("a", "all"), ("S", "gpg-sign"), ("m", "message"), ("F", "file")),
-        "git branch": (("d", "delete"), ("D",), ("m", "move"), ("f", "force")),
-        "git checkout": (("f", "force"),),
-        "git switch": (("f", "force", "discard-changes"), ("C", "force-create"), ("c", "create")),
-        "git tag": (("d", "delete"), ("f", "force")),
-        "git add": (("f", "force"), ("A", "all")),
-        "git rm": (("f", "force"), ("r",)),
-        "git rebase": (("i", "interactive"), ("x", "exec")),
-    }
-)
-_PATTERN = re.compile(r"[*?[]")
-_LETTERS = re.compile(r"-[A-Za-z]+", re.ASCII)
 _LONGEST = 131_071  # bytes of one argument on Linux
-_MOST_LOOKED_AT = 200
-_MOST_WHOLE = 5
-# Options of git, before its subcommand, that take a value.
-_GIT_VALUED = frozenset(
-    ["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--config-env", "--attr-source"]
-)
 
 
 class Decision(Value, frozen=True):
@@ -213,13 +175,8 @@ class CommandRules:
             text = command.casefold()
             if not any(rule[0].casefold() in text for rule in self._deny):
                 return None  # most commands: without quotes and variables, no such name can be put together
-        for words in named_commands(command):
-            # A program that runs others may have the other command anywhere in its arguments.
-            names = [program_name(word) for word in (words if is_runner(words) else words[:1])]
-            for rule in self._deny:
-                if _is_denied(rule, words, names):
-                    return Decision("deny", f"the rule {_show(rule)} denies it")
-        return None
+        rule = denial(command, self._deny)
+        return None if rule is None else Decision("deny", f"the rule {_show(rule)} denies it")
 
 
 _ANYTHING = ("", "")  # a word that is a single star
@@ -286,88 +243,6 @@ def _parsed(text: str, kind: str, parse: Callable[[str], T]) -> T:
 def _deny_words(text: str) -> tuple[str, ...]:
     # A program that cannot be allowed, such as eval, can be denied. As an argument it is an ordinary word.
     return plain_words(f"denied {text}")[1:] or plain_words("")
-
-
-def _is_denied(rule: tuple[str, ...], words: tuple[str, ...], names: Sequence[str]) -> bool:
-    """Whether the command, or one that it runs, begins as the rule does. `names`: those that the words may run."""
-    following = rule[1:]
-    found = 0
-    for start, name in enumerate(names):
-        if _is_named(rule[0], words[start], name, is_first=start == 0):
-            found += 1
-            most = len(words) if found <= _MOST_WHOLE else _MOST_LOOKED_AT
-            looked_at = words[start + 1 : start + 1 + most]
-            if found > _MOST_LOOKED_AT or _follows(following, looked_at, rule[0]):
-                return True
-    return False
-
-
-def _is_named(program: str, word: str, name: str, *, is_first: bool) -> bool:
-    if "/" in program:
-        return word == program
-    # `!rm` in ed, `@rm` in a makefile
-    if program.casefold() in (name, name.lstrip("!@+-") if is_first else name):
-        return True
-    if not _PATTERN.search(name):
-        return False
-    # /bin/r? expands to the program too. In later words, a pattern is more likely for a search. A star alone matches
-    # files: as a program it would be the first file of the folder.
-    is_path = word.startswith("/")
-    is_pattern = (is_first or is_path) and len(name) < 40
-    says_something = (is_first and is_path) or re.search(r"\w", name) is not None
-    return is_pattern and says_something and fnmatchcase(program.casefold(), name)
-
-
-def _follows(wanted: tuple[str, ...], words: tuple[str, ...], program: str) -> bool:
-    """Whether the words begin with the wanted ones, with any options between them."""
-    named = [word for word in wanted if not word.startswith("-")]
-    if not _begins(named, words, is_git=program_name(program) == "git"):
-        return False
-    spelled = " ".join([program_name(program), *named[:1]]) if program_name(program) == "git" else program_name(program)
-    return all(_has_option(word, words, spelled) for word in wanted if word.startswith("-"))
-
-
-def _begins(named: list[str], words: Sequence[str], *, is_git: bool) -> bool:
-    """Whether the words begin with the named ones, options aside. A word after an option may be its value."""
-    reached, before = {0}, ""
-    if not named:
-        return True
-    for word in words:
-        if not word.startswith("-"):
-            following = {count + 1 for count in reached if word == named[count]}
-            if len(named) in following:
-                return True
-            if before.startswith("-"):
-                following |= {count for count in reached if count > 0 or not is_git or before in _GIT_VALUED}
-            if not following:
-                return False
-            reached = following
-        before = word
-    return False
-
-
-def _has_option(option: str, words: Sequence[str], program: str) -> bool:
-    """Whether the option is given: short ones in any order and group, long ones with or without a value.
-
-    For known programs, any name of the option counts, and long ones may be abbreviated.
-    """
-    if any(word == option or word.startswith(f"{option}=") for word in words):
-        return True
-    spellings = _SPELLINGS.get(program, ())
-    letters = {letter for word in words if word.startswith("-") and not word.startswith("--") for letter in word[1:]}
-    long_ones = [word.partition("=")[0] for word in words if len(word) > 3 and word.startswith("--")]
-
-    def is_given(name: str) -> bool:
-        same = next((group for group in spellings if name in group), (name,))
-        return any(
-            (len(other) == 1 and other in letters)
-            or (len(other) > 1 and any(f"--{other}".startswith(word) for word in long_ones))
-            for other in same
-        )
-
-    if option.startswith("--"):
-        return bool(spellings) and is_given(option[2:])
-    return _LETTERS.fullmatch(option) is not None and all(is_given(letter) for letter in option[1:])
 
 
 def _show(words: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 `plain_words` returns the words of a command that consists of nothing else, exactly as bash would pass them on.
 `read_script` also accepts such commands joined by `|`, `&&`, `||` and `;`, and redirections that write nothing. Both
-refuse everything else. `rules` decides what is allowed; `named_commands` parses any text roughly, for deny rules.
+refuse everything else. `rules` decides what is allowed; `denied` reads any text roughly, for deny rules.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _REFUSED = {
     "#": "a comment,",
 }
 # The end of a here-document, in the forms that bash reads in one way only.
-DOCUMENT = re.compile(
+_DOCUMENT = re.compile(
     r"(?P<tabs>-?)[ \t]*(?:'(?P<single>[\w.+!-]+)'|\"(?P<double>[\w.+-]+)\"|\\(?P<escaped>\w+)|(?P<bare>[\w.+]+))"
     r"(?=[\s;&|<>()]|$)",
     re.ASCII,
@@ -352,7 +352,7 @@ class _ScriptReader(_Reader):
 
     def _redirection(self, stream: str) -> None:
         if self.command.startswith("<<", self.position) and stream in ("", "0"):
-            document = DOCUMENT.match(self.command, self.position + 2)
+            document = _DOCUMENT.match(self.command, self.position + 2)
             if document is not None:
                 self.position = document.end()
                 self.awaited.append(document)
