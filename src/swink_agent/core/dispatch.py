@@ -28,7 +28,7 @@ from .approving import Failed, decide, needs_approval, scope_of
 from .calls import CallState, not_an_object, run_attempts
 from .events import DeferralKind, ToolCallDeferred, ToolExecutionEnd, ToolExecutionStart
 from .journal import Recorder
-from .output import masked_result, masked_unless_long
+from .output import taken, takes_long
 from .policy import PolicyContext, PreDispatchContext, Skip
 from .record import CallRecord
 from .run.consulting import consult_before_dispatch
@@ -184,14 +184,14 @@ class Batch:
         if call.began is not None and call.ended is None:
             call.ended = monotonic()  # it ended before its first step: the event and the record have the same time
         if result is not call.masked:
-            result = masked_result(self.run.redactor, result)
+            result = taken(self.run.redactor, result)
         if reason is None:
             reason = extract_text(result.content) if result.is_error else ""
         elif reason:
             reason = self.run.redactor.redact(reason)
         call.reason = reason
         if call.note:
-            note = masked_result(self.run.redactor, AgentToolResult((Text(f"\n{call.note}"),)))
+            note = taken(self.run.redactor, AgentToolResult((Text(f"\n{call.note}"),)))
             result = msgspec.structs.replace(result, content=(*result.content, *note.content))
         call.message = message = ToolResultMessage(
             call.id, result.content, result.is_error, result.details, call.name, outcome=outcome
@@ -510,10 +510,11 @@ class Batch:
             else:
                 given = await run_attempts(self.run, call, tool, context, call.options)
             result = given if type(given) is AgentToolResult else as_result(given, tool.name)
-            masked = masked_unless_long(self.run.redactor, result)
-            if masked is None:  # it is so long that masking it here would block the event loop
-                masked = await self.run.threads.run(partial(masked_result, self.run.redactor, result))
-            call.given = call.masked = masked
+            if takes_long(result):
+                result = await self.run.threads.run(partial(taken, self.run.redactor, result))
+            else:
+                result = taken(self.run.redactor, result)
+            call.given = call.masked = result
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException as error:

@@ -24,11 +24,12 @@ from msgspec import structs
 from .approval import PendingCall
 from .cancel import CancellationToken
 from .config import AgentLoopConfig
-from .context.context import cannot_continue, default_convert_to_llm, has_unclosed, is_answered, is_waiting
+from .context.context import cannot_continue, default_convert_to_llm, is_answered, is_waiting
 from .deferral import Resumption, close_waiting, keep_injected
 from .dispatch import dispatch
 from .errors import Aborted, AgentError, ErrorKind, NoMessages
 from .events import AgentEnd, AgentStart, MessageEnd, RunKind, TurnEnd, TurnEndReason, TurnResumed, TurnStart
+from .exchanges import last_exchange
 from .journal import Recorder
 from .output import Channel, EventStream
 from .reply import ask_model, convert_context, register_secrets, transform_context
@@ -158,7 +159,7 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
     try:
         try:
             if prompts is not None or run.answers is not None or await _has_something_to_answer(run):
-                if run.answers is None and has_unclosed(run.transcript.history):
+                if run.answers is None and last_exchange(run.transcript.history).pending:
                     close_waiting(run)
                 run.transcript.add(prompts or (), "prompt")
                 await _run_turns(run, starts_with_overflow)
