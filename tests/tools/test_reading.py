@@ -124,14 +124,19 @@ async def test_it_reads_the_folder_if_reading_goes_by_a_list(backend: str, work:
         tool.close()
 
 
-async def test_it_reads_a_folder_beneath_the_temporary_one(backend: str) -> None:
+@pytest.fixture
+def beneath_tmp() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="swink-test-", dir="/tmp") as made:
         Path(made, "a.txt").write_text("one\n")
-        profile = SandboxProfile(write=(made,))
-        tool = BashTool(made, profile, open_sandbox=lambda profile: open_sandbox(profile, backend=backend))
-        assert said(await run(tool, "touch b 2>/dev/null; cat a.txt")) == "one\n"
-        tool.close()
-        assert files(Path(made)) == ["a.txt"]
+        yield Path(made)
+
+
+async def test_it_reads_a_folder_beneath_the_temporary_one(backend: str, beneath_tmp: Path) -> None:
+    profile = SandboxProfile(write=(str(beneath_tmp),))
+    tool = BashTool(beneath_tmp, profile, open_sandbox=lambda profile: open_sandbox(profile, backend=backend))
+    assert said(await run(tool, "touch b 2>/dev/null; cat a.txt")) == "one\n"
+    tool.close()
+    assert files(beneath_tmp) == ["a.txt"]
 
 
 async def test_checkers_keep_their_caches_in_its_temporary_folder(shell: BashTool) -> None:

@@ -198,9 +198,8 @@ def _written(call: ToolCall) -> str:
 
 
 def _made(call: ToolCall, result: ToolResultMessage) -> _Made:
-    return _Made(
-        call, extract_text(result.content), isinstance(result.details, dict) and result.details.get(READS_ONLY) is True
-    )
+    details = cast("dict[str, Any]", result.details) if isinstance(result.details, dict) else {}
+    return _Made(call, extract_text(result.content), details.get(READS_ONLY) is True)
 
 
 def _or(names: Sequence[str]) -> str:
