@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -198,7 +198,7 @@ def _written(call: ToolCall) -> str:
 
 
 def _made(call: ToolCall, result: ToolResultMessage) -> _Made:
-    details = cast("dict[str, Any]", result.details) if isinstance(result.details, dict) else {}
+    details = cast("dict[str, Any]", result.details) if isinstance(result.details, dict) else {}  # pyright: ignore[reportUnknownMemberType]
     return _Made(call, extract_text(result.content), details.get(READS_ONLY) is True)
 
 

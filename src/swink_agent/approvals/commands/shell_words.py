@@ -11,8 +11,8 @@ import re
 import string
 from typing import Literal, TypeAlias
 
-from swink_agent.core.texts.invisible import is_deceptive
 from swink_agent.rendering.escaping import safe_display
+from swink_agent.rendering.texts.invisible import is_deceptive
 
 _BARE = frozenset(string.ascii_letters + string.digits + "_-./:,+=@%^")
 # Without a sign in front: `bash -c +x` treats it as an option of bash.
