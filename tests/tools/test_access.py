@@ -29,13 +29,13 @@ from swink_agent import (
 from swink_agent.approvals import Approvals
 from swink_agent.core.approval import ApprovalMode, Grant
 from swink_agent.sandbox import (
-    DEFAULT_PROTECTED,
     Sandbox,
     SandboxProfile,
     SandboxUnavailable,
     open_sandbox,
     open_unconfined,
 )
+from swink_agent.sandbox.names import PROTECTED_NAMES
 from swink_agent.sandbox.open import backend_names
 from swink_agent.testing import call, scripted, text
 from swink_agent.tools import BashTool, CheckpointStore, standard_tools
@@ -237,21 +237,21 @@ def _filled(access: Any, places: Places) -> Any:
 )
 @pytest.mark.sweep
 def test_read_only_paths_of_a_folder_cannot_be_asked_for_by_themselves(places: Places, folder: str) -> None:
-    for name in (folder, "other/.git/modules/sub", "other/.husky/_", "other/scripts/more", "bare/objects", "bare/refs"):
+    for name in (folder, "other/.git/modules/sub", "other/.husky", "other/scripts/more", "bare/objects", "bare/refs"):
         (places.base / name).mkdir(parents=True, exist_ok=True)
     (places.base / "bare/HEAD").write_text("ref: refs/heads/main\n")
-    config = "[core]\n\thooksPath = .husky/_\n[include]\n\tpath = ../scripts/more/config\n"
+    config = "[core]\n\thooksPath = .husky\n[include]\n\tpath = ../scripts/more/config\n"
     (places.other / ".git/config").write_text(config)
     profile = SandboxProfile(
         write=(str(places.work),),
-        protected=(*DEFAULT_PROTECTED, "deploy"),
+        protected=(*PROTECTED_NAMES, "deploy"),
         environment={"PATH": f"/usr/bin:{places.base}/tools/bin:relative"},
     )
     tool = BashTool(places.work, profile, open_sandbox=lambda _: open_unconfined(profile))
     arguments = {"command": "true", "access": {"write": [str(places.base / folder)]}}
     with pytest.raises(ToolError, match=r"read-only for commands|runs at login"):
         tool.approval_scope(arguments)
-    for around in ("other", "other/.git", "home/.vim", "bare", "other/src"):
+    for around in ("other", "other/.git", "other/.husky", "home/work", "bare", "other/src"):
         (places.base / around).mkdir(parents=True, exist_ok=True)
         assert tool.approval_scope({**arguments, "access": {"write": [str(places.base / around)]}})["access"]
 
