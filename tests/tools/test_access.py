@@ -327,7 +327,7 @@ def test_the_scope_has_the_normal_form_and_both_fingerprints(places: Places, usu
     (places.base / "link").symlink_to(places.outside)
     access = {"network": ["EXAMPLE.org.", "example.ORG", "*.PyPI.org:8443"], "write": ["../link", str(places.outside)]}
     plain = usual.approval_scope({"command": "true"})
-    assert set(plain) == {"folder", "sandbox", "backend"}
+    assert set(plain) == {"folder", "sandbox", "backend", "reads_only"}
     scope = usual.approval_scope({"command": "true", "access": access})
     assert scope["access"] == {"network": ["example.org", "*.pypi.org:8443"], "write": [str(places.outside)]}
     assert scope["walls"] == plain["sandbox"]
@@ -419,7 +419,7 @@ async def _reach(backend: str, places: Places, connect: Callable[[str, int], Any
         ask = 'access={"network": ["example.org", "evil.org"]} and a reason'
         assert said(result) == f"[exit code 1]\n[sandbox: {what}; to ask for it: {ask}]"
         assert result.details["reached"] == [["evil.org", 80, False]]
-        assert result.details["walls"] == [what]
+        assert result.details["limits"] == [{"kind": "network", "host": "evil.org"}]
         plain = await tool.execute({"command": "python3 fetch.py http://example.org/"}, ToolContext())
         assert plain.is_error
         assert "reached" not in plain.details
@@ -587,7 +587,7 @@ def test_another_back_end_than_the_usual_one_is_not_used(
 ) -> None:
     access, base, opened = counted
     base.backend = "bubblewrap"
-    with pytest.raises(Exception, match="needs a sandbox of bubblewrap"):
+    with pytest.raises(Exception, match="a sandbox of bubblewrap is needed"):
         access.hold(Access(hosts=("a.org",)), base)
     assert [sandbox.is_open for sandbox in opened] == [False]
 
