@@ -452,3 +452,13 @@ async def test_another_form_of_leaving_the_sandbox_is_shown_as_unknown(access: d
     await Approvals(person)(asking(access))
     assert person.questions[0].access is None
     assert person.questions[0].choices == (ONCE, NO)
+
+
+@pytest.mark.parametrize("height", [6, 12, 40])
+async def test_the_warning_of_a_command_without_the_sandbox_is_seen_in_every_window(height: int) -> None:
+    person = Person("no")
+    await Approvals(person)(leaving("docker ps\n" * 30))
+    view = QuestionView(person.questions[0])
+    shown = " ".join(row.text for row in view.rows(100, height))
+    assert "without the sandbox" in shown
+    assert "nothing holds it" in shown
