@@ -17,10 +17,9 @@ from typing import Any, cast
 import msgspec
 from aiohttp import web
 
-from swink_agent.core.agent.options import Tools
 from swink_agent.core.machine.extras import MissingExtra, require
 from swink_agent.core.policy import PolicyContext
-from swink_agent.core.run.turn import takes_context
+from swink_agent.core.run.turn import Tools, takes_context
 from swink_agent.core.tool import AgentTool, AgentToolResult
 from swink_agent.core.types import AgentMessage, Text, UserMessage, extract_text
 from swink_agent.core.values.decoders import converted
