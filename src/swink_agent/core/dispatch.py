@@ -119,7 +119,6 @@ class Batch:
         run = self.run
         try:
             await self.prepare()
-            await self._defer_external()
             for group in await self._groups():
                 if self.was_steered or run.is_interrupted or run.refusal is not None:
                     break
@@ -303,13 +302,6 @@ class Batch:
         reason, note = (self.run.redactor.redact(text) if text else "" for text in (reason, call.note))
         self._keep_waiting(call, Pending(kind, call.arguments, reason, scope or {}, note=note))
 
-    async def _defer_external(self) -> None:
-        """Lets the calls wait that the application runs, unless a policy stopped the run."""
-        external = [call for call in self.unresolved if call.waiting is None and call.options.external]
-        if self.run.stopped_by is None and external and await self.make_durable():
-            for call in external:
-                self.defer(call, "external")
-
     def _keep_waiting(self, call: CallState, pending: Pending) -> None:
         """Gives a call its pending result, and records it. The arguments are masked on disk, but not in memory."""
         run, recorder = self.run, self.run.transcript.recorder
@@ -338,12 +330,18 @@ class Batch:
     # -- execution -----------------------------------------------------------------------------------------------
 
     async def _groups(self) -> list[list[CallState]]:
-        """Returns the calls to run, in groups that run one after another: none if a policy stopped the run."""
-        ready = [call for call in self.unresolved if call.waiting is None]
-        strategy = self.run.config.tool_execution
-        if self.run.stopped_by is not None or not ready:
+        """Returns the calls to run, in groups that run one after another: none if a policy stopped the run. Calls that
+        the application runs are deferred."""
+        if self.run.stopped_by is not None:
             return []
-        if strategy == "concurrent":
+        ready = [call for call in self.unresolved if call.waiting is None]
+        external = [call for call in ready if call.options.external]
+        if external and await self.make_durable():
+            for call in external:
+                self.defer(call, "external")
+            ready = [call for call in ready if call not in external]
+        strategy = self.run.config.tool_execution
+        if strategy == "concurrent" or not ready:
             return [ready]
         if isinstance(strategy, str):
             return [[call] for call in ready]

@@ -273,8 +273,9 @@ async def _prepare(run: Run, overflow: bool) -> AgentError | None:
             await transform_context(run, overflow=overflow)
             hook.name = "pre_turn_policies"
             run.stopped_by, messages = await consult_before_turn(run)
-            run.inbox.add("policy", messages)
-            run.inject()
+            if messages:
+                run.inbox.add("policy", messages)
+                run.inject()
             hook.name = "convert_to_llm"
             await convert_context(run)
     except Interrupted:
