@@ -38,7 +38,7 @@ from swink_agent.adapters import ProxyStreamFn
 from swink_agent.adapters.bedrock import DocumentNames
 from swink_agent.adapters.kit.outgoing import refused_files
 from swink_agent.adapters.proxy_server import ProxyServer
-from swink_agent.core.context.context import repair_pairs
+from swink_agent.core.exchanges import repair_pairs
 from swink_agent.local import LocalStreamFn
 from swink_agent.local.prompt.text import turns
 from swink_agent.testing import scripted

@@ -184,6 +184,7 @@ def test_a_long_text_keeps_its_head_and_its_tail() -> None:
                 ("ɡit", "ɡ", "latin small letter script g"),
                 ("rmǃ", "ǃ", "latin letter retroflex click"),
                 ("httpsː", "ː", "modifier letter triangular colon"),
+                ("ꙇs", "ꙇ", "cyrillic small letter iota"),
             ]
         ],
         (

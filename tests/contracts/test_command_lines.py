@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -15,7 +14,7 @@ import pytest
 from swink_agent.app.agent.own_program import OwnProgram
 from swink_agent.app.browser import leading_page, open_in_browser
 from swink_agent.evals.scoring.matching import _found_elsewhere
-from swink_agent.mcp import McpServer
+from swink_agent.mcp import McpError, McpServer
 from swink_agent.sandbox import SandboxError, SandboxProfile, open_sandbox
 from swink_agent.tui.clipboard import copy_beside
 
@@ -84,9 +83,9 @@ async def test_commands_get_secrets_by_their_variables(tmp_path: Path, backend: 
 
 
 async def test_servers_of_tools_get_secrets_by_their_variables(tmp_path: Path, started: list[list[str]]) -> None:
-    server = McpServer.stdio("/bin/cat", cwd=str(tmp_path), env={"TOKEN": CANARY}, sandbox="off", name="cat")
-    with contextlib.suppress(Exception):  # it is no server: what counts is how it was started
-        async with asyncio.timeout(10), server:
+    server = McpServer.stdio("/bin/false", cwd=str(tmp_path), env={"TOKEN": CANARY}, sandbox="off", name="ends")
+    with pytest.raises(McpError):  # what counts is how it was started
+        async with server:
             pass
     assert started
     assert CANARY not in str(started)

@@ -68,6 +68,36 @@ again.rewind(tree, store.plan(tree, first))
 assert (tree / "a.txt").read_text() == "old"
 store.settle(tree)
 assert store.roots() and again.checkpoints(tree)
+
+import sqlite3
+from swink_agent import ToolContext
+from swink_agent.tools import standard_tools
+
+async def go():
+    # in a folder in which this process has a database open
+    database = sqlite3.connect(tree / "app.db")
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("CREATE TABLE rows (name)")
+    assert {"app.db", "app.db-wal", "app.db-shm"} <= set(os.listdir(tree))
+    tools = {tool.name: tool for tool in standard_tools(tree)}
+    for name, given in {
+        "read_file": {},
+        "write_file": {"content": "x"},
+        "edit_file": {"edits": [{"old": "S", "new": "x"}]},
+    }.items():
+        for path in ("app.db", "app.db-shm"):
+            result = await tools[name].execute({"path": path, **given}, ToolContext())
+            assert "in use by this program" in result.content[0].text, result
+    await tools["search"].execute({"pattern": "SQLite"}, ToolContext())
+    store.take(tree, "run", "run")
+    done = {item.path: item.what for item in store.rewind(tree, store.plan(tree, first, force=True))}
+    assert {name: what for name, what in done.items() if name.startswith("app.db")} == dict.fromkeys(
+        ("app.db", "app.db-wal", "app.db-shm"), "failed"
+    )
+    assert database.execute("SELECT count(*) FROM rows").fetchone() == (0,)
+    database.close()
+
+asyncio.run(go())
 again.forget()
 """,
     "durable": """

@@ -29,7 +29,8 @@ from swink_agent import (
     default_convert_to_llm,
     estimate_tokens,
 )
-from swink_agent.core.context.context import Snapshot, repair_pairs
+from swink_agent.core.context.context import Snapshot
+from swink_agent.core.exchanges import repair_pairs
 from swink_agent.testing import check_events, collect, scripted
 
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from swink_agent import AgentMessage, AssistantMessage, ToolResultMessage, UserMessage, extract_text
-from swink_agent.core.context.context import repair_pairs
+from swink_agent.core.exchanges import repair_pairs
 from swink_agent.core.types import LLM_MESSAGES
 from swink_agent.memory import (
     JsonlSessionStore,

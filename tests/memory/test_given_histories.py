@@ -24,7 +24,7 @@ from swink_agent import (
     UserMessage,
     tool,
 )
-from swink_agent.core.context.context import repair_pairs
+from swink_agent.core.exchanges import repair_pairs
 from swink_agent.core.journal import MessageAdded, ToolStarted
 from swink_agent.core.types import LLM_MESSAGES, extract_text
 from swink_agent.memory import JsonlSessionStore

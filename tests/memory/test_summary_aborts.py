@@ -20,7 +20,7 @@ from swink_agent import (
     encode_message,
     extract_text,
 )
-from swink_agent.core.context.context import repair_pairs
+from swink_agent.core.exchanges import repair_pairs
 from swink_agent.memory import JsonlSessionStore, SummarizingCompactor
 from swink_agent.memory.compaction.summary_text import is_summary
 from swink_agent.testing import check_conversation, scripted

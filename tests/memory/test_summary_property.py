@@ -27,7 +27,7 @@ from swink_agent import (
     extract_text,
     tool,
 )
-from swink_agent.core.context.context import repair_pairs
+from swink_agent.core.exchanges import repair_pairs
 from swink_agent.memory import JsonlSessionStore, SummarizingCompactor
 from swink_agent.memory.compaction.summary_text import is_summary
 from swink_agent.testing import call, check_conversation, check_events, fail, reply, scripted, text, truncated

@@ -42,7 +42,7 @@ from swink_agent import (
     encode_event,
     encode_message,
 )
-from swink_agent.core.context.context import repair_pairs
+from swink_agent.core.exchanges import repair_pairs
 from swink_agent.core.run.transcript import Transcript
 
 OFTEN = settings(max_examples=100)

@@ -293,8 +293,9 @@ class EditorAgent:
 
 
 def _shown(question: ApprovalQuestion, folder: str) -> list[Any]:
-    """The question as the terminal shows it, with the diff of a write for editors that draw one."""
-    words = "\n".join([question.display, *question.warnings, question.why])
+    """The question with the whole call, as nothing that was cut can be allowed, and the diff of a write for editors
+    that draw one."""
+    words = "\n".join([question.render(), *question.warnings, question.why])
     change = change_of(question.details, folder)
     return [tool_content(text_block(words)), *([] if change is None else [change])]
 

@@ -24,11 +24,12 @@ from msgspec.structs import replace
 from .cancel import CancellationToken
 from .config import AgentLoopConfig
 from .context.compaction import convert_context, transform_context
-from .context.context import cannot_continue, has_unclosed, is_answered, is_waiting
+from .context.context import cannot_continue, is_answered, is_waiting
 from .deferral import AnsweredTurn, close_waiting, keep_injected
 from .dispatch import dispatch
 from .errors import Aborted, AgentError, ErrorKind, FromHook, NoMessages, as_agent_error
 from .events import AgentEnd, AgentStart, MessageEnd, RunKind, TurnEnd, TurnEndReason, TurnResumed, TurnStart
+from .exchanges import last_exchange
 from .output import Channel, EventStream
 from .reply import ask_model, register_secrets
 from .run.announcing import Announcer
@@ -188,7 +189,7 @@ async def _enter(run: Run, prompts: tuple[AgentMessage, ...] | None) -> bool:
         return True
     if prompts is None and not await _has_something_to_answer(run):
         return False
-    if has_unclosed(run.transcript.history):
+    if last_exchange(run.transcript.history).pending:
         close_waiting(run)
     run.transcript.add(prompts or (), "prompt")
     return True

@@ -41,8 +41,19 @@ from .events import (
     TurnStart,
     UsageAdded,
 )
+from .exchanges import Exchange
 from .tool import AgentToolResult
-from .types import AgentMessage, AssistantMessage, Cost, PolicyStop, StopReason, ToolOutcome, ToolResultMessage, Usage
+from .types import (
+    AgentMessage,
+    AssistantMessage,
+    Cost,
+    PolicyStop,
+    StopReason,
+    ToolCall,
+    ToolOutcome,
+    ToolResultMessage,
+    Usage,
+)
 from .values.data import as_json_data
 from .values.value import Value
 
@@ -89,8 +100,6 @@ class TurnRecord(Value, frozen=True):
 
 class _OpenTurn:
     """The current turn."""
-
-    __slots__ = ("by_id", "calls", "injected", "place", "reply")
 
     def __init__(self, injected: tuple[AgentMessage, ...], reply: AssistantMessage | None, place: int) -> None:
         self.injected = injected
@@ -149,6 +158,15 @@ class _OpenTurn:
             if fits:
                 return position
         return (open_calls or positions)[0]
+
+    def take_results(self, results: Iterable[ToolResultMessage]) -> None:
+        """Gives the calls their results from the history."""
+        exchange = Exchange(calls=[ToolCall(call.id, call.name) for call in self.calls])
+        for message in results:
+            position = exchange.place(message)
+            if position is not None:
+                given = AgentToolResult(message.content, message.details, message.is_error)
+                self.calls[position] = structs.replace(self.calls[position], outcome=message.outcome, result=given)
 
     def closed(self) -> TurnRecord:
         return TurnRecord(self.injected, self.reply, tuple(self.calls))
@@ -311,10 +329,7 @@ class RunRecord:
             turn.reply = event.message
         else:
             turn.reply = self._messages[turn.place] = event.message
-        for position, message in enumerate(event.tool_results):
-            if turn.place == _ELSEWHERE:  # only some of the calls that waited have results
-                position = next(iter(turn.by_id.get(message.tool_call_id, ())), len(turn.calls))
-            _put_result(turn, position, message)
+        turn.take_results(event.tool_results)
         self._messages.extend(event.tool_results)
         self._close_turn()
 
@@ -513,13 +528,3 @@ def _refuse_undecoded(event: object) -> None:
     if event is None or isinstance(event, (bytes, bytearray, str, dict)):
         kind = type(cast("object", event)).__name__
         raise TypeError(f"a RunRecord takes events, and this is of the type {kind}: decode it with decode_event")
-
-
-def _put_result(turn: _OpenTurn, position: int, message: ToolResultMessage) -> None:
-    """Gives a call its result from the history. Results are in the order of the calls."""
-    if position >= len(turn.calls) or turn.calls[position].id != message.tool_call_id:
-        return
-    call = turn.calls[position]
-    given = AgentToolResult(message.content, message.details, message.is_error)
-    if call.outcome != message.outcome or call.result != given:
-        turn.calls[position] = structs.replace(call, outcome=message.outcome, result=given)

@@ -51,6 +51,8 @@ _EVERYDAY_SCRIPTS = frozenset(
 _TABLED_SCRIPTS = frozenset({"armenian", "cyrillic", "greek", "hangul"})
 """Of these, the table above has the letters that look like others. People do write Greek letters beside Latin ones."""
 _APOSTROPHES = "\u02bb\u02bc"
+_LAST_OF_CYRILLIC = "\u052f"
+"""The blocks of Cyrillic behind it have letters of old books."""
 _LAST_OF_EUROPE, _LAST_OF_ALPHABETS = "\u017f", "\u024f"
 _LOOKALIKE = {character: letter for letter, characters in _DRAWN_AS.items() for character in characters}
 
@@ -226,6 +228,8 @@ def _is_everyday(letter: str) -> bool:
     if unicodedata.east_asian_width(letter) == "W":
         return True
     script = _script(letter)
+    if script == "cyrillic" and letter > _LAST_OF_CYRILLIC:
+        return False
     return _is_of_alphabet(letter) if script == "latin" else script in _EVERYDAY_SCRIPTS
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from swink_agent.core.machine.files import locked, make_private, replace_file, replacing
+from swink_agent.core.machine.files import files_in_use, identity_of, locked, make_private, replace_file, replacing
 
 
 def test_a_file_is_made_and_replaced_for_its_owner_alone(tmp_path: Path) -> None:
@@ -81,3 +81,13 @@ def test_a_lock_is_beside_the_file_itself_and_never_beside_a_device(tmp_path: Pa
             assert is_locked
     found = {name: sorted(os.listdir(tmp_path / name)) for name in ("links", "files", "devices")}
     assert found == {"links": [".device.lock", "device", "file"], "files": [".kept.lock"], "devices": ["pipe"]}
+
+
+def test_a_file_is_in_use_while_it_is_open_for_reading_and_writing(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    path.write_bytes(b"")
+    with path.open("rb"), path.open("ab"):
+        assert identity_of(path) not in files_in_use()
+    with path.open("r+b"):
+        assert identity_of(path) in files_in_use()
+    assert identity_of(path) not in files_in_use()

@@ -19,7 +19,7 @@ from swink_agent import (
     ToolResultMessage,
     UserMessage,
 )
-from swink_agent.core.context.context import repair_pairs
+from swink_agent.core.exchanges import repair_pairs
 from swink_agent.core.run.transcript import Transcript
 
 

@@ -1,7 +1,8 @@
-"""Functions of messages: snapshots, whether a history is answered, the repair of call and result pairs, token counts,
-and texts for models that do not take documents.
+"""Functions of messages: snapshots, whether a history is answered, token counts, and texts for models that do not take
+documents.
 
-The history of a run is in `run/transcript`; `window` keeps it within a budget.
+The history of a run is in `run/transcript`, and `exchanges` pairs its calls and results; `window` keeps it within a
+budget.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, TypeVar, cast, overload
 import msgspec
 
 from ..errors import InvalidContinue
+from ..exchanges import last_exchange
 from ..run.pending import pending_calls
 from ..types import (
     AgentMessage,
@@ -27,7 +29,6 @@ from ..types import (
     Text,
     Thinking,
     ToolCall,
-    ToolOutcome,
     ToolResultMessage,
     UserMessage,
 )
@@ -125,7 +126,8 @@ def is_answered(messages: Sequence[AgentMessage]) -> bool:
 
 def is_waiting(messages: Sequence[AgentMessage]) -> bool:
     """Whether one of the results at the end of the history is pending: its call waits for an answer."""
-    return has_unclosed(messages, passes_users=False)
+    last = last_exchange(messages)
+    return bool(last.pending) and not last.is_left
 
 
 def cannot_continue(messages: Sequence[AgentMessage]) -> InvalidContinue:
@@ -145,87 +147,6 @@ def start_of_waiting(messages: Sequence[AgentMessage]) -> int:
             if type(message) is AssistantMessage:
                 return position
     return len(messages)
-
-
-def has_unclosed(messages: Sequence[AgentMessage], *, passes_users: bool = True) -> bool:
-    """Whether a result after the last reply is pending, with `passes_users` also if a user message follows it."""
-    answered: set[str] = set()
-    for message in reversed(messages):
-        if type(message) is AssistantMessage or (type(message) is UserMessage and not passes_users):
-            return False
-        if type(message) is ToolResultMessage:
-            if message.outcome is not ToolOutcome.PENDING:
-                answered.add(message.tool_call_id)  # it replaces an earlier pending result
-            elif message.tool_call_id not in answered:
-                return True
-    return False
-
-
-# -- pairs ---------------------------------------------------------------------------------------------------
-
-
-def repair_pairs(messages: Iterable[LlmMessage]) -> list[LlmMessage]:
-    """Returns the messages with exactly one result for each call, directly after it.
-
-    A call without a result gets an error result, a result without a call is dropped, a late result moves up to its
-    call, and empty assistant messages are dropped.
-    """
-    repaired: list[LlmMessage] = []
-    pending: _Pending | None = None
-    for message in messages:
-        if pending is not None and type(message) is not AssistantMessage:
-            pending.take(message)
-        elif type(message) is UserMessage:
-            repaired.append(message)
-        elif type(message) is AssistantMessage and not is_empty(message):
-            if pending is not None:
-                repaired.extend(pending.settled())
-            repaired.append(message)
-            pending = _Pending(message) if message.tool_calls else None
-    if pending is not None:
-        repaired.extend(pending.settled())
-    return repaired
-
-
-class _Pending:
-    """Collects the messages between an assistant message with calls and the next assistant message."""
-
-    __slots__ = ("asker", "others", "results")
-
-    def __init__(self, asker: AssistantMessage) -> None:
-        self.asker = asker
-        self.results: dict[str, ToolResultMessage | None] = dict.fromkeys(call.id for call in asker.tool_calls)
-        self.others: list[LlmMessage] = []
-
-    def take(self, message: LlmMessage) -> None:
-        if type(message) is not ToolResultMessage:
-            self.others.append(message)
-        elif message.tool_call_id in self.results:
-            there = self.results[message.tool_call_id]
-            if there is None or there.outcome is ToolOutcome.PENDING:  # no other result is ever replaced
-                self.results[message.tool_call_id] = message
-
-    def settled(self) -> Iterator[LlmMessage]:
-        for call in self.asker.tool_calls:
-            yield self.results[call.id] or _missing_result(call, self.asker)
-        yield from self.others
-
-
-def _missing_result(call: ToolCall, asker: AssistantMessage) -> ToolResultMessage:
-    # It has the reply's time, so that repeating the repair gives an equal message.
-    text = "no result: this tool call was never completed"
-    return ToolResultMessage(call.id, text, True, tool_name=call.name, timestamp=asker.timestamp)
-
-
-def is_empty(message: AssistantMessage) -> bool:
-    """Whether a message has no content for a provider: no call, no visible text, no signed reasoning."""
-    for block in message.content:
-        if type(block) is Text:
-            if block.text.strip():
-                return False
-        elif type(block) is ToolCall or (type(block) is Thinking and block.signature is not None):
-            return False
-    return True
 
 
 # -- size ----------------------------------------------------------------------------------------------------

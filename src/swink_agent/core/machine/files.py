@@ -13,10 +13,11 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -153,3 +154,20 @@ def identity_of(path: str | os.PathLike[str]) -> tuple[int, int] | None:
     except (OSError, ValueError):
         return None
     return status.st_dev, status.st_ino
+
+
+def files_in_use() -> frozenset[tuple[int, int]]:
+    """Returns the device and the inode of each file that this process has open for reading and writing.
+
+    Databases are among them, and files with locks. Code that opens files which others name must leave these alone: when
+    a process closes a file, all its record locks on it end, also those that it took through another descriptor. Then
+    another process takes SQLite's database for unused, and deletes what was not moved into it yet.
+    """
+    found: set[tuple[int, int]] = set()
+    for name in os.listdir("/dev/fd"):
+        with suppress(OSError):  # closed meanwhile
+            if fcntl.fcntl(int(name), fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR:
+                status = os.fstat(int(name))
+                if stat.S_ISREG(status.st_mode):
+                    found.add((status.st_dev, status.st_ino))
+    return frozenset(found)

@@ -22,8 +22,9 @@ from ..approval import Approve, ApproveWith, PendingCall, Reject
 from ..encoding.codec import decode_message
 from ..errors import NotPending
 from ..events import DeferralKind
+from ..exchanges import last_exchange
 from ..tool import AgentToolResult
-from ..types import AgentMessage, AssistantMessage, Text, ToolCall, ToolOutcome, ToolResultMessage, UserMessage
+from ..types import AgentMessage, AssistantMessage, Text, ToolCall, ToolOutcome, ToolResultMessage
 from ..values.checks import a_kind, is_not
 from ..values.data import as_json, as_json_data
 from ..values.decoders import json_decoder
@@ -109,9 +110,7 @@ def pending_calls(messages: Sequence[AgentMessage]) -> tuple[PendingCall, ...]:
 
 def waiting_calls(messages: Sequence[AgentMessage]) -> tuple[AssistantMessage | None, tuple[WaitingCall, ...]]:
     """Returns the reply whose calls wait, and those calls; `None` and nothing if no call waits."""
-    if not messages or type(messages[-1]) is AssistantMessage:  # after most runs
-        return None, ()
-    reply, found = _find(messages, passes_users=False)
+    reply, found = _unanswered(messages, passes_users=False)
     waiting = tuple([one for call in found if (one := _answerable(call)) is not None])
     return (reply if waiting else None), waiting
 
@@ -119,43 +118,23 @@ def waiting_calls(messages: Sequence[AgentMessage]) -> tuple[AssistantMessage | 
 def unclosed_calls(messages: Sequence[AgentMessage]) -> tuple[AssistantMessage | None, tuple[WaitingCall, ...]]:
     """Works like `waiting_calls`, but includes calls that stopped waiting because a user message follows, and calls
     that cannot be answered. Does not look inside delegates."""
-    if not messages or type(messages[-1]) is AssistantMessage:
-        return None, ()
-    return _find(messages, passes_users=True)
+    return _unanswered(messages, passes_users=True)
 
 
-def _find(
+def _unanswered(
     messages: Sequence[AgentMessage], *, passes_users: bool
 ) -> tuple[AssistantMessage | None, tuple[WaitingCall, ...]]:
-    results: list[tuple[int, ToolResultMessage]] = []
-    position = len(messages)
-    for message in reversed(messages):
-        position -= 1
-        if type(message) is ToolResultMessage:
-            results.append((position, message))
-        elif type(message) is UserMessage and not passes_users:
-            return None, ()
-        elif type(message) is AssistantMessage:
-            found = _waiting_in(message, results[::-1])
-            return (message if found else None), found
-    return None, ()
-
-
-def _waiting_in(reply: AssistantMessage, results: Sequence[tuple[int, ToolResultMessage]]) -> tuple[WaitingCall, ...]:
-    by_id: dict[str, tuple[int, ToolResultMessage]] = {}
-    for position, result in results:
-        first = by_id.get(result.tool_call_id)
-        if first is None:
-            by_id[result.tool_call_id] = position, result
-        elif first[1].outcome is ToolOutcome.PENDING:
-            by_id[result.tool_call_id] = first[0], result
+    last = last_exchange(messages)
+    if not last.pending or (last.is_left and not passes_users):
+        return None, ()
     found: list[WaitingCall] = []
-    for index, call in enumerate(reply.tool_calls):
-        there = by_id.pop(call.id, None)  # a second call with the same id does not wait
-        pending = None if there is None else Pending.of(there[1])
-        if there is not None and pending is not None:
-            found.append(WaitingCall(call, index, *there, pending))
-    return tuple(found)
+    for index in last.pending:
+        result = last.results[index]
+        assert result is not None
+        if (pending := Pending.of(result)) is not None:
+            position = next(at for at in range(len(messages) - 1, -1, -1) if messages[at] is result)
+            found.append(WaitingCall(last.calls[index], index, position, result, pending))
+    return (last.reply if found else None), tuple(found)
 
 
 def _answerable(one: WaitingCall) -> WaitingCall | None:

@@ -2,7 +2,7 @@
 
 There are three lists: the history (which transforms never change), the context (the messages that the transforms kept)
 and the conversation (the messages that are sent). Each message is converted once, and no list is copied or rebuilt from
-one turn to the next unless something in it changed. The rules for pairs are in `context`.
+one turn to the next unless something in it changed. The rules for pairs are in `exchanges`.
 """
 
 from __future__ import annotations
@@ -11,20 +11,11 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ..context.context import SentMessages, Snapshot, is_empty, repair_pairs
+from ..context.context import SentMessages, Snapshot
+from ..exchanges import is_paired, repair_pairs
 from ..journal import MessageSource, Recorder
 from ..secrets.redaction import Redactor
-from ..types import (
-    FAILURES,
-    LLM_MESSAGES,
-    AgentMessage,
-    AssistantMessage,
-    LlmMessage,
-    ToolCall,
-    ToolResultMessage,
-    UserMessage,
-    is_blank,
-)
+from ..types import LLM_MESSAGES, AgentMessage, AssistantMessage, LlmMessage, UserMessage, is_blank
 
 
 class Transcript:
@@ -164,21 +155,8 @@ class Transcript:
 
     def _extend_in_order(self) -> bool:
         """Adds the new messages if they are valid as they are; returns whether they were."""
-        waiting: list[str] = []  # the calls whose results must come next, in this order
         fresh = self._llm[self._checked :]
-        for message in fresh:
-            if type(message) is ToolResultMessage:
-                if not waiting or waiting.pop(0) != message.tool_call_id:
-                    return False
-            elif waiting:
-                return False
-            elif type(message) is AssistantMessage:
-                waiting = [block.id for block in message.content if type(block) is ToolCall]
-                if message.stop_reason in FAILURES or (not waiting and is_empty(message)):
-                    return False
-                if len(waiting) > 1 and len(set(waiting)) < len(waiting):
-                    return False
-        if waiting:
+        if any(type(message) is AssistantMessage and message.is_failed for message in fresh) or not is_paired(fresh):
             return False
         if self._sent is not self._llm:
             self._sent.extend(fresh)

@@ -26,7 +26,8 @@ from .matching import MadeCall, PatternTimeout, canonical, found_within, is_quic
 
 _LARGEST_FILE = 16 * 1024 * 1024
 _LONGEST_SHOWN = 200
-_FENCED = re.compile(r"```[a-zA-Z]*\n(.*)\n```", re.DOTALL)
+_LINE_END = re.compile(r"\r?\n")
+_FENCE = re.compile(r" {0,3}(`{3,})([^`]*)")
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+)?(?<=\d)(?:[eE][-+]?\d+)?(?!\w)")
 _ONE_BY_ONE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
 """Kana and Chinese characters, which are written without spaces: each counts as a word."""
@@ -191,12 +192,29 @@ def _response_score(expected: ResponseCriteria, response: str) -> Score:
         threshold = _SIMILAR if expected.threshold is None else expected.threshold
         reason = f"similarity {value:.3f} by {measure.value} to {_short(expected.similar)}"
         return Score(value, threshold, reason if value >= threshold else f"{reason}, the reply is {_short(response)}")
-    fenced = _FENCED.fullmatch(response.strip())
+    fenced = _last_fenced(response)
     try:
-        value = msgspec.json.decode(fenced.group(1) if fenced else response)
+        value = msgspec.json.decode(response if fenced is None else fenced)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         return Score(0.0, reason=f"the reply is not JSON: {error}; it is {_short(response)}")
     return _schema_score(expected.schema or {}, value)
+
+
+def _last_fenced(text: str) -> str | None:
+    """The last whole block between two lines with a fence. Earlier ones may be intermediate results."""
+    last: str | None = None
+    block: list[str] = []
+    fence = ""
+    for line in _LINE_END.split(text):
+        mark = _FENCE.fullmatch(line)
+        if not fence:
+            if mark is not None:
+                fence, block = mark[1], []
+        elif mark is not None and mark[1].startswith(fence) and not mark[2].strip():
+            last, fence = "\n".join(block), ""
+        else:
+            block.append(line)
+    return last
 
 
 def _number_score(expected: float, tolerance: float, response: str) -> Score:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from swink_agent.core.context.context import is_empty
+from swink_agent.core.exchanges import is_empty
 from swink_agent.core.types import AgentMessage, AssistantMessage, ToolCall, ToolOutcome, ToolResultMessage
 
 from .records import UnknownMessage

@@ -13,6 +13,8 @@ import stat
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 
+from swink_agent.core.machine.files import files_in_use
+
 from ..workspace.place import put_new
 from .checkpoint import PathRewind
 from .tree_entries import FOLDER, Entry, entry_at, opened_root
@@ -132,6 +134,10 @@ class _Restoring:
         return data
 
     def _check(self, folder: int, name: bytes, present: Entry | None) -> None:
+        with suppress(FileNotFoundError):
+            state = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if (state.st_dev, state.st_ino) in files_in_use():
+                raise _Changed("is in use by this program, such as its database")
         now = entry_at(folder, name, self._most_file)
         if now is None or present is None or now.kind != present.kind:
             is_same = now is present

@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Literal, NamedTuple, TypeAlias
 
-from swink_agent.core.machine.files import identity_of
+from swink_agent.core.machine.files import files_in_use, identity_of
 
 from ..search.ignore import IgnoreLevel
 from ..search.tree import level_of
@@ -105,7 +105,7 @@ class Tree:
 
     `known` is the result of an earlier look: a file with the same signature is not read again, and whether git ignores
     a folder is decided when it is first seen. Otherwise a command could hide files from a look, or make old files look
-    new, by changing a `.gitignore`.
+    new, by changing a `.gitignore`. A file that this program itself uses, such as its database, is never read.
     """
 
     def __init__(
@@ -138,6 +138,7 @@ class Tree:
         self._without = identity_of(without)
         self._was_kept = was_kept
         self._may_be_taken_in = may_be_taken_in
+        self._in_use = files_in_use()
         self._sorted: list[bytes] | None = None
         self._rules_end = time.monotonic() + _RULES_TAKE
         self._walk(root, b"", level_of(root, b"", None, self._rules_end), 0)
@@ -226,6 +227,12 @@ class Tree:
         known = self._known.get(path)
         if known is None and not state.st_size and self._has_mark(state):
             return  # a placeholder of the sandbox
+        if (state.st_dev, state.st_ino) in self._in_use:
+            if known is None or known.entry.kind != "file":
+                self._unkept(path)
+            else:  # what has changed in it is not the work of a call
+                self._put(path, known)
+            return
         if known is not None and known.entry.kind == "file" and known.signature == _signature(state):
             self._put(path, Seen(known.entry._replace(mode=mode), known.signature))
             return

@@ -19,6 +19,7 @@ from typing import TypeAlias
 
 from swink_agent import sandbox as sandboxes
 from swink_agent.core.errors import ToolError
+from swink_agent.core.machine.files import files_in_use, identity_of
 from swink_agent.core.texts.invisible import compatibility_form
 from swink_agent.core.tool import ToolContext
 from swink_agent.core.values.checks import is_not
@@ -172,6 +173,7 @@ class Workspace:
 
     def open_file(self, path: str) -> OpenFile:
         """Opens a regular file for reading. Raises `WorkspaceError` for anything else and everything outside."""
+        self._refuse_in_use(self.relative(path))
         return self._regular(self._open(path, _READ), path)
 
     def open_folder(self, path: str = ".") -> OpenFile:
@@ -184,6 +186,16 @@ class Workspace:
             return False
         folded = tuple(map(_fold, parts))
         return any(_covers(names, folded) for names in self._hidden)
+
+    def _refuse_in_use(self, relative: str) -> None:
+        """Raises `WorkspaceError` for a file that this program uses itself, such as its database.
+
+        The check protects that file's locks from an accident. What may be opened at all is checked with the descriptor.
+        """
+        if identity_of(self.root / relative) in files_in_use():
+            raise WorkspaceError(
+                f"{show_name(relative)} is in use by this program, such as its database: tools do not touch it"
+            )
 
     def _open(self, path: str, flags: int) -> Opened:
         relative = self.relative(path)
@@ -225,6 +237,7 @@ class Workspace:
             raise self.explain(path, error) from error
         try:
             self.refuse_protected(place.parts)
+            self._refuse_in_use("/".join(place.parts))
         except BaseException:
             place.close()
             raise
