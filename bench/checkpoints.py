@@ -3,13 +3,18 @@
 python -m bench.checkpoints [--quick]
 
 `cold` is the first checkpoint, which reads every file. `warm` is one of an unchanged folder by the same store, `again`
-by a store that was just opened, as in a new process. `one file` is a checkpoint after one file has changed.
+by a store that was just opened, as in a new process. `one file` is a checkpoint after one file has changed. `git` is
+`git add -A` with `git write-tree` in the unchanged folder, with a repository of its own; `warm` is to be at most twice
+that. It is left out where git is missing.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import resource
+import shutil
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,7 +22,7 @@ from pathlib import Path
 
 from swink_agent.tools import CheckpointStore
 
-SIZES = (1_000, 10_000, 50_000)
+SIZES = (1_000, 20_000, 50_000)
 _FILES_A_FOLDER = 50
 
 
@@ -25,8 +30,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="the smallest folder alone")
     options = parser.parse_args()
-    print("| files | bare walk, CPU | cold | warm | again | one file | store on disk |")
-    print("|-------|----------------|------|------|-------|----------|---------------|")
+    print("| files | bare walk, CPU | cold | warm | again | one file | git | store on disk |")
+    print("|-------|----------------|------|------|-------|----------|-----|---------------|")
     for size in SIZES[:1] if options.quick else SIZES:
         with tempfile.TemporaryDirectory() as base:
             print(measured(Path(base), size), flush=True)
@@ -53,7 +58,8 @@ def measured(base: Path, size: int) -> str:
 
     one = min(change() for _ in range(3))
     held = sum(path.stat().st_size for path in store.folder.iterdir()) / 1024 / 1024
-    ratios = " | ".join(f"{took / bare:.1f}" for took in (cold, warm, again, one))
+    git = "" if (took := git_takes(base, root)) is None else f"{took / bare:.1f}"
+    ratios = " | ".join([*(f"{took / bare:.1f}" for took in (cold, warm, again, one)), git])
     return f"| {size:,} | {bare * 1000:.0f} ms | {ratios} | {held:.1f} MiB |"
 
 
@@ -61,6 +67,24 @@ def cpu(work: Callable[[], object]) -> float:
     start = time.process_time()
     work()
     return time.process_time() - start
+
+
+def git_takes(base: Path, root: Path) -> float | None:
+    """CPU seconds of git for its index and tree of the unchanged folder."""
+    if (git := shutil.which("git")) is None:
+        return None
+    environment = {**os.environ, "GIT_DIR": str(base / "git"), "GIT_WORK_TREE": str(root)}
+
+    def take() -> float:
+        start = resource.getrusage(resource.RUSAGE_CHILDREN)
+        for words in (["add", "-A"], ["write-tree"]):
+            subprocess.run([git, *words], env=environment, check=True, stdout=subprocess.DEVNULL)
+        end = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return end.ru_utime + end.ru_stime - start.ru_utime - start.ru_stime
+
+    subprocess.run([git, "init", "--quiet"], env=environment, check=True)
+    take()
+    return min(take() for _ in range(3))
 
 
 def walk(root: Path) -> int:

@@ -225,7 +225,7 @@ def copy_tree(folder: Path) -> None:
     site = next((copy / ".venv/lib").glob("python3*/site-packages"))
     used = next(path for path in map(Path, sys.path) if path.name == "site-packages")
     (site / "copy.pth").write_text(f"{copy / 'src'}\n{used}\n")
-    for script in (ROOT / ".venv/bin").iterdir():
+    for script in filter(Path.is_file, (ROOT / ".venv/bin").iterdir()):
         head = script.read_bytes()
         if head.startswith(b"#!") and not (to := copy / ".venv/bin" / script.name).exists():
             to.write_bytes(head.replace(f"{ROOT}/.venv".encode(), f"{copy}/.venv".encode()))

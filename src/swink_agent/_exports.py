@@ -4,6 +4,7 @@ from swink_agent.core.output import EventStream as EventStream
 from swink_agent.core.output import Subscription as Subscription
 from swink_agent.core.secrets.redaction import Redactor as Redactor
 
+from .adapters.catalog import is_same_model as is_same_model
 from .approvals import CommandRules as CommandRules
 from .core.agent.agent import Agent as Agent
 from .core.agent.structured import StructuredResult as StructuredResult

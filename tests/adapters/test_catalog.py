@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from swink_agent import ModelSpec
-from swink_agent.adapters.catalog import ModelCatalog
+from swink_agent.adapters.catalog import ModelCatalog, is_same_model
 from swink_agent.core.values.model_info import ModelCapabilities, ModelInfo, ModelPrices, PriceTier, TokenPrices
 
 CATALOG = ModelCatalog.load()
@@ -334,3 +334,33 @@ def test_a_provider_that_is_not_listed_is_asked_of_others_and_no_other_is() -> N
     assert catalog.nearest("acme:smal-2") == ("acme:small-2",)
     assert catalog.find(ModelSpec("nobody", "small-2")) is None
     assert set(asked) == {"acme", "nobody"}
+
+
+# -- the model that answered -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "served", "is_same"),
+    [
+        ("gpt-4o", "gpt-4o", True),
+        ("gpt-4o", "gpt-4o-2024-08-06", True),
+        ("openai:gpt-4o", "GPT-4o", True),
+        ("openai:gpt-4o", "gpt-4o-mini", False),
+        ("claude-sonnet-4-5", "claude-sonnet-4-5-20250929", True),
+        ("claude-sonnet-4-5", "claude-opus-4-5", False),
+        ("claude-opus-4-5", "claude-4-5-opus", True),  # an alias in the catalog
+        ("mistral-large-latest", "mistral-large-2411", True),
+        ("openrouter:anthropic/claude-sonnet-4-5", "claude-sonnet-4-5", True),
+        ("bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0", "claude-sonnet-4-5", True),
+        ("gemini-2.5-pro", "models/gemini-2.5-pro", True),
+        ("deepseek/deepseek-r1:free", "deepseek/deepseek-r1", True),
+        ("deepseek-v3", "deepseek-v2", False),
+        ("ollama:llama3:8b", "llama3:70b", False),
+        ("gpt-4.1", "gpt-4-1", True),
+    ],
+)
+def test_names_of_one_model_are_told_from_those_of_others(asked: str, served: str, is_same: bool) -> None:
+    assert is_same_model(asked, served) is is_same
+    provider, colon, name = asked.partition(":")
+    if colon and "/" not in provider:
+        assert is_same_model(ModelSpec(provider, name), served) is is_same

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from swink_agent import Cost, ModelSpec, ThinkingBudgets, ThinkingLevel, Usage
 from swink_agent.adapters.catalog import ModelCatalog
-from swink_agent.adapters.prices import cost_of, worst_case
+from swink_agent.adapters.prices import cost_of, priced_model, worst_case
 
 OFTEN = settings(max_examples=100)
 MODELS = ModelCatalog.load().models()
@@ -194,3 +194,18 @@ def test_the_worst_case_says_what_it_does_not_know() -> None:
     assert cost
     assert output is not None
     assert output > 1000
+
+
+@pytest.mark.parametrize(
+    ("asked", "served", "priced"),
+    [
+        ("openai:gpt-4o", None, "openai:gpt-4o"),
+        ("openai:gpt-4o", "gpt-4o-2024-08-06", "openai:gpt-4o"),
+        ("openai:gpt-4o", "gpt-4o-mini", "openai:gpt-4o-mini"),
+        ("openai:gpt-4o", "a-model-without-a-price", "openai:gpt-4o"),
+        ("azure:our-deployment", "gpt-4o-2024-08-06", "azure:gpt-4o-2024-08-06"),
+        ("openrouter:deepseek/deepseek-chat:free", "deepseek/deepseek-chat", "openrouter:deepseek/deepseek-chat:free"),
+    ],
+)
+def test_a_reply_costs_what_the_model_costs_that_answered(asked: str, served: str | None, priced: str) -> None:
+    assert priced_model(ModelSpec.parse(asked), served) == ModelSpec.parse(priced)

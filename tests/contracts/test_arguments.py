@@ -35,6 +35,7 @@ MADE: dict[str, dict[str, Any]] = {
     "policies.MaxTurns": {"turns": 1},
     "policies.PiiRedactor": {},
     "policies.PromptGuard": {},
+    "policies.SameModel": {},
     "policies.WorkspaceOnly": {"root": "."},
     "policies.recommended": {"root": "."},
     "skills.SkillTool": {"skills": []},

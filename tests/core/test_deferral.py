@@ -62,7 +62,7 @@ from swink_agent import (
     pending_calls,
     tool,
 )
-from swink_agent.core.secrets.messages import masked_message
+from swink_agent.core.secrets.masking import masked
 from swink_agent.memory import JsonlSessionStore
 from swink_agent.testing import call, check_conversation, check_events, names, reply, scripted
 
@@ -917,4 +917,4 @@ def test_secrets_in_damaged_details_are_masked() -> None:
     redactor = Redactor()
     redactor.learn("hunter2secret", "password")
     details = {"kind": "delegate", "arguments": {}, "messages": [{"role": "bogus", "text": "hunter2secret"}]}
-    assert "hunter2secret" not in repr(masked_message(waits_with(details)[-1], redactor).details)
+    assert "hunter2secret" not in repr(masked(waits_with(details)[-1], redactor))

@@ -231,7 +231,7 @@ def test_text_that_shows_data_is_json_where_the_data_are() -> None:
 def test_a_copy_of_deep_data_is_another_of_the_same(depth: int) -> None:
     original = nested(depth, in_dicts=True, leaf=[1, "x"])
 
-    for copy in (copy_json(original), copied(original), Redactor().redact_value(original)):
+    for copy in (copy_json(original), copied(original)):
         assert copy is not original
         one, other = original, copy
         for _ in range(depth):
@@ -241,11 +241,7 @@ def test_a_copy_of_deep_data_is_another_of_the_same(depth: int) -> None:
         assert one == other == [1, "x"]
 
 
-def test_a_secret_deep_down_is_masked() -> None:
-    value = Redactor(["sk-abcdefgh12345678"]).redact_value(
-        nested(5_000, leaf={"password": "x", "a": "sk-abcdefgh12345678"})
-    )
-    for _ in range(5_000):
-        value = value[0]
-    assert value["a"].startswith("[")
-    assert value["password"].startswith("[")
+def test_a_secret_deep_down_is_masked_in_the_text_that_shows_it() -> None:
+    shown = Redactor(["sk-abcdefgh12345678"]).redact_value(nested(5_000, leaf={"a": "sk-abcdefgh12345678"}))
+    assert isinstance(shown, str)
+    assert '"a":"[redacted:' in shown

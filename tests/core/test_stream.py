@@ -287,6 +287,12 @@ def test_an_end_with_a_wrong_value_says_what_it_takes() -> None:
     assert message.error_message == f"broken event sequence: {takes}"
 
 
+def test_an_end_that_names_its_model_in_no_text_is_broken() -> None:
+    message = assemble(StreamStart(), StreamDone(served_model=4))  # type: ignore[arg-type]
+    assert message.error_message is not None
+    assert "served_model or response_id is an int, not a string" in message.error_message
+
+
 async def test_usage_in_words_ends_the_run_with_an_error_that_shows_it() -> None:
     async def wordy(model: Any, context: Any, options: Any, cancel: Any) -> AsyncIterator[Any]:
         yield StreamStart()

@@ -40,7 +40,7 @@ from swink_agent import (
 )
 from swink_agent.testing import (
     FakeClock,
-    Request,
+    ModelRequest,
     call,
     check_conversation,
     check_events,
@@ -544,7 +544,7 @@ async def test_a_text_stream_is_given_what_any_run_may_be_given() -> None:
     assert [piece async for piece in agent.text_stream("hi", system_prompt="Be brief.", model="test:other")] == [
         "hello"
     ]
-    request: Request = stream.requests[0]
+    request: ModelRequest = stream.requests[0]
     assert (request.context.system_prompt, request.model.model_id) == ("Be brief.", "other")
 
 

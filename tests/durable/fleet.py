@@ -20,7 +20,7 @@ from typing import Any
 from swink_agent import Agent, AssistantMessage, Defer, ToolContext, UserMessage, tool
 from swink_agent.core.types import extract_text
 from swink_agent.durable import Durable
-from swink_agent.testing import Request, call, scripted, text
+from swink_agent.testing import ModelRequest, call, scripted, text
 
 STEPS = 4
 
@@ -36,11 +36,11 @@ def make_durable(url: str, folder: Path) -> Durable:
         finally:
             os.close(descriptor)
 
-    def prompt_of(request: Request) -> str:
+    def prompt_of(request: ModelRequest) -> str:
         message = next(message for message in request.messages if isinstance(message, UserMessage))
         return extract_text(message.content)
 
-    def replies_in(request: Request) -> int:
+    def replies_in(request: ModelRequest) -> int:
         return sum(isinstance(message, AssistantMessage) for message in request.messages)
 
     durable = Durable(url)
@@ -58,7 +58,7 @@ def make_durable(url: str, folder: Path) -> Durable:
         mark("refunded", order)
         return f"refunded {order}"
 
-    def step(request: Request) -> Any:
+    def step(request: ModelRequest) -> Any:
         run, done = prompt_of(request), replies_in(request)
         nonce = uuid.uuid4().hex
         mark("asked", run, done, nonce, time.monotonic_ns())
@@ -71,7 +71,7 @@ def make_durable(url: str, folder: Path) -> Durable:
     def steps() -> Agent:
         return Agent("test:model", stream_fn=scripted(*[step] * 50), tools=[effect])
 
-    def long_step(request: Request) -> Any:
+    def long_step(request: ModelRequest) -> Any:
         run, done = prompt_of(request), replies_in(request)
         mark("asked", run, done, "-", time.monotonic_ns())
         if done:
@@ -84,7 +84,7 @@ def make_durable(url: str, folder: Path) -> Durable:
 
     @durable.agent("refunds")
     def refunds() -> Agent:
-        def ask(request: Request) -> Any:
+        def ask(request: ModelRequest) -> Any:
             done = replies_in(request)
             return text("all paid") if done else [call("refund", order="17"), call("refund", order="18")]
 
@@ -96,7 +96,7 @@ def make_durable(url: str, folder: Path) -> Durable:
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError
 
-    def hang(request: Request) -> Any:
+    def hang(request: ModelRequest) -> Any:
         if os.path.exists(folder / "hang"):
             os.unlink(folder / "hang")
             mark("hangs", os.getpid())

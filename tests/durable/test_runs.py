@@ -46,7 +46,7 @@ from swink_agent.durable import (
     StoreUnavailable,
 )
 from swink_agent.memory import NoteAdded, export_markdown, replay
-from swink_agent.testing import Request, call, fail, scripted, text
+from swink_agent.testing import ModelRequest, call, fail, scripted, text
 
 from .postgres import PostgresServer
 
@@ -70,7 +70,7 @@ def adding() -> Agent:
 def asking(*replies: Any, tools: Any = (refund,)) -> Callable[[], Agent]:
     """Makes a factory of agents that go on with the script where the history ends, and defer every question."""
 
-    def reply(request: Request) -> Any:
+    def reply(request: ModelRequest) -> Any:
         return replies[sum(isinstance(message, AssistantMessage) for message in request.messages)]
 
     def make() -> Agent:
@@ -413,7 +413,7 @@ async def test_an_unreachable_model_is_asked_later_and_at_last_the_run_fails(kin
     fails = {"good": 2, "bad": 1000}
 
     def make(name: str) -> Callable[[], Agent]:
-        def reply(request: Request) -> Any:
+        def reply(request: ModelRequest) -> Any:
             fails[name] -= 1
             return fail("network", "line cut") if fails[name] >= 0 else text("through")
 
@@ -444,7 +444,7 @@ class Never:
 
 
 async def test_conversations_go_on_after_a_run_that_is_over(kind: str, url: str) -> None:
-    requests: list[Request] = []
+    requests: list[ModelRequest] = []
 
     @tool
     def remember(ctx: ToolContext, name: str) -> str:
@@ -457,7 +457,7 @@ async def test_conversations_go_on_after_a_run_that_is_over(kind: str, url: str)
         """Recalls the name."""
         return str(ctx.state.get("name"))
 
-    def reply(request: Request) -> Any:
+    def reply(request: ModelRequest) -> Any:
         requests.append(request)
         last = request.messages[-1]
         if isinstance(last, UserMessage):
@@ -618,9 +618,9 @@ async def test_a_cancel_is_final(kind: str, url: str) -> None:
         await asyncio.sleep(60)
         return "never"
 
-    asked: list[Request] = []
+    asked: list[ModelRequest] = []
 
-    def reply(request: Request) -> Any:
+    def reply(request: ModelRequest) -> Any:
         asked.append(request)
         return call("slow")
 
@@ -660,9 +660,9 @@ async def test_a_cancel_is_final(kind: str, url: str) -> None:
 
 
 async def test_nothing_begins_after_a_cancel_even_if_its_worker_has_not_noticed(sqlite_url: str) -> None:
-    asked: list[Request] = []
+    asked: list[ModelRequest] = []
 
-    def reply(request: Request) -> Any:
+    def reply(request: ModelRequest) -> Any:
         asked.append(request)
         return call("add", a=1, b=1)
 
@@ -691,7 +691,7 @@ async def test_limits_hold_for_agents_and_keys(kind: str, url: str) -> None:
     now: dict[str, int] = {"all": 0, "a": 0, "b": 0, "most": 0, "most a": 0}
 
     def make() -> Agent:
-        def reply(request: Request) -> Any:
+        def reply(request: ModelRequest) -> Any:
             last = request.messages[-1]
             return call("work", key=extract_text(last.content)) if isinstance(last, UserMessage) else text("ok")
 
@@ -724,7 +724,7 @@ async def test_limits_hold_for_agents_and_keys(kind: str, url: str) -> None:
 async def test_runs_start_by_priority_and_then_by_age(kind: str, url: str) -> None:
     order: list[str] = []
 
-    def reply(request: Request) -> Any:
+    def reply(request: ModelRequest) -> Any:
         order.append(extract_text(request.messages[0].content))
         return text("ok")
 
@@ -1098,7 +1098,7 @@ async def test_a_new_release_goes_on_with_old_runs_by_its_own_model_and_tools(ki
     asked: list[str] = []
 
     def release(model: str, *replies: Any) -> Callable[[], Agent]:
-        def reply(request: Request) -> Any:
+        def reply(request: ModelRequest) -> Any:
             asked.append(request.model.model_id)
             return replies[sum(isinstance(message, AssistantMessage) for message in request.messages)]
 
@@ -1125,7 +1125,7 @@ async def test_a_retry_goes_on_where_the_run_stopped(sqlite_url: str) -> None:
     asked: list[int] = []
     is_broken = True
 
-    def reply(request: Request) -> Any:
+    def reply(request: ModelRequest) -> Any:
         replies = sum(isinstance(message, AssistantMessage) for message in request.messages)
         asked.append(replies)
         if replies == 0:
@@ -1148,11 +1148,11 @@ async def test_a_retry_goes_on_where_the_run_stopped(sqlite_url: str) -> None:
 
 @pytest.mark.sweep
 async def test_a_call_that_waits_in_a_delegate_is_answered_too(kind: str, url: str) -> None:
-    def inner(request: Request) -> Any:
+    def inner(request: ModelRequest) -> Any:
         done = any(isinstance(message, AssistantMessage) for message in request.messages)
         return text("inner done") if done else call("refund", order="5")
 
-    def outer(request: Request) -> Any:
+    def outer(request: ModelRequest) -> Any:
         done = any(isinstance(message, AssistantMessage) for message in request.messages)
         return text("outer done") if done else call("clerk", prompt="refund 5")
 
@@ -1172,7 +1172,7 @@ async def test_a_call_that_waits_in_a_delegate_is_answered_too(kind: str, url: s
 async def test_a_compacted_context_survives_a_wait(sqlite_url: str) -> None:
     lengths: list[int] = []
 
-    def reply(request: Request) -> Any:
+    def reply(request: ModelRequest) -> Any:
         lengths.append(len(request.messages))
         replies = sum(isinstance(message, AssistantMessage) for message in request.messages)
         return call("refund", order="1") if not replies else text("over")

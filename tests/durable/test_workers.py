@@ -26,7 +26,7 @@ from swink_agent.durable.store.store import Store
 from swink_agent.durable.store.writing import Append, RunLost
 from swink_agent.durable.urls import store_address
 from swink_agent.memory import NoteAdded, encode_line
-from swink_agent.testing import Request, call, scripted, text
+from swink_agent.testing import ModelRequest, call, scripted, text
 
 from .conftest import Fleet, wait_until
 from .postgres import PostgresServer
@@ -300,7 +300,7 @@ def broken(store: Store) -> Iterator[None]:
 
 async def test_a_store_that_cannot_be_written_is_waited_for(sqlite_url: str) -> None:
     in_tool, go_on = asyncio.Event(), asyncio.Event()
-    asked: list[Request] = []
+    asked: list[ModelRequest] = []
 
     @tool
     async def work() -> str:
@@ -309,7 +309,7 @@ async def test_a_store_that_cannot_be_written_is_waited_for(sqlite_url: str) -> 
         await go_on.wait()
         return "worked"
 
-    def reply(request: Request) -> Any:
+    def reply(request: ModelRequest) -> Any:
         asked.append(request)
         return call("work") if len(asked) == 1 else text("ok")
 
@@ -344,7 +344,7 @@ async def test_an_attempt_ends_when_the_store_stays_away_and_the_run_goes_on_lat
         await go_on.wait()
         return "worked"
 
-    def reply(request: Request) -> Any:
+    def reply(request: ModelRequest) -> Any:
         return call("work") if len(request.messages) == 1 else text("ok")
 
     def make() -> Agent:

@@ -32,7 +32,7 @@ from swink_agent.evals import (
     encode_task,
 )
 from swink_agent.evals.runs.run_files import AttemptLog
-from swink_agent.testing import Request, call, fail, scripted, stall
+from swink_agent.testing import ModelRequest, call, fail, scripted, stall
 
 
 @tool
@@ -128,7 +128,7 @@ async def test_folders_stay_where_somebody_asks_for_them(tmp_path: Path) -> None
 async def test_each_message_is_sent_when_the_one_before_is_answered() -> None:
     seen: list[list[str]] = []
 
-    def answer(request: Request) -> str:
+    def answer(request: ModelRequest) -> str:
         seen.append([type(message).__name__[:4] for message in request.messages])
         return str(len(seen))
 
@@ -167,7 +167,7 @@ async def test_a_run_that_waits_has_not_passed_and_says_what_waits() -> None:
 async def test_the_case_s_instructions_are_the_agent_s(prompt: Any) -> None:
     prompts: list[Any] = []
 
-    def answer(request: Request) -> str:
+    def answer(request: ModelRequest) -> str:
         prompts.append(request.context.system_prompt)
         return "3"
 

@@ -141,26 +141,27 @@ def test_a_note_and_metadata_that_are_too_deep_are_refused_and_nothing_is_writte
     assert [note.data for note in store.load(session.id).notes] == [nested(DEEPEST)]
 
 
-@pytest.mark.parametrize("depth", [DEEPEST + 1, 450, 700])
-def test_state_as_deep_as_json_is_read_is_kept_as_it_is(store: JsonlSessionStore, depth: int) -> None:
-    agent = agent_with(Acts(state=nested(depth)))
+def test_state_as_deep_as_other_data_is_kept_as_it_is(store: JsonlSessionStore) -> None:
+    agent = agent_with(Acts(state=nested(DEEPEST - 1)))
 
     loaded = recorded(store, agent)
 
-    assert loaded.state == {"tree": nested(depth)}
+    assert loaded.state == {"tree": nested(DEEPEST - 1)}
     with store.open(loaded.id) as session:
         session.attach(other := agent_with())
-        assert other.state == {"tree": nested(depth)}
+        assert other.state == {"tree": nested(DEEPEST - 1)}
         assert other.prompt_sync("more").text == "done"
 
 
-@pytest.mark.parametrize("depth", [20_000, 100_000])
+@pytest.mark.parametrize("depth", [DEEPEST, 700, 20_000, 100_000])
 def test_deeper_state_ends_the_run_with_an_error_and_the_session_goes_on(store: JsonlSessionStore, depth: int) -> None:
     agent = agent_with(Acts(state=nested(depth)))
     with store.create() as session:
         session.attach(agent)
         result = agent.prompt_sync("go")
-        assert result.error == "the agent's state cannot be recorded, since it is nested too deep"
+        assert result.error is not None
+        assert result.error.startswith("the agent's state cannot be recorded, since ")
+        assert "nested" in result.error
         del agent.state["tree"]
         assert agent.continue_loop_sync().text == "done"
     assert len(store.load(session.id).messages) == 5, "the reply that failed is one of them"

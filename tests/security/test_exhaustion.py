@@ -14,7 +14,7 @@ from swink_agent import Agent, Cost, ErrorKind, StreamOptions, Usage
 from swink_agent.core.retry import DefaultRetryStrategy
 from swink_agent.policies import Budget, LoopDetection, MaxDuration, MaxTurns
 from swink_agent.sandbox import ProcessLimits, open_sandbox
-from swink_agent.testing import FakeClock, Request, call, fail, reply, scripted
+from swink_agent.testing import FakeClock, ModelRequest, call, fail, reply, scripted
 from swink_agent.tools import BashTool, ListDirTool, ReadFileTool, SearchTool
 
 from .world import Attack, World, running_with, write
@@ -60,7 +60,7 @@ async def test_a_model_that_goes_in_circles_is_stopped(world: World, cycle: list
 async def test_time_runs_out(world: World) -> None:
     clock = FakeClock()
 
-    def slowly(request: Request) -> Any:
+    def slowly(request: ModelRequest) -> Any:
         clock.now += 10
         return call("read_file", path="hello.txt", limit=len(request.messages))
 

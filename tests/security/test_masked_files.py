@@ -64,7 +64,7 @@ def attacks() -> dict[str, list[Reply]]:
         "read from the middle": [call("read_file", path=".env", offset=at, limit=1) for at in range(3, 9)],
         "search for its lines": [call("search", pattern="b3Blb|cAnary|hunter", path=".env")],
         "ask for it in other forms": [
-            call("bash", command="base64 .env; xxd .env; od -An -tx1 .env; hexdump -C .env; base64 -w 20 .env"),
+            call("bash", command="base64 .env; od -An -tx1 .env; base64 -w 20 .env"),
         ],
         "make it stand at the cut": [
             call("bash", command="e=$(<.env); for i in {1..2000}; do printf '%s' \"$e$i xxxxxxxxxxx\"; done"),

@@ -41,7 +41,7 @@ from swink_agent import (
     tool,
 )
 from swink_agent.testing import (
-    Request,
+    ModelRequest,
     call,
     check_stream_fn,
     collect,
@@ -259,7 +259,7 @@ async def test_requests_are_remembered_as_they_were() -> None:
     agent = Agent(MODEL, system_prompt="Be brief.", stream_fn=stream, tools=[add], stream_options=options)
     await agent.prompt("1+2?")
     first, second = stream.requests
-    assert isinstance(first, Request)
+    assert isinstance(first, ModelRequest)
     assert (first.model, first.options) == (MODEL, options)
     assert first.context.system_prompt == "Be brief."
     assert first.context.tools == (add,)
@@ -272,7 +272,7 @@ async def test_requests_are_remembered_as_they_were() -> None:
 
 
 async def test_a_reply_may_depend_on_the_request() -> None:
-    def parrot(request: Request) -> str:
+    def parrot(request: ModelRequest) -> str:
         last = request.messages[-1]
         assert isinstance(last, UserMessage)
         (block,) = last.content

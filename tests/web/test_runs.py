@@ -10,7 +10,7 @@ import pytest
 
 from swink_agent import Agent, AssistantMessage, Defer, ToolResultMessage, extract_text, tool
 from swink_agent.evals import EvalRunner, EvalStore, load_set
-from swink_agent.testing import Request, call, scripted, text
+from swink_agent.testing import ModelRequest, call, scripted, text
 from swink_agent.web import app
 
 from .conftest import Streamed, running
@@ -74,7 +74,7 @@ async def test_calls_that_wait_in_durable_runs_are_answered(tmp_path: Path) -> N
 
     script = [call("ship", order="17"), call("ship", order="18"), call("pay", order="17"), text("Done.")]
 
-    def reply(request: Request) -> Any:  # in each attempt, the script's calls have the same ids again
+    def reply(request: ModelRequest) -> Any:  # in each attempt, the script's calls have the same ids again
         return script[sum(isinstance(message, AssistantMessage) for message in request.messages)]
 
     durable = Durable(f"sqlite:///{tmp_path / 'runs.db'}")

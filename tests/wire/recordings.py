@@ -125,6 +125,9 @@ class Recording:
             assert call.id == digest["id"] if digest["id"] else call.id
             if digest["arguments"] is None and "arguments_raw" in digest:  # what cannot be read keeps its text
                 assert call.partial_json == digest["arguments_raw"]
+        assert message.served_model == (self.expected["model"] or None)
+        if not (named := self.expected["message_id"] or "").startswith("capture-id-"):  # made anonymous, event by event
+            assert message.response_id == (named or None)
         self._check_stop(message)
         self._check_usage(message.usage)
         self._check_signatures(thinking)
@@ -149,7 +152,12 @@ class Recording:
         incomplete = self.expected["stop"] == "incomplete" and "content_filter" in json.dumps(
             expected.get("stop_detail")
         )
-        return bool(filtered or incomplete or expected.get("refusal") or expected["stop"] is None)
+        return bool(filtered or incomplete or expected.get("refusal") or not self._has_end())
+
+    def _has_end(self) -> bool:
+        """Whether the stream says that the reply is whole: by a stop reason, or of a chat by its last line alone."""
+        is_marked = self.api == "openai-chat" and b"data: [DONE]" in self.body
+        return self.expected["stop"] is not None or (is_marked and not self.expected.get("error"))
 
     def _check_stream_failure(self, message: AssistantMessage) -> None:
         expected = self.expected
@@ -164,6 +172,8 @@ class Recording:
         stop = self.expected["stop"]
         if stop == "incomplete":
             return StopReason.LENGTH
+        if stop is None:
+            return StopReason.TOOL_USE if self.expected["tool_calls"] else StopReason.STOP
         # Gemini's vendor samples have a reason of the future in them: unknown ones are a stop.
         return STOP.get(stop, StopReason.STOP if self.api == "gemini" else None)
 

@@ -55,6 +55,8 @@ class _Chunk(Struct, rename="camel"):
     prompt_feedback: dict[str, Any] | None = None
     usage_metadata: dict[str, Any] | None = None
     error: Any = None
+    model_version: Any = None
+    response_id: Any = None
 
 
 _decode_chunk = json_decoder(_Chunk).decode
@@ -158,6 +160,7 @@ class GeminiParser:
         if self.writer.is_finished or payload.strip() in (b"", b"[DONE]"):
             return
         chunk = read(payload, _decode_chunk, _Chunk, "a chunk", _OPTIONAL)
+        self.writer.answered_by(chunk.model_version, chunk.response_id)
         if chunk.usage_metadata:
             self._usage = chunk.usage_metadata
         if chunk.error is not None:

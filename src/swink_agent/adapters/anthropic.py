@@ -298,7 +298,9 @@ class MessageEvents:
             case "content_block_stop":
                 self._close(event.index)
             case "message_start":
-                self._count(mapping(event.message).get("usage"))
+                message = mapping(event.message)
+                self.writer.answered_by(message.get("model"), message.get("id"))
+                self._count(message.get("usage"))
             case "message_delta":
                 self._count(event.usage)
                 if event.delta is not None and event.delta.stop_reason:
@@ -314,6 +316,7 @@ class MessageEvents:
 
     def take_message(self, message: dict[str, Any]) -> None:
         """Reads a whole message, from a server that does not stream."""
+        self.writer.answered_by(message.get("model"), message.get("id"))
         self._count(message.get("usage"))
         for index, block in enumerate(map(mapping, items(message.get("content")))):
             self._open(index, block)

@@ -189,7 +189,50 @@ _ORIGINS = {
 }
 _VERSION = re.compile(r"(?:[-@](?:\d{8}|\d{4}-\d\d-\d\d|\d{3}|latest|preview)|-v\d+(?::\d+)?(?::\d+k)?|:\d+)$")
 _REGION = re.compile(r"^(?:global|us|us-gov|eu|apac|au|ca|in|jp|sa)\.")
-_VARIANT = re.compile(r":(?:beta|exacto|floor|nitro|online|thinking)$")
+_VARIANT = re.compile(r":(?:beta|exacto|floor|free|nitro|online|thinking)$")
+_REVISION = re.compile(r"-v\d+:\d+(?::\d+k)?$")
+
+
+_DATE = re.compile(r"-(?:\d{4}-\d\d-\d\d|\d{8}|\d{4}|latest)$")
+
+
+def is_same_model(asked: ModelSpec | str, served: ModelSpec | str) -> bool:
+    """Whether a provider that was asked for one model answered with it, by their names.
+
+    Names are the same if they differ only in the provider before them (`openai:`, `anthropic/`, `us.anthropic.`), in a
+    date or `-latest` at the end, or in the route of a host (`:free`), or if they are aliases in the catalog.
+    """
+    one, other = _bare(asked), _bare(served)
+    return one == other or not _called().get(one, frozenset()).isdisjoint(_called().get(other, ()))
+
+
+@cache
+def _called() -> dict[str, frozenset[int]]:
+    """Which of the catalog's models have a name, by their positions."""
+    found: dict[str, set[int]] = {}
+    for position, info in enumerate(ModelCatalog.load().models()):
+        for name in (info.model_id, *info.aliases):
+            found.setdefault(_bare(name), set()).add(position)
+    return {name: frozenset(positions) for name, positions in found.items()}
+
+
+def _bare(model: ModelSpec | str) -> str:
+    """The name of a model without its provider, date and route."""
+    if isinstance(model, ModelSpec):
+        name = model.model_id
+    else:
+        from .registry import PROVIDERS
+
+        provider, colon, rest = model.partition(":")
+        named = {*_SAME_PROVIDER, *[item.name for item in PROVIDERS], *ModelCatalog.load().providers, "local"}
+        name = rest if colon and provider.strip().lower() in named else model  # the colon may be that of a tag
+    name = _REGION.sub("", _VARIANT.sub("", name.strip().lower().rpartition("/")[2]))
+    vendor, dot, rest = name.partition(".")
+    name = rest if dot and _canonical(vendor) in _ORIGINS["bedrock"] else name
+    key = _key(_REVISION.sub("", name))
+    while (shorter := _DATE.sub("", key)) != key:
+        key = shorter
+    return key
 
 
 def _canonical(provider: str) -> str:

@@ -250,6 +250,7 @@ class _Message(Struct):
 
 
 class _Line(Struct):
+    model: Any = None
     message: _Message | None = None
     done: bool | None = None
     done_reason: str | None = None
@@ -288,6 +289,7 @@ class OllamaParser(FrameParser[bytes]):
 
     def _take_line(self, data: bytes) -> None:
         line = read(data, _decode_line, _Line, "a line", _OPTIONAL)
+        self.writer.answered_by(line.model)
         if line.prompt_eval_count is not None or line.eval_count is not None:
             prompt, output = count(line.prompt_eval_count), count(line.eval_count)
             self._usage = Usage(input=prompt, output=output, total=prompt + output)

@@ -305,6 +305,8 @@ class _Choice(Struct):
 
 
 class _Chunk(Struct):
+    id: Any = None
+    model: Any = None
     choices: list[_Choice] | None = None
     usage: dict[str, Any] | None = None
     error: Any = None
@@ -362,6 +364,7 @@ class ChatParser(FrameParser[tuple[bytes, bytes]]):
         if not payload.strip():
             return
         chunk = read(payload, _decode_chunk, _Chunk, "a chunk", _OPTIONAL)
+        self.writer.answered_by(chunk.model, chunk.id)
         if chunk.usage:
             self._usage.update(chunk.usage)
         if chunk.x_groq:

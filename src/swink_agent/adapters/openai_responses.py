@@ -295,7 +295,9 @@ class ResponsesParser(FrameParser[tuple[bytes, bytes]]):
         event = read(payload, _decode_event, _Event, "an event", _OPTIONAL)
         if not event.type:
             event.type = name.decode(errors="replace")
-        if counts := mapping(mapping(event.response).get("usage")):
+        response = mapping(event.response)
+        self.writer.answered_by(response.get("model"), response.get("id"))
+        if counts := mapping(response.get("usage")):
             self._counts = counts
         take = self._actions.get(event.type)
         if take is not None:
@@ -442,6 +444,7 @@ class ResponsesParser(FrameParser[tuple[bytes, bytes]]):
         response = object_in(body)
         if not isinstance(response.get("output"), list):
             return False
+        self.writer.answered_by(response.get("model"), response.get("id"))
         self._take_end(_Event(type="response.completed", response=response))
         return True
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from swink_agent.core.types import Cost, ModelSpec, Usage
 
-from .catalog import ModelCatalog, ModelPrices
+from .catalog import ModelCatalog, ModelPrices, is_same_model
 
 log = logging.getLogger("swink_agent")
 
@@ -41,6 +41,14 @@ def cost_of(model: ModelSpec, usage: Usage, *, now: Callable[[], datetime] = lam
         usage.cache_write * written / _MILLION,
     )
     return Cost(*parts, sum(parts))
+
+
+def priced_model(asked: ModelSpec, served: str | None) -> ModelSpec:
+    """Returns the model whose price a reply has: the one that answered if the catalog knows it, else the one asked."""
+    if served is None or is_same_model(asked, served):
+        return asked
+    answered = ModelSpec(asked.provider, served)
+    return asked if ModelCatalog.load().find(answered) is None else answered
 
 
 def worst_case(model: ModelSpec, input_tokens: int, max_output: int | None) -> tuple[float | None, int | None]:

@@ -199,6 +199,7 @@ class ProxyParser(FrameParser[tuple[bytes, bytes]]):
                 writer.signature(event.signature or "")
                 writer.end_speech()
             case StreamDone():
+                writer.answered_by(event.served_model, event.response_id)
                 writer.done(event.stop_reason, event.usage, event.cost)
             case StreamFailed():
                 wait = event.retry_after if event.retry_after is not None and event.retry_after >= 0 else None

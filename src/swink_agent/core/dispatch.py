@@ -27,7 +27,7 @@ from .approving import Failed, decide, needs_approval, scope_of
 from .calls import CallState, not_an_object, run_attempts
 from .errors import as_agent_error
 from .events import DeferralKind, ToolCallDeferred, ToolExecutionEnd, ToolExecutionStart
-from .output import masked_result, masked_unless_long
+from .output import taken, takes_long
 from .policy import PolicyContext, PreDispatchContext, Skip
 from .record import CallRecord
 from .run.consulting import consult_before_dispatch
@@ -152,14 +152,14 @@ class Batch:
             # The task was cancelled before it began. Stop its clock here, so that event and record agree.
             call.ended = monotonic()
         if result is not call.masked:
-            result = masked_result(self.run.redactor, result)
+            result = taken(self.run.redactor, result)
         if reason is None:
             reason = extract_text(result.content) if result.is_error else ""
         elif reason:
             reason = self.run.redactor.redact(reason)
         call.reason = reason
         if call.note:
-            note = masked_result(self.run.redactor, AgentToolResult((Text(f"\n{call.note}"),)))
+            note = taken(self.run.redactor, AgentToolResult((Text(f"\n{call.note}"),)))
             result = msgspec.structs.replace(result, content=(*result.content, *note.content))
         call.message = message = ToolResultMessage(
             call.id, result.content, result.is_error, result.details, call.name, outcome=outcome
@@ -481,10 +481,11 @@ class Batch:
         """Runs the tool; whatever it raises becomes an error result, `SystemExit` included."""
         try:
             result = as_result(await run_attempts(self.run, call, tool, context), tool.name)
-            masked = masked_unless_long(self.run.redactor, result)
-            if masked is None:  # it is so long that masking it here would block the event loop
-                masked = await self.run.threads.run(partial(masked_result, self.run.redactor, result))
-            call.given = call.masked = masked
+            if takes_long(result):
+                result = await self.run.threads.run(partial(taken, self.run.redactor, result))
+            else:
+                result = taken(self.run.redactor, result)
+            call.given = call.masked = result
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException as error:

@@ -1,4 +1,4 @@
-"""The entries that a run records, and the protocol of a journal: entries are recorded in order, then made durable.
+"""The protocol of a journal: a run's entries are recorded in order, then made durable.
 
     record      takes an entry and gives it its number; returns at once
     durable     returns when everything recorded so far will survive a crash, or raises the error that prevents it
@@ -7,157 +7,37 @@ A run waits for `durable` before it asks the model, before tools start, and befo
 run ends at once. A journal may store entries in a file, a database or another process; how it does so, and how a
 history is rebuilt from entries, is not defined here.
 
-Owns the entries, the protocol, and the `Recorder`, which makes the entries of one agent.
+Owns the protocol, and the `Recorder`, which makes the entries of one agent. The entries are in `entries`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal, Protocol, TypeAlias, cast
+from typing import Any, Protocol
 
 import msgspec
-from msgspec import field
 
-from .errors import AgentError, ErrorKind
+from .entries import (
+    CallFacts,
+    ContextReplaced,
+    HistoryCut,
+    JournalEntry,
+    MessageAdded,
+    MessageReplaced,
+    MessageSource,
+    ModelChanged,
+    RunEnded,
+    RunStarted,
+    StateChanged,
+    ToolStarted,
+)
+from .errors import AgentError
 from .events import CompactionReport, RunKind
 from .secrets.redaction import Redactor
-from .types import (
-    AgentMessage,
-    AgentResult,
-    Cost,
-    Document,
-    Image,
-    ModelSpec,
-    PolicyStop,
-    StopReason,
-    ToolOutcome,
-    ToolResultMessage,
-    Usage,
-)
-from .values.value import Value, copy_json
-
-# Entries are not tracked by the garbage collector (`gc=False`): they hold no cycles, and a journal may keep many.
-
-MessageSource: TypeAlias = Literal["given", "prompt", "steering", "follow_up", "policy", "reply", "result"]
-"""Who added a message: the application (`given`), a prompt, a queue, a policy, the model, a tool."""
-
-
-class CallFacts(Value, frozen=True, omit_defaults=True, gc=False):
-    """Facts about a call in addition to its result: the fields of `ToolApprovalResolved` and `ToolExecutionEnd`.
-
-    `scope` is that of the grant. `arguments` is set only if the call never started and they differ from the reply's;
-    `ToolStarted` has those of a started call. `usage` and `cost` are those of the delegate that the call ran.
-    """
-
-    seconds: float | None = None
-    approval: Literal["asked", "approved", "rejected"] | None = None
-    """`asked` if the call waits for its answer."""
-    note: str = ""
-    scope: dict[str, Any] | None = None
-    reason: str = ""
-    is_started: bool = True
-    arguments: dict[str, Any] | None = None
-    usage: Usage | None = None
-    cost: Cost | None = None
-
-
-class MessageAdded(Value, frozen=True, tag="message", omit_defaults=True, gc=False):
-    """A message entered the history, at its end.
-
-    Results are recorded as tools finish, but the history has them in call order: `call` is the index of the call in its
-    reply. Results of this version have `facts`.
-    """
-
-    message: AgentMessage
-    source: MessageSource
-    call: int | None = None
-    facts: CallFacts | None = None
-
-
-class MessageReplaced(Value, frozen=True, tag="replaced", gc=False):
-    """Another message replaces the one that the entry `number` added."""
-
-    number: int
-    message: AgentMessage
-
-
-class ToolStarted(Value, frozen=True, tag="tool_started", omit_defaults=True, gc=False):
-    """A tool is about to run: call number `call` of the last reply.
-
-    `arguments` is set only if a policy or a person changed those of the reply. `facts` is set only if the call was
-    approved, so that the approval is known even if the result never comes.
-    """
-
-    call: int
-    call_id: str
-    name: str
-    arguments: dict[str, Any] | None = None
-    facts: CallFacts | None = None
-
-
-class ContextReplaced(Value, frozen=True, tag="context", gc=False):
-    """The transforms made another context, which is sent from now on.
-
-    `parts` has the number of the entry that added each message, or the message itself if a transform made it. Empty
-    `parts` mean the whole history. `report` has the usage of the transforms; in a run, `RunEnded` includes it.
-    """
-
-    parts: tuple[int | AgentMessage, ...]
-    report: CompactionReport | None = None
-
-
-class HistoryCut(Value, frozen=True, tag="history", gc=False):
-    """From now on, history and context are the messages of these entries, in this order."""
-
-    numbers: tuple[int, ...]
-
-
-class ModelChanged(Value, frozen=True, tag="model", gc=False):
-    """The model that is asked from now on, with its thinking level."""
-
-    model: ModelSpec
-
-
-class StateChanged(Value, frozen=True, tag="state", gc=False):
-    """The agent's whole key-value store, as it is now."""
-
-    state: dict[str, Any]
-
-
-class RunStarted(Value, frozen=True, tag="run_started", gc=False):
-    """A run began; entries up to its end belong to it. `schema` is that of the value that the run must give."""
-
-    run_id: str
-    kind: RunKind = "prompt"
-    schema: dict[str, Any] | None = None
-
-
-class RunEnded(Value, frozen=True, tag="run_ended", gc=False):
-    """How a run ended. Its usage and cost include attempts that were repeated, which are in no message."""
-
-    run_id: str
-    stop_reason: StopReason
-    usage: Usage = field(default_factory=Usage)
-    cost: Cost = field(default_factory=Cost)
-    error: str | None = None
-    stopped_by: PolicyStop | None = None
-    error_kind: ErrorKind | None = None
-    value: Any = None
-    has_value: bool = False
-
-
-JournalEntry: TypeAlias = (
-    MessageAdded
-    | MessageReplaced
-    | ToolStarted
-    | ContextReplaced
-    | HistoryCut
-    | ModelChanged
-    | StateChanged
-    | RunStarted
-    | RunEnded
-)
+from .types import AgentMessage, AgentResult, Document, Image, ModelSpec, ToolOutcome, ToolResultMessage
+from .values.data import checked_json_data
+from .values.value import Value
 
 
 class Journal(Protocol):
@@ -323,16 +203,13 @@ class Recorder:
         if not state and self._state is _NO_STATE:
             return
         try:
-            encoded = _encoded(state)
-            if encoded != self._state:
-                now = copy_json(dict(state))  # running tools may change it meanwhile
-                encoded = _encoded(now)
-                changed = decoded_state(encoded, now)
-                self._state = encoded
-                self._record(StateChanged(changed))
+            if _encoded(state) != self._state:
+                kept = checked_json_data(dict(state))  # running tools may change it meanwhile
+                self._state = _encoded(kept)
+                self._record(StateChanged(kept))
         except RecursionError as error:
             raise AgentError("the agent's state cannot be recorded, since it is nested too deep") from error
-        except (TypeError, ValueError, UnicodeError) as error:
+        except (TypeError, ValueError) as error:
             raise AgentError(f"the agent's state cannot be recorded, since not all of it is JSON: {error}") from error
 
     def is_safe(self, state: Mapping[str, Any]) -> bool:
@@ -370,20 +247,3 @@ def _record_nothing(entry: JournalEntry, redactor: Redactor | None = None, /) ->
 
 def _encoded(state: Mapping[str, Any]) -> bytes:
     return msgspec.json.encode(dict(state)) if state else _NO_STATE
-
-
-def decoded_state(encoded: bytes, state: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the state as it will be read back. Raises `TypeError` if that differs; a tuple may become a list."""
-    read = msgspec.json.decode(encoded)
-    for key, value in state.items():
-        if key not in read or (read[key] != value and read.get(key) != _with_lists(value)):
-            raise TypeError(f"{key!r} would come back as something else")
-    return read
-
-
-def _with_lists(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return [_with_lists(item) for item in cast("Sequence[Any]", value)]
-    if isinstance(value, dict):
-        return {key: _with_lists(item) for key, item in cast("dict[Any, Any]", value).items()}
-    return value

@@ -21,6 +21,8 @@ from contextlib import AbstractContextManager, nullcontext
 from math import inf
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, cast
 
+from msgspec.structs import replace
+
 from .agent.structured import StructuredOutput, StructuredResult
 from .cancel import CancellationToken, call_in, current_task, running_loop
 from .errors import Aborted
@@ -34,15 +36,15 @@ from .events import (
     ToolExecutionUpdate,
 )
 from .run.observer import RunObserver
-from .secrets.messages import masked_texts
+from .secrets.masking import masked
 from .secrets.redaction import Redactor, RedactorStream
 from .stream import MessageAssembler, TextDelta, ToolCallDelta
-from .tool import AgentToolResult
-from .types import AgentResult, Document, Extension, Text, UserBlock, extract_text
+from .tool import as_json_result
+from .types import AgentResult, AgentToolResult, Extension, Text, UserBlock, extract_text
 from .values.checks import is_not
-from .values.data import as_json_data, encodable
-from .values.nesting import inside
+from .values.data import encodable
 from .values.partial_json import PartialJson
+from .values.value import FlatDict, FrozenDict, FrozenList
 from .waits import Supervisor, new_task
 
 log = logging.getLogger("swink_agent")
@@ -60,12 +62,13 @@ _HALF = _MOST_EVENTS // 2
 _ABSENCE = 0.03  # seconds after which a reader that was cancelled, and asked for no event since, has left
 
 GAP = "[…]"  # replaces text that an update omits
-SHORTEST_SECRET = 6  # a redactor masks nothing in a text of fewer characters
 _MOST_UPDATES = 32
 _MOST_CHARACTERS = 64 * 1024
 _LONG = 64 * 1024
-_TEXTS = frozenset({str, bytes, bytearray})
-_NUMBERS = frozenset({int, float, bool, type(None)})
+_NUMBERS: frozenset[Any] = frozenset({int, float, bool, type(None)})
+_TEXTS: frozenset[Any] = frozenset({str, bytes, bytearray})
+_LISTS: frozenset[Any] = frozenset({list, tuple, set, frozenset, FrozenList})
+_OBJECTS: frozenset[Any] = frozenset({dict, FlatDict, FrozenDict})
 # Masking a short text, or another value, takes as long as masking so many characters of a long text.
 _PER_TEXT, _PER_VALUE = 100, 8
 _SURELY_REPEATED = 8
@@ -734,12 +737,9 @@ class Relay:
             self._text = self._run.redactor.stream()  # a tool that repeats its whole text needs nothing kept back
         shown = self._text.feed(text) if GAP not in text else self._fed_around_gaps(text)
         self._last_text = text
-        redactor = self._run.redactor
-        others = [_masked_block(redactor, block) for block in update.content if not isinstance(block, Text)]
-        if shown == text and update.details is None and not others:
-            return update
-        details = _masked_details(redactor, update.details)
-        return AgentToolResult([*([Text(shown)] if shown else []), *others], details, update.is_error)
+        others = [block for block in update.content if not isinstance(block, Text)]
+        rest = taken(self._run.redactor, AgentToolResult(others, update.details, update.is_error))
+        return replace(rest, content=(Text(encodable(shown)), *rest.content)) if shown else rest
 
     def _fed_around_gaps(self, text: str) -> str:
         """Masks secrets in the text, and the remains of secrets next to omitted text."""
@@ -762,81 +762,48 @@ def joined(first: AgentToolResult, second: AgentToolResult) -> AgentToolResult:
     return AgentToolResult(content, second.details if second.details is not None else first.details, second.is_error)
 
 
-# -- the results of tools without secrets --------------------------------------------------------------------
+# -- the results of tools as a run keeps them ----------------------------------------------------------------
 
 
-def masked_unless_long(redactor: Redactor, result: AgentToolResult) -> AgentToolResult | None:
-    """Returns the result without secrets, or `None` if searching it for them would block the event loop."""
-    content, details = result.content, result.details
-    if details is None and len(content) == 1 and type(first := content[0]) is Text:  # as most are
-        if len(first.text) > _LONG:
-            return None
-        if len(first.text) < SHORTEST_SECRET and first.text.isascii():
-            return result
-        text = encodable(redactor.redact(first.text))
-        return result if text == first.text else AgentToolResult((Text(text),), None, result.is_error)
-    searched: list[Any] = [details]
-    for block in content:
-        if type(block) is Text:
-            searched.append(block.text)
-        elif type(block) is Extension:
-            searched.append(block.data)
-    return None if _takes_long(searched) else masked_result(redactor, result)
+class Entering:
+    """Masks what enters a run: what its model reads, and everyone else. The addresses of images and documents stay,
+    since a masked one would not work."""
+
+    __slots__ = ("redact", "redact_texts", "redact_value")
+
+    def __init__(self, redactor: Redactor) -> None:
+        self.redact, self.redact_texts, self.redact_value = (
+            redactor.redact,
+            redactor.redact_texts,
+            redactor.redact_value,
+        )
+
+    def redact_address(self, address: str) -> str:
+        return address
 
 
-def _takes_long(values: list[Any]) -> bool:
-    """Whether the values, with all that is in them, take as long to mask as a long text. Adds to the list."""
+def taken(redactor: Redactor, result: AgentToolResult) -> AgentToolResult:
+    """Returns the result as the run keeps it: its data is JSON, its text can be sent, and its secrets are masked."""
+    return masked(as_json_result(result), Entering(redactor))
+
+
+def takes_long(result: AgentToolResult) -> bool:
+    """Whether `taken` would block the event loop, since there is much text or data in the result."""
     size = 0
+    values: list[Any] = [result.details]
+    for block in result.content:
+        values.append(block.text if type(block) is Text else block.data if type(block) is Extension else None)
     for value in values:  # the list grows meanwhile
-        kind: type = type(value)  # pyright: ignore[reportUnknownVariableType]
-        if kind in _TEXTS:
-            size += _PER_TEXT + len(value)
-        elif kind in _NUMBERS:
-            size += _PER_VALUE
-        elif kind is dict or kind is list:
-            size += _PER_VALUE + len(value)
+        kind: Any = cast("Any", type(value))
+        if kind in _LISTS or kind in _OBJECTS:
+            size += _PER_VALUE * len(value)
             if size <= _LONG:
                 values += value
-                if kind is dict:
-                    values += value.values()
+                values += value.values() if kind in _OBJECTS else ()
+        elif kind in _TEXTS:
+            size += _PER_TEXT + len(value)
         else:
-            size += _PER_TEXT
-            values += inside(value)
+            size += _PER_VALUE if kind in _NUMBERS else _PER_TEXT
         if size > _LONG:
             return True
     return False
-
-
-def masked_result(redactor: Redactor, result: AgentToolResult) -> AgentToolResult:
-    """Returns the result without secrets, lone surrogates and data that is nested too deep; the same object if it has
-    none of them and no details."""
-    is_clean = result.details is None
-    content: list[UserBlock] = []
-    texts = iter(masked_texts([block.text for block in result.content if type(block) is Text], redactor))
-    for block in result.content:
-        if type(block) is Text and (text := encodable(next(texts))) != block.text:
-            is_clean = False
-            block = Text(text)
-        elif type(block) is not Text and (masked := _masked_block(redactor, block)) is not block:
-            is_clean = False
-            block = masked
-        content.append(block)
-    if is_clean:
-        return result
-    details = _masked_details(redactor, result.details)
-    return AgentToolResult(content, details, result.is_error)
-
-
-def _masked_block(redactor: Redactor, block: UserBlock) -> UserBlock:
-    """Masks secrets in a block that is not a text. Returns the same object if nothing changes."""
-    if type(block) is Extension:
-        data = _masked_details(redactor, block.data)
-        return block if data is block.data else Extension(block.type_name, data)
-    if type(block) is Document and (name := redactor.redact(block.name)) != block.name:
-        return Document(block.source, name)
-    return block
-
-
-def _masked_details(redactor: Redactor, details: Any) -> Any:
-    """Makes JSON of the details, and masks secrets in it. Data that is nested too deep becomes text."""
-    return None if details is None else as_json_data(redactor.redact_value(as_json_data(details, cuts_deep=True)))

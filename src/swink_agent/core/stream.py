@@ -132,11 +132,13 @@ class ToolCallEnd(Value, frozen=True, tag_field="type", tag="tool_call_end", gc=
 
 
 class StreamDone(Value, frozen=True, tag_field="type", tag="stream_done"):
-    """The reply is complete."""
+    """The reply is complete. `served_model` and `response_id` are what the provider calls its model and its reply."""
 
     stop_reason: StopReason = StopReason.STOP
     usage: Usage = field(default_factory=Usage)
     cost: Cost = field(default_factory=Cost)
+    served_model: str | None = None
+    response_id: str | None = None
 
 
 class StreamFailed(Value, frozen=True, tag_field="type", tag="stream_failed"):
@@ -360,6 +362,9 @@ class MessageAssembler:
         if type(reason) is not StopReason or type(done.usage) is not Usage or type(done.cost) is not Cost:
             given = ", ".join([a_kind(part) for part in (reason, done.usage, done.cost)])
             return f"a StreamDone takes a StopReason, a Usage and a Cost, and this one has {given}"
+        for name in (done.served_model, done.response_id):
+            if name is not None and type(name) is not str:
+                return f"a StreamDone whose served_model or response_id is {a_kind(name)}, not a string"
         is_empty = done.usage == _NO_USAGE and done.cost == _NO_COST
         if not is_empty and not (_adds_up(done.usage) and _adds_up(done.cost)):
             return f"a StreamDone whose usage or cost does not consist of numbers: {show((done.usage, done.cost))}"
@@ -404,7 +409,16 @@ class MessageAssembler:
         content, model, done = tuple(map(_block, self._blocks)), self.model, self._terminal
         if done is None:
             return AssistantMessage(content, model.provider, model.model_id)
-        return AssistantMessage(content, model.provider, model.model_id, done.usage, done.cost, done.stop_reason)
+        return AssistantMessage(
+            content,
+            model.provider,
+            model.model_id,
+            done.usage,
+            done.cost,
+            done.stop_reason,
+            served_model=done.served_model,
+            response_id=done.response_id,
+        )
 
     def message(self) -> AssistantMessage:
         """Returns the message after the stream ended. A stream without a terminal event is a broken sequence."""

@@ -398,6 +398,10 @@ class AssistantMessage(_Message, frozen=True, tag="assistant", gc=False):
     error_message: str | None = None
     error_kind: ErrorKind | None = None
     timestamp: int = field(default_factory=_now)
+    served_model: str | None = None
+    """The model that the provider says has answered."""
+    response_id: str | None = None
+    """The provider's id of this reply."""
 
     if TYPE_CHECKING:
 
@@ -412,6 +416,8 @@ class AssistantMessage(_Message, frozen=True, tag="assistant", gc=False):
             error_message: str | None = ...,
             error_kind: ErrorKind | None = ...,
             timestamp: int = ...,
+            served_model: str | None = ...,
+            response_id: str | None = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:

@@ -21,7 +21,6 @@ import msgspec
 from swink_agent.core.agent.arguments import Prompt
 from swink_agent.core.encoding.codec import checked_types, encode_message
 from swink_agent.core.machine.extras import require
-from swink_agent.core.secrets.messages import masked_message
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, CustomMessage, as_prompts
 from swink_agent.core.values.checks import check_methods, check_number, check_whole, is_not
@@ -244,7 +243,7 @@ class Durable:
             checked_id(after)
         prompts = as_prompts(prompt)
         if self._redactor is not None:
-            prompts = tuple([masked_message(message, self._redactor) for message in prompts])
+            prompts = tuple(map(self._redactor.redact_message, prompts))
         if not isinstance(metadata, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise is_not("metadata", metadata, "a dict")
         data = checked_json(dict(metadata), "the metadata of a run")

@@ -17,7 +17,6 @@ from msgspec import structs
 
 from swink_agent.core.approval import Approve, ApproveWith, PendingCall, Reject
 from swink_agent.core.run.pending import Answer, waiting_calls
-from swink_agent.core.secrets.messages import masked_data
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.tool import AgentToolResult
 from swink_agent.core.types import AssistantMessage
@@ -96,16 +95,7 @@ def questions_in(fold: Fold) -> list[Question]:
 
 def encoded_questions(questions: Iterable[Question], redactor: Redactor) -> str:
     """The questions without secrets. The call that runs is the one on record, which is masked in the same way."""
-    return as_json([structs.replace(one, call=_masked(one.call, redactor)) for one in questions]).decode()
-
-
-def _masked(call: PendingCall, redactor: Redactor) -> PendingCall:
-    return structs.replace(
-        call,
-        arguments=masked_data(call.arguments, redactor),
-        reason=redactor.redact(call.reason),
-        scope=masked_data(call.scope, redactor),
-    )
+    return as_json([structs.replace(one, call=redactor.redact_value(one.call)) for one in questions]).decode()
 
 
 def decoded_questions(text: str) -> list[Question]:

@@ -12,6 +12,7 @@ from swink_agent.approvals import safe_display as safe_display
 from swink_agent.core.secrets.redaction import Redactor as Redactor
 from swink_agent.local.claim_check import ClaimCheck as ClaimCheck
 
+from .calls.same_model import SameModel as SameModel
 from .calls.tool_lists import AllowList as AllowList
 from .calls.tool_lists import DenyList as DenyList
 from .calls.workspace_only import WorkspaceOnly as WorkspaceOnly

@@ -9,15 +9,16 @@ from .check_replay import assert_replays as assert_replays
 from .check_replay import assert_replays_sync as assert_replays_sync
 from .check_stream_fn import check_stream_fn as check_stream_fn
 from .clock import FakeClock as FakeClock
+from .everything import calls_everything as calls_everything
 from .fakes import FakeFailure as FakeFailure
 from .fakes import FakeProvider as FakeProvider
 from .fakes import FakeReply as FakeReply
 from .script import Call as Call
 from .script import Failure as Failure
+from .script import ModelRequest as ModelRequest
 from .script import Part as Part
 from .script import Reply as Reply
 from .script import ReplyParts as ReplyParts
-from .script import Request as Request
 from .script import ScriptedStream as ScriptedStream
 from .script import Speech as Speech
 from .script import Stall as Stall

@@ -27,7 +27,16 @@ from swink_agent.core.stream import (
     ToolCallEnd,
     ToolCallStart,
 )
-from swink_agent.core.types import AgentContext, Cost, LlmMessage, ModelSpec, StopReason, Usage
+from swink_agent.core.types import (
+    AgentContext,
+    AssistantMessage,
+    Cost,
+    LlmMessage,
+    ModelSpec,
+    OfferedTool,
+    StopReason,
+    Usage,
+)
 from swink_agent.core.values.value import Value
 
 
@@ -79,8 +88,8 @@ class Stall(Part, frozen=True):
     """Waits until the call is cancelled."""
 
 
-class Request(Value, frozen=True):
-    """One request to the scripted model, as it was at that moment."""
+class ModelRequest(Value, frozen=True):
+    """One request to a scripted model, as it was at that moment."""
 
     model: ModelSpec
     context: AgentContext
@@ -90,10 +99,19 @@ class Request(Value, frozen=True):
     def messages(self) -> Sequence[LlmMessage]:
         return cast("Sequence[LlmMessage]", self.context.messages)  # the loop has removed all other messages
 
+    @property
+    def tools(self) -> tuple[OfferedTool, ...]:
+        return tuple(self.context.tools)
+
+    @property
+    def turn(self) -> int:
+        """How many replies the messages have."""
+        return sum(isinstance(message, AssistantMessage) for message in self.messages)
+
 
 ReplyParts: TypeAlias = str | Part | Sequence[Part]
 """The content of one reply, which a function in a script returns too."""
-Reply: TypeAlias = ReplyParts | Callable[[Request], ReplyParts]
+Reply: TypeAlias = ReplyParts | Callable[[ModelRequest], ReplyParts]
 """What `scripted` accepts for each request."""
 
 
@@ -149,43 +167,60 @@ def scripted(
     cost: Cost | None = None,
     suspend: bool = False,
     native_schema: bool = False,
+    served_model: str | None = None,
 ) -> ScriptedStream:
     """Makes a stream function that gives these replies, one for each request.
 
-    A reply is a part, a list of parts, a string, or a function from the `Request` to one of these. `deltas` is the
-    number of pieces for each text and each call's arguments, every reply has `usage` and `cost`, and `suspend` gives
-    the event loop a turn before every event, as a network would. With `native_schema`, the model gives structured
-    values as text, not by a tool.
+    A reply is a part, a list of parts, a string, or a function from the `ModelRequest` to one of these. One function
+    alone is a model without memory: it is asked for every reply, for ever, also by many runs at once, and no request is
+    kept. `deltas` is the number of pieces for each text and each call's arguments, every reply has `usage`, `cost` and
+    `served_model`, and `suspend` gives the event loop a turn before every event, as a network would. With
+    `native_schema`, the model gives structured values as text, not by a tool.
     """
-    stream = ScriptedStream(replies, deltas=deltas, usage=usage or Usage(), cost=cost or Cost(), suspend=suspend)
+    counted = usage or Usage(), cost or Cost()
+    stream = ScriptedStream(replies, deltas=deltas, counted=counted, suspend=suspend, served_model=served_model)
     stream.has_native_schema = native_schema
     return stream
 
 
 class ScriptedStream:
-    """The stream function that `scripted` makes. `requests` lists the requests to it."""
+    """The stream function that `scripted` makes. `requests` lists the requests to a script."""
 
-    def __init__(self, replies: Sequence[Reply], *, deltas: int, usage: Usage, cost: Cost, suspend: bool) -> None:
+    model = ModelSpec("scripted", "model")
+    """Its name as a model."""
+
+    def __init__(
+        self,
+        replies: Sequence[Reply],
+        *,
+        deltas: int,
+        counted: tuple[Usage, Cost],
+        suspend: bool,
+        served_model: str | None,
+    ) -> None:
         if deltas < 1:
             raise ValueError(f"deltas is {deltas}; it must be at least 1")
-        self.requests: list[Request] = []
+        self.requests: list[ModelRequest] = []
         self.has_native_schema = False
         """Whether the model takes the JSON Schema of its reply, as some providers do."""
         self._deltas = deltas
-        self._usage = usage
-        self._cost = cost
+        self._counted = counted
+        self._served_model = served_model
         self._suspend = suspend
         self._ids = count(1)
         # Converted now, so that an error in the script is raised where it was written, and requests are fast.
         self._replies = [item if callable(item) else list(self._events(_parts(item))) for item in replies]
+        self._function = replies[0] if len(replies) == 1 and callable(replies[0]) else None
 
     def __repr__(self) -> str:
+        if self._function is not None:
+            return f"<scripted model {getattr(self._function, '__name__', 'of a function')}>"
         return f"<scripted stream, {len(self.requests)} of {len(self._replies)} replies given>"
 
     @property
     def is_finished(self) -> bool:
         """Whether every reply has been given."""
-        return len(self.requests) >= len(self._replies)
+        return self._function is None and len(self.requests) >= len(self._replies)
 
     def native_schema(self, model: ModelSpec, schema: dict[str, Any], has_tools: bool) -> bool:
         return self.has_native_schema
@@ -193,19 +228,19 @@ class ScriptedStream:
     async def __call__(
         self, model: ModelSpec, context: AgentContext, options: StreamOptions, cancel: CancellationToken, /
     ) -> AsyncIterator[AssistantMessageEvent]:
-        request = Request(model, context, options)
-        position = len(self.requests)
-        self.requests.append(request)
-        if position >= len(self._replies):
-            yield StreamFailed(
-                f"the script has {len(self._replies)} replies and this is request {position + 1}",
-                ErrorKind.INVALID_REQUEST,
-            )
-            return
-        events = self._replies[position]
-        if callable(events):
-            events = list(self._events(_parts(events(request))))
-        for event in events:
+        request = ModelRequest(model, context, options)
+        reply = self._function
+        if reply is None:
+            position = len(self.requests)
+            self.requests.append(request)
+            if position >= len(self._replies):
+                yield StreamFailed(
+                    f"the script has {len(self._replies)} replies and this is request {position + 1}",
+                    ErrorKind.INVALID_REQUEST,
+                )
+                return
+            reply = self._replies[position]
+        for event in self._events(_parts(reply(request))) if callable(reply) else reply:
             if self._suspend:
                 await asyncio.sleep(0)
             if event is None:
@@ -233,7 +268,7 @@ class ScriptedStream:
                     yield None
         if parts and getattr(parts[-1], "is_cut", False):
             reason = StopReason.LENGTH
-        yield StreamDone(reason, self._usage, self._cost)
+        yield StreamDone(reason, *self._counted, self._served_model)
 
     def _speech(self, index: int, part: Speech) -> Iterator[AssistantMessageEvent]:
         content = part.content[: len(part.content) // 2] if part.is_cut else part.content

@@ -51,7 +51,7 @@ from swink_agent.policies import (
     WorkspaceOnly,
 )
 from swink_agent.sandbox import open_sandbox
-from swink_agent.testing import Request, assert_replays, names, scripted
+from swink_agent.testing import ModelRequest, assert_replays, names, scripted
 from swink_agent.tools import standard_tools
 
 anything: list[object] = [stream_fn_for, provider, export_html, open_sandbox, scripted, standard_tools, policies.Budget]
@@ -187,7 +187,7 @@ def agent(rules: CallRules, claims: ClaimCheck, checkpoint: Checkpoint, content:
     )
 
 
-def answer(request: Request) -> str:
+def answer(request: ModelRequest) -> str:
     return extract_text(request.messages[-1].content)
 
 

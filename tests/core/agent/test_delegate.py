@@ -41,7 +41,7 @@ from swink_agent import (
 from swink_agent.memory import JsonlSessionStore
 from swink_agent.policies import Budget
 from swink_agent.testing import call, check_events, collect, fail, names, scripted, stall, text
-from swink_agent.testing.script import Request
+from swink_agent.testing.script import ModelRequest
 
 USAGE, COST = Usage(input=10, output=1, total=11), Cost(input=0.25, total=0.25)
 
@@ -171,7 +171,7 @@ async def test_any_number_run_at_once_also_while_the_agent_itself_runs() -> None
         await gate.wait()  # all four are here at once, or this never ends
         return who
 
-    def play(request: Request) -> Any:
+    def play(request: ModelRequest) -> Any:
         words = extract_text(request.messages[0].content)
         return call("meet", who=words) if len(request.messages) == 1 else f"met {words}"
 
@@ -217,7 +217,7 @@ def recursive(max_depth: int) -> tuple[Agent, list[int]]:
     """An agent that calls itself as long as it may; and how deep it was when it did not."""
     refused: list[int] = []
 
-    def play(request: Request) -> Any:
+    def play(request: ModelRequest) -> Any:
         last = request.messages[-1]
         if isinstance(last, ToolResultMessage):
             if last.is_error:

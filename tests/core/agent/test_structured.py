@@ -36,7 +36,7 @@ from swink_agent import (
     tool,
 )
 from swink_agent.testing import (
-    Request,
+    ModelRequest,
     call,
     check_conversation,
     check_events,
@@ -62,7 +62,7 @@ def answer(**arguments: Any) -> Any:
     return lambda request: call(answer_tool(request).name, **arguments)
 
 
-def answer_tool(request: Request) -> Any:
+def answer_tool(request: ModelRequest) -> Any:
     """The one tool of a request that the agent itself does not have."""
     (found,) = [item for item in request.context.tools if item is not add]
     return found
@@ -170,7 +170,7 @@ async def test_a_type_gives_an_instance(kind: Any, arguments: dict[str, Any], va
 async def test_other_types_than_objects_can_be_asked_for(kind: Any, value: Any) -> None:
     plain = msgspec.to_builtins(value)
 
-    def give(request: Request) -> Part:
+    def give(request: ModelRequest) -> Part:
         """Puts the value where the tool's schema has a place for it."""
         tool = answer_tool(request)
         names = list(tool.parameters_schema.get("properties", {}))
@@ -211,14 +211,14 @@ async def test_a_schema_of_another_type_than_object_gives_its_value() -> None:
 async def test_references_keep_their_meaning_in_schemas_of_other_types(
     schema: dict[str, Any], value: list[Any]
 ) -> None:
-    def give(request: Request) -> Part:
+    def give(request: ModelRequest) -> Part:
         return call(answer_tool(request).name, **{only_property(request): value})
 
     agent = Agent(MODEL, stream_fn=scripted(give))
     assert await agent.structured_output("items?", schema) == value
 
 
-def only_property(request: Request) -> str:
+def only_property(request: ModelRequest) -> str:
     (name,) = answer_tool(request).parameters_schema["properties"]
     return name
 
@@ -395,7 +395,7 @@ async def test_the_synthetic_tool_makes_way_for_a_tool_of_its_name() -> None:
         """Has the name that the synthetic tool would like."""
         return "mine"
 
-    def give(request: Request) -> Part:
+    def give(request: ModelRequest) -> Part:
         (other,) = [item for item in request.context.tools if item.name != taken]
         return call(other.name, x=1, y=2)
 

@@ -22,7 +22,7 @@ from swink_agent import (
 )
 from swink_agent.core.run.turn import takes_context
 from swink_agent.core.schemas.dependencies import admits_none
-from swink_agent.testing import Call, Request, ScriptedStream, call, collect, fail, names, scripted
+from swink_agent.testing import Call, ModelRequest, ScriptedStream, call, collect, fail, names, scripted
 
 pytestmark = pytest.mark.fast
 
@@ -197,7 +197,7 @@ async def test_a_value_is_taken_beside_the_tools_of_each_turn() -> None:
 
     sent: list[list[str]] = []
 
-    def reply(request: Request) -> Call:
+    def reply(request: ModelRequest) -> Call:
         sent.append([tool.name for tool in request.context.tools])
         return [call("one"), call("final_answer"), call("final_answer_", name="Oslo")][len(sent) - 1]
 

@@ -375,14 +375,13 @@ def test_data_is_masked_in_everything_that_is_written_as_json(details: object) -
         assert known.redact(written.decode()) == written.decode()  # bytes are written in base 64
 
 
-def test_a_dataclass_stays_one_and_a_string_under_a_name_of_a_secret_is_masked_whole() -> None:
+def test_an_object_with_a_secret_becomes_its_masked_json_and_any_other_stays() -> None:
     known = redactor(PHRASE)
-    masked = known.redact_value(Found(PHRASE))
-    assert isinstance(masked, Found)
-    assert named(masked.text) == "<secret>"
-    assert named(masked.password) == "<password>"
-    clean = Found("nothing", "")
-    assert known.redact_value(clean) is clean
+    masked: Any = known.redact_value(Found(PHRASE))
+    assert named(masked["text"]) == "<secret>"
+    assert named(masked["password"]) == "<password>"
+    for clean in (Found("nothing", ""), {"nothing"}, Path("nothing"), b"\x89PNG\r\n", {"a": [Found("nothing", "")]}):
+        assert known.redact_value(clean) is clean
 
 
 @dataclasses.dataclass
@@ -473,6 +472,7 @@ FAILING: dict[str, Callable[[], Any]] = {
     "an array": lambda: array.array("u", PHRASE),
     "numbers": lambda: array.array("d", [1.5]),
     "no text": BrokenText,
+    "a proxy without an object": Unbound,
     "a mapping": BrokenMapping,
     "a list": lambda: BrokenList([1]),
     "a key": lambda: {BrokenText(): b"x", "is": PHRASE},
@@ -492,47 +492,15 @@ def test_an_object_that_fails_costs_nothing_but_itself(odd: str) -> None:
     in_others = {"odd": FAILING[odd](), "others": Holder([FAILING[odd]()], PHRASE)}
     masked = known.redact_value(in_others)
     assert list(masked) == ["odd", "others"]
-    assert named(masked["others"].name) == "<secret>"
+    assert named(masked["others"]["name"]) == "<secret>"
     assert PHRASE.encode() not in as_json(masked)
     assert as_json(known.redact_value(masked)) == as_json(masked)
-
-
-def test_a_proxy_without_an_object_is_shown_as_its_type() -> None:
-    assert redactor(PHRASE).redact_value([Unbound(), PHRASE])[0] == "<Unbound>"
 
 
 def test_a_masked_dataclass_is_never_the_object_of_the_tool() -> None:
     own = Broken(PHRASE, ())
     redactor(PHRASE).redact_value(own)
     assert own.name == PHRASE
-
-
-def test_bytes_are_masked_as_texts_and_stay_bytes() -> None:
-    known = redactor(PHRASE, "grün-und-blau")
-    plain = b"\xff\x00" + PHRASE.encode() + b"\xfe"
-    masked = known.redact(PHRASE).encode()
-    assert known.redact_value({"raw": plain}) == {"raw": b"\xff\x00" + masked + b"\xfe"}
-    assert known.redact_value([bytearray(plain)]) == [bytearray(b"\xff\x00" + masked + b"\xfe")]
-    assert known.redact_value(memoryview(PHRASE.encode())) == masked
-    assert known.redact_value({PHRASE.encode(): 1}) == {masked: 1}
-    assert known.redact_value("grün-und-blau".encode()) == known.redact("grün-und-blau").encode()
-    under_a_name = known.redact_value({"password": b"\xffletmein", "token": b""})
-    assert named(under_a_name["password"].decode()) == "<password>"
-    assert under_a_name["token"] == b""
-    assert known.redact_value(under_a_name) == under_a_name
-    deep: list[object] = [{"password": b"\xffletmein", PHRASE.encode(): b""}]
-    for _ in range(3000):
-        deep = [deep]
-    shallow: object = known.redact_value(deep)
-    while isinstance(shallow, list):
-        [shallow] = shallow
-    assert shallow == {"password": under_a_name["password"], masked: b""}
-    for clean in (b"\x89PNG\r\n", bytearray(b"\xff")):
-        assert known.redact_value(clean) is clean
-
-
-def test_a_view_becomes_bytes_since_not_every_view_can_be_written() -> None:
-    assert redactor(PHRASE).redact_value({"every second": memoryview(b"abcdef")[::2]}) == {"every second": b"ace"}
 
 
 def test_a_secret_with_half_a_character_is_masked() -> None:
@@ -828,18 +796,11 @@ def test_a_password_within_an_address_is_known_by_itself(variable: str, value: s
 ODD = "p\"a/s<s>&w\\ör$d'`+=1 2"
 
 
-def _of_od(byte: int) -> str:
-    """A byte as `od -c` prints it."""
-    return f"{chr(byte) if byte < 128 else f'{byte:03o}':>4}"
-
-
 def as_it_is_written(secret: str) -> dict[str, str]:
     raw = secret.encode()
     long = base64.b64encode(b"user:" * 9 + raw + b"#" * 40).decode()
     python = json.dumps(secret)[1:-1]
     go = json.dumps(secret, ensure_ascii=False)[1:-1].replace("<", "\\u003c").replace(">", "\\u003e")
-    dump = [raw[at : at + 16] for at in range(0, len(raw), 16)]
-    even = [row + b"\0" * (len(row) % 2) for row in dump]
     return {
         "python": python,
         "javascript": json.dumps(secret, ensure_ascii=False)[1:-1],
@@ -866,32 +827,6 @@ def as_it_is_written(secret: str) -> dict[str, str]:
         "hex with spaces": raw.hex(" ").upper(),
         "hex with prefixes": ", ".join(f"0x{byte:02x}" for byte in raw),
         "escaped bytes": "".join(f"\\x{byte:02x}" for byte in raw),
-        "xxd": "\n".join(f"{16 * i:08x}: {row.hex(' ', -2):<40} {row.decode('latin-1')}" for i, row in enumerate(dump)),
-        "hexdump": "\n".join(
-            f"{16 * i:08x}  {row.hex(' '):<48} |{row.decode('latin-1')}|" for i, row in enumerate(dump)
-        ),
-        "hexdump far into a file": "\n".join(f"{16 * i + 0x12A3B0:08x}  {row.hex(' ')}" for i, row in enumerate(dump)),
-        "od": "\n".join(
-            f"{16 * i:07o} " + " ".join(f"{row[at] + 256 * row[at + 1]:06o}" for at in range(0, len(row), 2))
-            for i, row in enumerate(even)
-        ),
-        "od -x": "\n".join(
-            f"{16 * i:07o} " + " ".join(f"{row[at] + 256 * row[at + 1]:04x}" for at in range(0, len(row), 2))
-            for i, row in enumerate(even)
-        ),
-        "od -b": "\n".join(f"{16 * i:07o} " + " ".join(f"{byte:03o}" for byte in row) for i, row in enumerate(dump)),
-        "od -c": "\n".join(
-            f"{16 * i:07o}" + "".join(f"{chr(byte) if byte < 128 else f'{byte:03o}':>4}" for byte in row)
-            for i, row in enumerate(dump)
-        ),
-        "od -An -c": "\n".join("".join(map(_of_od, row)) for row in dump),
-        "od -a": "\n".join(
-            f"{16 * i:07o}" + "".join("  sp" if byte == 32 else _of_od(byte) for byte in row)
-            for i, row in enumerate(dump)
-        ),
-        "od -c behind a text": "no newline"
-        + "\n".join(f"{16 * i:07o}" + "".join(map(_of_od, row)) for i, row in enumerate(dump)),
-        "od -t x1z": "\n".join(f"{16 * i:06x} {row.hex(' ')}  >{row.decode('latin-1')}<" for i, row in enumerate(dump)),
         "array": "{" + ",\n  ".join(f"0x{byte:02X}" for byte in raw) + "}",
         "escaped bytes in JSON": json.dumps("".join(f"\\x{byte:02x}" for byte in raw)),
         "base64 by PHP": json.dumps(long).replace("/", "\\/"),
@@ -950,12 +885,6 @@ def test_a_secret_as_common_tools_write_it_is_found_in_chunks_too(secret: str, h
         shown = "".join([stream.feed(text[at : at + size]) for at in range(0, len(text), size)]) + stream.finish()
         rest = PLACEHOLDER.sub("", shown)
         assert len(rest) <= len(text) - len(secret) * 0.8, (size, shown)
-
-
-@pytest.mark.parametrize("text", ["0", "00", "007 bond", "00:15:02 a log line that goes on", "0000 and more words"])
-def test_a_number_at_the_beginning_of_a_line_is_shown_when_the_line_ends(text: str) -> None:
-    stream = redactor("kx7Qp2vLm9-Zt4Rw8Yb3").stream()
-    assert "".join([stream.feed(character) for character in f"{text}\n!"]) == f"{text}\n!"
 
 
 def test_text_that_only_has_escapes_in_common_with_a_secret_is_left_alone() -> None:

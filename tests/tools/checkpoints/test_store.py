@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from swink_agent.sandbox.bubblewrap.placeholders import PLACEHOLDER_STAMP, Placeholders
 from swink_agent.tools import Checkpoint, CheckpointError, CheckpointStore
 from swink_agent.tools.checkpoints.restoring import restore
+from swink_agent.tools.checkpoints.tree_entries import Seen, Tree, opened_root
 
 
 @pytest.fixture
@@ -291,6 +292,30 @@ def test_an_ignored_folder_that_is_gone_cannot_come_back_and_a_new_one_stays(
     store.take(root, "r", "run")
     plan = store.plan(root, start)
     assert [(item.path, item.what, item.note) for item in plan] == [("old", "failed", "no copy of it was kept")]
+
+
+def test_an_unchanged_file_is_the_same_object_and_not_read_again(root: Path, tmp_path: Path) -> None:
+    (root / "sub").mkdir()
+    for path in (root / "kept", root / "sub/kept", root / "mode", root / "changed"):
+        path.write_text("text")
+        os.utime(path, ns=(0, 0))
+
+    def look(known: dict[bytes, Seen]) -> tuple[Tree, list[bytes]]:
+        read: list[bytes] = []
+        with opened_root(root) as folder:
+            return Tree(
+                folder, known, lambda _, data: read.append(data), most_file=100, most_files=10, without=tmp_path
+            ), read
+
+    first = look({})[0].entries
+    while any(seen.signature is None for seen in first.values() if seen.entry.kind == "file"):
+        first = look({})[0].entries  # files that changed just now are read again
+    (root / "mode").chmod(0o700)
+    (root / "changed").write_text("new")
+    second, read = look(first)
+    assert sorted(read) == [b"new", b"text"]
+    assert second.changed == {b"mode", b"changed"}
+    assert all(second.entries[path] is first[path] for path in (b"kept", b"sub/kept"))
 
 
 def test_git_itself_is_not_touched(store: CheckpointStore, root: Path) -> None:

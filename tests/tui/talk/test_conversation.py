@@ -11,7 +11,7 @@ from swink_agent.app.talk.conversation import Conversation
 from swink_agent.approvals.approvals import ApprovalChoice
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.types import Cost, Usage
-from swink_agent.testing import Request, call, fail, scripted, stall, text, think
+from swink_agent.testing import ModelRequest, call, fail, scripted, stall, text, think
 from swink_agent.tui.transcript import NoticeBlock, ReplyBlock, ToolBlock, UserBlock
 from swink_agent.tui.transcript.messages import HelpBlock
 
@@ -116,7 +116,7 @@ async def test_a_call_that_needs_approval_is_asked_about_and_a_no_reaches_the_mo
     talk.front.answer = ApprovalChoice.NO
     seen: list[str] = []
 
-    def last(request: Request) -> Any:
+    def last(request: ModelRequest) -> Any:
         seen.append(str(request.messages[-1]))
         return text("As you wish.")
 

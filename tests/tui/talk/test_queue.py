@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from swink_agent.app.talk.conversation import Conversation
-from swink_agent.testing import Request, call, scripted, text
+from swink_agent.testing import ModelRequest, call, scripted, text
 from swink_agent.tui.transcript import UserBlock
 
 from .conftest import Talk, told
@@ -37,7 +37,7 @@ def said(conversation: Conversation) -> list[tuple[str, str, int | None]]:
     return [(block.text, block.label, block.position) for block in blocks]
 
 
-def heard(request: Request) -> list[str]:
+def heard(request: ModelRequest) -> list[str]:
     """The texts of what people said, as the model was told."""
     return [
         part.text for message in request.messages if type(message).__name__ == "UserMessage" for part in message.content

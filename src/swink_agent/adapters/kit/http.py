@@ -304,7 +304,10 @@ class HttpStreamFn(ABC):
             if last.usage is not None and last.cost is None:
                 events[-1] = msgspec.structs.replace(last, cost=self.cost(model, last.usage))
         elif type(last) is StreamDone and last.cost == Cost():
-            events[-1] = msgspec.structs.replace(last, cost=self.cost(model, last.usage))
+            from ..prices import priced_model
+
+            priced = priced_model(model, last.served_model)
+            events[-1] = msgspec.structs.replace(last, cost=self.cost(priced, last.usage))
         return events
 
     def _is_document(self, parser: Parser, response: HttpResponse, beginning: bytes) -> bool:

@@ -36,7 +36,10 @@ class ReplyWriter:
     Tool calls are identified by a key of the provider (an index, an id) and may be written in any order.
     """
 
-    __slots__ = ("_calls", "_events", "_next", "_signature", "_speech", "_speech_index", "is_finished")
+    __slots__ = (
+        *("_calls", "_events", "_next", "_response_id", "_served_model", "_signature", "_speech", "_speech_index"),
+        "is_finished",
+    )
 
     def __init__(self) -> None:
         self._events: list[AssistantMessageEvent] = [StreamStart()]
@@ -45,12 +48,21 @@ class ReplyWriter:
         self._speech_index = -1
         self._signature: str | None = None
         self._calls: dict[Hashable, int] = {}
+        self._served_model: str | None = None
+        self._response_id: str | None = None
         self.is_finished = False
         """Whether the terminal event has been written; then nothing more is written."""
 
     def take(self) -> list[AssistantMessageEvent]:
         events, self._events = self._events, []
         return events
+
+    def answered_by(self, model: object, response_id: object = None) -> None:
+        """Notes what the provider calls its model and its reply. The first that is text and not empty counts."""
+        if self._served_model is None and isinstance(model, str):
+            self._served_model = model or None
+        if self._response_id is None and isinstance(response_id, str):
+            self._response_id = response_id or None
 
     def text(self, delta: str) -> None:
         """Writes a piece of text; an empty one opens no block."""
@@ -122,7 +134,7 @@ class ReplyWriter:
         self.end_speech()
         if stop_reason != StopReason.LENGTH:
             self._end_calls()
-        self._finish(StreamDone(stop_reason, usage, cost or Cost()))
+        self._finish(StreamDone(stop_reason, usage, cost or Cost(), self._served_model, self._response_id))
 
     def fail(
         self,
@@ -175,4 +187,4 @@ def events_of(reply: AssistantMessage) -> Iterator[AssistantMessageEvent]:
         kind = reply.error_kind or ErrorKind.STREAM
         yield StreamFailed(reply.error_message or "", kind, reply.stop_reason, usage=reply.usage, cost=reply.cost)
     else:
-        yield StreamDone(reply.stop_reason, reply.usage, reply.cost)
+        yield StreamDone(reply.stop_reason, reply.usage, reply.cost, reply.served_model, reply.response_id)

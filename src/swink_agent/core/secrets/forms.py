@@ -1,8 +1,7 @@
 """Finds known secrets in a text, in every form in which tools print them.
 
-The forms are: unchanged; escaped by languages, shells and in addresses; in base64 at any offset, also wrapped; in
-hexadecimal with any separator; and in the dumps of xxd, hexdump and od, which `dumps` reads. A fast search decides
-whether a text is worth the slow one.
+The forms are: unchanged; escaped by languages, shells and in addresses; in base64 at any offset, also wrapped; and in
+hexadecimal with any separator. A fast search decides whether a text is worth the slow one.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ from html import escape
 from shlex import quote as shell_quoted
 from typing import TypeAlias
 from urllib.parse import quote
-
-from .dumps import dump_patterns, may_dump, readings
 
 Found: TypeAlias = tuple[int, int, str]
 """The start, end and name of a secret in a text."""
@@ -68,15 +65,11 @@ class _Patterns:
 _patterns = lru_cache(maxsize=1)(_Patterns)
 
 
-_CHARACTERS_APART = "   "  # the separator between two characters of `od -c`
-
-
 class SecretForms:
     """All forms of a set of secrets. It is immutable: for another secret, make a new one."""
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
         literal: dict[str, str] = {}
-        self._raw: dict[bytes, str] = {}
         self._base64: dict[bytes, str] = {}
         self._hex: dict[bytes, str] = {}
         self._escaped: dict[bytes, str] = {}
@@ -84,7 +77,6 @@ class SecretForms:
         for secret, name in secrets.items():
             for piece in _pieces(secret):
                 raw = _bytes_of(piece)
-                self._raw.setdefault(raw, name)
                 self._hex.setdefault(raw.hex().encode(), name)
                 for encoded in _base64_forms(raw):
                     self._base64.setdefault(encoded, name)
@@ -106,7 +98,7 @@ class SecretForms:
         self._beginnings = _Beginnings([*literal, *self._flat_base64.forms, *self._flat_hex.forms, *url_safe, *upper])
 
     def __repr__(self) -> str:
-        return f"<SecretForms of {len(self._raw)} pieces>"
+        return f"<SecretForms of {len(self._hex)} pieces>"
 
     def find(self, text: str) -> list[Found]:
         """Finds all forms of all secrets, in any order; they may overlap."""
@@ -128,26 +120,7 @@ class SecretForms:
         flat = _flat_hex(data)
         if any(form in flat for form in self._hex):
             found += _Flattened(text, is_hex=True).find(self._hex)
-        if may_dump(text):
-            found += self._in_dumps(text)
         return found
-
-    def _in_dumps(self, text: str) -> Iterator[Found]:
-        """Finds the whole lines of a dump that hold a secret: they show it in hexadecimal and as text."""
-        lines = list(dump_patterns().line.finditer(text))
-        for read in readings(lines):
-            ends: list[int] = []
-            content = bytearray()
-            for line in lines:
-                content += read(line)
-                ends.append(len(content))
-            for raw, name in self._raw.items():
-                at = content.find(raw)
-                while at >= 0:
-                    first, last = bisect_right(ends, at), bisect_right(ends, at + len(raw) - 1)
-                    for line in lines[first : last + 1]:
-                        yield line.start(), line.end(), name
-                    at = content.find(raw, at + len(raw))
 
     # -- streamed text -------------------------------------------------------------------------------------------
 
@@ -163,8 +136,6 @@ class SecretForms:
             held = max(held, self._unfinished_flat(end, is_hex=False))
         if end.rstrip(_HEX_BETWEEN)[-1:] in _HEX_DIGITS:
             held = max(held, self._unfinished_flat(end, is_hex=True))
-        if end[-1] in "0 " or may_dump(end) or _CHARACTERS_APART in end[end.rfind("\n") + 1 :]:
-            held = max(held, self._unfinished_dump(end))
         return held
 
     def _unfinished_escaped(self, end: str) -> int:
@@ -182,23 +153,6 @@ class SecretForms:
                 flat = _Flattened(tail.group(), is_hex=is_hex)
                 longest = flat.unfinished(self._flat_hex if is_hex else self._flat_base64)
                 held = max(held, longest + len(end) - stop if longest else 0)
-        return held
-
-    def _unfinished_dump(self, end: str) -> int:
-        """How much of a dump to hold back: all of it until it ends, since a line may hold half of a secret."""
-        end = end[end.find("\n") + 1 :] if len(end) == _WRAPPED_TAIL else end  # the first line may be cut
-        last = end.rfind("\n") + 1
-        characters = dump_patterns().characters_begun.search(end[last:])
-        held = 0 if characters is None else len(end) - last - characters.start()
-        if not dump_patterns().begun.match(end, last) and held < len(end) - last:
-            return held  # the dump starts after a text on the same line: no line before it belongs to it
-        is_begun = end.startswith("00", last) or end[last:] == "0"
-        before, held = last, len(end) - last if is_begun else held
-        for line in reversed(list(dump_patterns().line.finditer(end, 0, last))):
-            if before - line.end() > 1:
-                break
-            before = line.start()
-            held = len(end) - before
         return held
 
 

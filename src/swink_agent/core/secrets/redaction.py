@@ -1,8 +1,8 @@
 """Masks secrets in data that is shown, stored or sent: the `Redactor`, for text, JSON data, messages and events.
 
-`forms` finds known secrets in every encoding, `unknown_secrets` finds others by their form, `ordinary` decides which
-values are too ordinary to be secrets, and `placeholders` replaces them. The run masks tool results and errors
-(`dispatch`, `reply`); output and sessions are masked where they are written.
+`masking` knows which fields of which value hold text. `forms` finds known secrets in every encoding, `unknown_secrets`
+finds others by their form, `ordinary` decides which values are too ordinary to be secrets, and `placeholders` replaces
+them. The run masks tool results and errors (`dispatch`, `reply`); output and sessions are masked when they are written.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import os
 import re
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from copy import copy
-from enum import Enum
+from itertools import accumulate
+from operator import is_
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -24,12 +24,13 @@ from msgspec import structs
 
 from ..events import AgentEnd, AgentEvent, DelegateEvent, MessageUpdate, TaskEnded, TaskStarted
 from ..stream import AssistantMessageDelta
-from ..types import AgentMessage, AgentResult, Base64Source, Document, FileSource, Source, Text, UrlSource
+from ..types import AgentMessage
 from ..values.checks import a_kind
-from ..values.nesting import copied, field_of, shown
+from ..values.data import as_json_data
 from ..values.several import several_texts
-from ..values.value import is_secret_name
+from ..values.value import FlatDict, FrozenDict, FrozenList, is_secret_name
 from .forms import Found, SecretForms
+from .masking import masked
 from .ordinary import is_ordinary
 from .placeholders import MASK, MaskedText, PlaceholderError, PutBack, covers, placeholder
 from .unknown_secrets import LONGEST_HELD, LONGEST_KEY, find_assigned, find_shapes, first_whole_line, unfinished_shape
@@ -40,8 +41,9 @@ _AT_ONCE = 128 * 1024  # characters that are searched at once: no other thread c
 _CONTEXT = 96  # characters before a chunk that may explain its beginning, such as the name of a secret
 _MOST_ROUNDS = 3
 _MOST_REMEMBERED = 256 * 1024  # characters of masked texts that a redactor remembers at most
-_BYTES: tuple[type[Any], ...] = (bytes, bytearray, memoryview)
-_TEXTS: tuple[type[Any], ...] = (str, *_BYTES)
+_TEXTS: frozenset[Any] = frozenset({str})
+_LISTS: frozenset[Any] = frozenset({list, tuple, FrozenList})
+_OBJECTS: frozenset[Any] = frozenset({dict, FrozenDict, FlatDict})
 _PER_TEXT = 100  # characters added to the length of each remembered text, for the memory that an entry takes
 
 M = TypeVar("M")
@@ -164,6 +166,36 @@ class Redactor:
             masked = self.mask(text).text
             remembered.add(text, masked)
         return masked
+
+    def redact_address(self, address: str) -> str:
+        """Masks the address of an image or a document."""
+        return self.redact(address)
+
+    def redact_texts(self, texts: Sequence[str]) -> list[str]:
+        """Masks texts that follow each other directly, including a secret that begins in one and ends in another."""
+        across = self._across(texts)
+        shown: list[str] = []
+        start = 0
+        for text in texts:
+            end, at, pieces = start + len(text), start, list[str]()
+            for first, last, mask in across:
+                if first >= end or last <= start:
+                    continue
+                if first > at:
+                    pieces.append(self.redact(text[at - start : first - start]))
+                if first >= start:
+                    pieces.append(mask)
+                at = min(last, end)
+            pieces.append(self.redact(text[at - start :]))
+            shown.append("".join(pieces))
+            start = end
+        return shown
+
+    def _across(self, texts: Sequence[str]) -> list[tuple[int, int, str]]:
+        """Finds secrets that span several of the texts: their positions in the joined text, and their placeholders."""
+        seams = list(accumulate(map(len, texts[:-1])))
+        found = self.mask("".join(texts)).places() if seams else ()
+        return [(start, end, mask) for start, end, mask in found if any(start < seam < end for seam in seams)]
 
     def mask(self, text: str) -> MaskedText:
         """Masks every secret in the text, and keeps the original of each placeholder."""
@@ -306,132 +338,56 @@ class Redactor:
     # -- values ------------------------------------------------------------------------------------------------
 
     def redact_value(self, value: M) -> M:
-        """Returns a copy of data with every string masked; a string under a secret's name is masked whole.
+        """Masks data, or a value such as a message. Returns the same object if nothing changes.
 
-        Data is JSON, also in structs, dataclasses and sets. Bytes are masked as the text in them, and stay bytes. Any
-        other object is written as its text: if that holds a secret, the masked text takes the object's place. The name
-        of its type does if it cannot be read.
+        Every string in the data is masked; a string under a secret's name is masked whole. An object that is not JSON
+        stays if its JSON holds no secret; else that JSON takes its place, masked. So does the JSON of data that is
+        nested too deep.
         """
         try:
             return cast("M", self._redact_any(value))
         except RecursionError:
-            return copied(value, self._redact_leaf, self._redact_member)
+            return cast("M", self._redact_any(as_json_data(value, cuts_deep=True)))
 
-    def _redact_leaf(self, value: object, key: object) -> object:
-        if key is not None and isinstance(value, _TEXTS) and is_secret_name(shown(key)):
-            return self._redact_named(value, shown(key))
-        return self._redact_any(value)
-
-    def _redact_any(self, value: object) -> object:
-        if type(value) is str:
-            return self.redact(value)
-        try:
-            if value is None or isinstance(value, (int, float)):
-                return value  # before the slower checks
-            if isinstance(value, str):
-                return self.redact(value)
-            if isinstance(value, (dict, Mapping)):
-                return {
-                    self._redact_member(key): (
-                        self._redact_named(item, shown(key))
-                        if isinstance(item, _TEXTS) and is_secret_name(key if type(key) is str else shown(key))
-                        else self._redact_any(item)
-                    )
-                    for key, item in cast("Mapping[Any, Any]", value).items()
-                }
-            if isinstance(value, (list, tuple)):
-                items = [self._redact_any(item) for item in cast("list[Any]", value)]
-                return tuple(items) if isinstance(value, tuple) else items
-            if isinstance(value, msgspec.Struct):
-                return self._redact_struct(value)
-            if isinstance(value, (set, frozenset)):
-                members = {self._redact_member(item) for item in cast("Iterable[Any]", value)}
-                return members if isinstance(value, set) else frozenset(members)
-            if (names := getattr(type(value), "__dataclass_fields__", None)) is not None:
-                return self._redact_dataclass(value, names)
-            return self._redact_object(value)
-        except RecursionError:
-            raise
-        except Exception:  # an application's object may fail at anything, and could not be written then
-            return f"<{type(cast('object', value)).__name__}>"
-
-    def _redact_member(self, value: object) -> object:
-        """Masks the key of a dict, or a member of a set."""
-        masked = self._redact_any(value)
-        try:
-            hash(masked)
-        except TypeError:  # data that was hashable, such as a frozen mapping, became a plain dict or list
-            return self.redact(shown(value))
-        return masked
-
-    def _redact_dataclass(self, value: object, names: Iterable[str]) -> object:
-        """Returns a copy with the fields masked as those of a JSON object, or the same object if nothing changes."""
-        fields = {name: field_of(value, name) for name in names}
-        masked = cast("dict[str, Any]", self._redact_any(fields))
-        changed = {name: new for name, new in masked.items() if differ(new, fields[name])}
-        if not changed:
+    def _redact_any(self, value: Any) -> Any:
+        kind: Any = cast(
+            "Any", type(value)
+        )  # of an object of an application, which may fail at anything, no more is asked
+        if issubclass(kind, str):
+            text = self.redact(value)
+            return value if text == value else text
+        if value is None or issubclass(kind, (int, float)):
             return value
-        try:
-            made = copy(value)
-            for name, new in changed.items() if made is not value else ():
-                object.__setattr__(made, name, new)  # the class may be frozen
-        except Exception:
-            made = value
-        return masked if made is value else made  # of an object that cannot be copied, the fields are written the same
+        if kind in _LISTS:
+            items = [self._redact_any(item) for item in value]
+            return value if all(map(is_, items, value)) else kind(items)
+        if kind in _OBJECTS and _TEXTS.issuperset(map(type, value)):
+            fields = {self.redact(key): self._redact_field(key, item) for key, item in value.items()}
+            is_same = all(map(is_, fields.values(), value.values())) and fields.keys() == value.keys()
+            return value if is_same else kind(fields)
+        if issubclass(kind, msgspec.Struct):
+            return masked(value, self)
+        data = as_json_data(value, cuts_deep=True)
+        shown = self._redact_any(data)
+        return value if shown is data else shown
 
-    def _redact_object(self, value: object) -> object:
-        """Returns an object that is not JSON, or its masked text if that holds a secret."""
-        if value is None or isinstance(value, (int, float)):
-            return value
-        if isinstance(value, _BYTES):
-            return _bytes_masked(value, self.redact)
-        if isinstance(value, Enum):
-            masked = self._redact_any(value.value)  # this is written
-            return masked if differ(masked, value.value) else value
-        text = bytes(value).decode("utf-8", "replace") if isinstance(value, msgspec.Raw) else str(value)
-        masked = self.redact(text)
-        return value if masked == text else masked
-
-    def _redact_named(self, value: Any, name: str) -> object:
-        """Masks a whole string, or bytes, under a secret's name, unless it is masked already or empty."""
-        if not value:
-            return value
-        if not isinstance(value, str):
-            return _bytes_masked(value, lambda text: str(self._redact_named(text, name)))
+    def _redact_field(self, name: str, value: Any) -> Any:
+        """Masks the value of a field. A string under a secret's name is masked whole, unless it is masked or empty."""
+        if type(value) is not str or not value or not is_secret_name(name):
+            return self._redact_any(value)
         if not self.enabled or name.lower() in self._unmasked:
-            return self.redact(value)
+            return self._redact_any(value)
         if value.startswith(MASK) and value.endswith("]") and value.count("[") == 1:
             return value
         return placeholder(value, name if self.redact(name) == name else "", self._key)  # a name may hold a secret
 
-    def _redact_struct(self, value: msgspec.Struct) -> msgspec.Struct:
-        if type(value) is Base64Source:
-            return value  # the data of pictures and documents is not searched
-        if type(value) is Document:
-            return masked_document(value, self.redact)
-        changed = {
-            name: new
-            for name in value.__struct_fields__
-            if (type(value) is not AgentResult or name != "exception")  # it is never written
-            and differ(new := self.redact_value(old := getattr(value, name)), old)
-        }
-        if not changed:
-            return value
-        try:
-            return structs.replace(value, **changed)
-        except Exception:  # the class refuses masked values
-            made = copy(value)
-            for name, new in changed.items():
-                structs.force_setattr(made, name, new)
-            return made
-
     def redact_message(self, message: AgentMessage) -> AgentMessage:
         """Masks texts, arguments, results and errors of a message; returns the same object if nothing changes."""
-        return cast("AgentMessage", self._redact_struct(message))
+        return masked(message, self)
 
     def redact_event(self, event: AgentEvent) -> AgentEvent:
         """Masks one event. For secrets that are split between updates, use `events`."""
-        return cast("AgentEvent", self._redact_struct(event))
+        return masked(event, self)
 
     def events(self) -> EventRedactor:
         """Returns a filter for the events of a run."""
@@ -590,28 +546,6 @@ def _with_clear_names(text: str, assigned: list[Found], others: Iterable[Found])
         yield start, end, name
 
 
-def differ(new: object, old: object) -> bool:
-    """Whether a masked value is another than before. Values that cannot be compared count as others."""
-    if new is old:
-        return False
-    try:
-        return bool(new != old)
-    except Exception:  # nested too deep, or the comparison of an application's object fails, as that of some arrays
-        return True
-
-
-def _bytes_masked(value: Any, mask: Callable[[str], str]) -> object:
-    """Masks the text in bytes; bytes that are not text stay as they are. Returns the same object if nothing changes. A
-    view becomes bytes: not every view can be written, and its bytes may still change."""
-    plain = bytes(value)
-    text = plain.decode("utf-8", "surrogateescape")
-    masked = mask(text)
-    if masked == text:
-        return plain if type(value) is memoryview else value
-    data = masked.encode("utf-8", "surrogateescape")
-    return bytearray(data) if isinstance(value, bytearray) else data
-
-
 def _text(secret: object) -> str:
     if not isinstance(secret, str):
         raise TypeError(f"a secret must be a string, not {a_kind(secret)}: register several one by one")
@@ -650,23 +584,3 @@ def masked_beginning(redactor: Redactor, text: str, size: int) -> tuple[bytes, s
     if place >= len(text):
         data += masking.finish().encode("utf-8", "replace")
     return bytes(data), text[place:]
-
-
-def masked_document(block: Document, redact: Callable[[str], str]) -> Document | Text:
-    """Returns the document with its name masked, or a note if its address holds a secret."""
-    place = masked_place(block.source, redact)
-    if place is not None:
-        return Text(f"[document {place}]")
-    name = redact(block.name)
-    return block if name == block.name else Document(block.source, name)
-
-
-def masked_place(source: Source, redact: Callable[[str], str]) -> str | None:
-    """Returns the masked address if it holds a secret, else `None`: a masked address would not work."""
-    if type(source) is UrlSource and source.url[:5].lower() != "data:":
-        address = redact(source.url)
-        return None if address == source.url else f"at {address}"
-    if type(source) is FileSource:
-        path = redact(str(source.path))
-        return None if path == str(source.path) else f"in the file {path}"
-    return None

@@ -11,12 +11,14 @@ from typing import Any, cast
 
 import msgspec
 
+from .checks import a_kind
 from .nesting import DEEPEST, is_too_deep, kept_shallow, shown, too_deep
 from .value import FlatDict, FrozenDict, FrozenList
 
 _FROZEN: frozenset[Any] = frozenset({FlatDict, FrozenDict, FrozenList})
 _CONSTANT: frozenset[Any] = frozenset({int, bool, type(None)})
 _KEYS: frozenset[Any] = frozenset({str})
+_LISTS: frozenset[Any] = frozenset({list, tuple})
 
 
 def as_json_data(value: Any, *, cuts_deep: bool = False) -> Any:
@@ -35,6 +37,16 @@ def as_json_data(value: Any, *, cuts_deep: bool = False) -> Any:
     return _frozen(msgspec.json.decode(as_json(value)), DEEPEST + 1)
 
 
+def checked_json_data(value: Any) -> Any:
+    """Returns the value as frozen JSON data. Raises `ValueError` for what would come back as something else, such as an
+    object, a number that JSON does not have, or data that is nested too deep. A tuple becomes a list."""
+    try:
+        return _frozen(value, DEEPEST)
+    except _NotJson as error:
+        what = too_deep() if is_too_deep(value) else f"JSON does not have {a_kind(error.args[0])} such as this"
+        raise ValueError(what) from None
+
+
 class _NotJson(Exception):
     """The data is not JSON, or is nested too deep."""
 
@@ -50,9 +62,9 @@ def _frozen(value: Any, levels: int) -> Any:
     if levels and kind is dict and _KEYS.issuperset(map(type, value)) and _is_encodable("".join(value)):
         fields = {key: item if type(item) in _CONSTANT else _frozen(item, levels - 1) for key, item in value.items()}
         return FlatDict(fields) if _FROZEN.isdisjoint(map(type, fields.values())) else FrozenDict(fields)
-    if levels and kind is list:
+    if levels and kind in _LISTS:
         return FrozenList([_frozen(item, levels - 1) for item in value])
-    raise _NotJson
+    raise _NotJson(value)
 
 
 def _is_encodable(text: str) -> bool:

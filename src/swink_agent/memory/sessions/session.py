@@ -19,11 +19,12 @@ import msgspec
 
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.errors import AlreadyRunning
-from swink_agent.core.journal import ContextReplaced, HistoryCut, Journal, MessageAdded, Past, decoded_state
+from swink_agent.core.journal import ContextReplaced, HistoryCut, Journal, MessageAdded, Past
 from swink_agent.core.record import RunRecord
 from swink_agent.core.secrets.placeholders import holds_placeholder
 from swink_agent.core.types import AgentMessage, CustomMessage
 from swink_agent.core.values.checks import is_not
+from swink_agent.core.values.data import checked_json_data
 from swink_agent.core.values.nesting import is_too_deep, too_deep
 from swink_agent.core.values.value import copy_json
 
@@ -253,8 +254,8 @@ class Session(_SessionView):
     def _refuse_odd_state(self, agent: Agent) -> None:
         """Refuses a state that cannot be recorded, before anything is recorded."""
         try:
-            decoded_state(msgspec.json.encode(dict(agent.state)), agent.state)
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            checked_json_data(dict(agent.state))
+        except ValueError as error:
             raise SessionError(
                 f"the agent's state cannot be recorded in session {self.id}, since not all of it is JSON: {error}",
                 path=str(self.path),

@@ -17,7 +17,7 @@ from swink_agent.core.record import CallRecord
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import Text, ToolResultMessage, extract_text
 from swink_agent.core.values.checks import check_methods, is_function, is_not
-from swink_agent.core.values.data import as_json, plain_json
+from swink_agent.core.values.data import as_json, as_json_data
 from swink_agent.core.values.several import check_path
 
 _LONGEST_TEXT = 2000
@@ -82,7 +82,9 @@ class AuditLog:
     ) -> None:
         try:
             line = {"time": round(self._clock(), 3), "event": event, "run": ctx.run_id, "turn": ctx.turn_index}
-            self._write(as_json(line | _cut(plain_json(self._redactor.redact_value(fields())))) + b"\n")
+            self._write(
+                as_json(line | _cut(self._redactor.redact_value(as_json_data(fields(), cuts_deep=True)))) + b"\n"
+            )
         except Exception as error:  # a log must not break the run or prevent a call
             if not self._has_failed:
                 self._has_failed = True

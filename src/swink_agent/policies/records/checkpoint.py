@@ -12,14 +12,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from swink_agent.core.encoding.codec import decode_message, encode_message
-from swink_agent.core.journal import decoded_state
 from swink_agent.core.machine.files import replace_file
 from swink_agent.core.policy import PolicyContext
-from swink_agent.core.secrets.messages import masked_message
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, AssistantMessage, CustomMessage, ToolResultMessage
 from swink_agent.core.values.checks import check_methods, check_whole
-from swink_agent.core.values.data import as_json
+from swink_agent.core.values.data import as_json, checked_json_data
 from swink_agent.core.values.decoders import json_decoder
 from swink_agent.core.values.several import check_path
 
@@ -83,16 +81,15 @@ class Checkpoint:
 
     def _save(self, messages: Sequence[AgentMessage], state: dict[str, Any] | None, redactor: Redactor | None) -> None:
         try:
-            kept = decoded_state(msgspec.json.encode(dict(state or {})), state or {})
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            kept = checked_json_data(dict(state or {}))
+        except ValueError as error:
             raise ValueError(
                 f"the state cannot be saved in {self.path}, since not all of it is JSON: {error}"
             ) from error
         redactor = Redactor() if redactor is None else redactor
-        messages = [masked_message(message, redactor) for message in messages]
         document = {
             "version": _VERSION,
-            "messages": [msgspec.Raw(encode_message(message)) for message in messages],
+            "messages": [msgspec.Raw(encode_message(redactor.redact_message(message))) for message in messages],
             "state": redactor.redact_value(kept),
         }
         os.makedirs(os.path.dirname(self.path), exist_ok=True)

@@ -207,10 +207,12 @@ class CheckpointStore:
         with opened_root(root) as descriptor:
             tree = self._look(base, descriptor, known, keep, may_be_taken_in=owner == "other")
         taken = self._clock()
-        both = [(path, known.get(path), tree.entries.get(path)) for path in {**known, **tree.entries}]
-        changed = [(path, old, new) for path, old, new in both if old != new]
+        changed: list[tuple[bytes, Seen | None, Seen | None]] = [
+            (path, known.get(path), tree.entries[path]) for path in sorted(tree.changed)
+        ]
+        changed += [(path, known[path], None) for path in known.keys() - tree.entries.keys()]
         real = [(path, old, new) for path, old, new in changed if _entry(old) != _entry(new)]
-        files = sum(seen.entry.kind in KEPT for seen in tree.entries.values())
+        files = len(tree.entries) - len(tree.left_out)
         kept = Checkpoint(
             secrets.token_hex(8), root, taken, run_id, owner, files, len(real), tuple(tree.skipped), undoes
         )

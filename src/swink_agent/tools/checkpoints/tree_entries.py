@@ -129,6 +129,10 @@ class Tree:
 
         self._has_mark = has_mark
         self.entries: dict[bytes, Seen] = {}
+        self.changed: set[bytes] = set()
+        """The paths whose entry or signature is not what `known` has."""
+        self.left_out: set[bytes] = set()
+        """The paths of which only the name is known."""
         self.skipped: list[str] = []
         self._known = known
         self._keep = keep
@@ -141,22 +145,33 @@ class Tree:
         self._in_use = files_in_use()
         self._sorted: list[bytes] | None = None
         self._rules_end = time.monotonic() + _RULES_TAKE
-        self._walk(root, b"", level_of(root, b"", None, self._rules_end), 0)
+        self._walk(root, b"", b"", None, 0)
 
-    def _walk(self, folder: int, path: bytes, level: IgnoreLevel, depth: int) -> None:
+    def _walk(self, folder: int, own_name: bytes, path: bytes, above: IgnoreLevel | None, depth: int) -> None:
         try:
-            with os.scandir(folder) as listing:
-                names = [(os.fsencode(entry.name), entry) for entry in listing]
+            listed = os.listdir(folder)
         except OSError:
             self._skip(path)
             return
-        for name, entry in names:
+        names = os.fsencode("/".join(listed)).split(b"/") if listed else []  # quicker than one by one
+        level = level_of(folder, own_name, above, self._rules_end, names)
+        beneath = path + b"/" if path else b""
+        known, entries = self._known, self.entries
+        for name in names:
             if name == _GIT:
                 continue
-            inner = path + b"/" + name if path else name
+            inner = beneath + name
             try:
-                state = entry.stat(follow_symlinks=False)
-                if stat.S_ISDIR(state.st_mode):
+                state = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                last = known.get(inner)
+                # Most files are as they were last time. These lines cost most of a checkpoint.
+                if (
+                    last is not None
+                    and last.signature == (state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+                    and last.entry.mode == state.st_mode & 0o777
+                ):
+                    entries[inner] = last
+                elif stat.S_ISDIR(state.st_mode):
                     self._enter(folder, name, inner, state, level, depth)
                 else:
                     self._add(folder, name, inner, state)
@@ -164,6 +179,8 @@ class Tree:
                 continue  # removed meanwhile
             except OSError:
                 self._unkept(inner)
+        if len(entries) > self._most_files:
+            raise TooManyFiles
 
     def _enter(
         self, folder: int, name: bytes, path: bytes, state: os.stat_result, level: IgnoreLevel, depth: int
@@ -197,7 +214,7 @@ class Tree:
             if kind is None and self._has_mark(opened) and not os.listdir(descriptor):
                 return  # a placeholder of the sandbox, which disappears with the running command
             self._put(path, Seen(Entry("folder", stat.S_IMODE(opened.st_mode) & 0o777, ""), None))
-            self._walk(descriptor, path, level_of(descriptor, name, level), depth + 1)
+            self._walk(descriptor, name, path, level, depth + 1)
         finally:
             os.close(descriptor)
 
@@ -233,9 +250,6 @@ class Tree:
             else:  # what has changed in it is not the work of a call
                 self._put(path, known)
             return
-        if known is not None and known.entry.kind == "file" and known.signature == _signature(state):
-            self._put(path, Seen(known.entry._replace(mode=mode), known.signature))
-            return
         try:
             read = _read_file(folder, name, self._most_file)
         except PermissionError:
@@ -267,6 +281,10 @@ class Tree:
 
     def _put(self, path: bytes, seen: Seen) -> None:
         self.entries[path] = seen
+        if seen.entry.kind not in KEPT:
+            self.left_out.add(path)
+        if self._known.get(path) != seen:
+            self.changed.add(path)
         if len(self.entries) > self._most_files:
             raise TooManyFiles
 

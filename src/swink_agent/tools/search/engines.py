@@ -12,7 +12,6 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
 from typing import Any, NamedTuple, TypeAlias
 
 from .glob import NameGlob, last_segment
@@ -97,9 +96,17 @@ class Engine:
             if record is not None:
                 yield record
         if len(self._buffer) > _LONGEST_RECORD:
+            record = None if self._is_skipping else self.begun_record(bytes(self._buffer))
+            if record is not None:
+                yield record
+            elif not self._is_skipping:
+                self.skipped += 1
             self._buffer.clear()
-            self.skipped += not self._is_skipping
             self._is_skipping = True
+
+    def begun_record(self, data: bytes) -> Record | None:
+        """The record in the beginning of a piece that is far too long, if that is enough for one."""
+        return None
 
     def make_noise(self, data: bytes) -> None:
         self.noise = (self.noise + data + b"\n")[:_MOST_NOISE]
@@ -134,8 +141,7 @@ class RipgrepEngine(Engine):
             argv += ["--files", "--null"]
         else:
             argv += ["--json", "--crlf", "--ignore-case" if query.ignore_case else "--case-sensitive"]
-            # With the rest of the line matched too, it lists one match for each line, not thousands.
-            argv.append(f"--regexp=(?:{query.pattern}).*")
+            argv.append(f"--regexp={query.pattern}")
         return [*argv, "--", f"./{os.fsdecode(query.start[-1])}" if query.is_file else "./"]
 
     def _types(self) -> list[str]:
@@ -165,6 +171,13 @@ class RipgrepEngine(Engine):
         except (ValueError, TypeError, KeyError):
             self.make_noise(data)
         return None
+
+    def begun_record(self, data: bytes) -> Record | None:
+        """That of a line with very many matches, which come last: the first is enough."""
+        if self.query.pattern is None:
+            return None
+        end = data.find(b'},{"match":', max(0, data.find(b',"submatches":[{')))  # not in a text, which has no bare "
+        return self.record(data[:end] + b"}]}}") if end > 0 else None
 
     def _name(self, data: bytes) -> Record | None:
         noise, _, name = data.rpartition(b"\n./") if not data.startswith(b"./") else (b"", b"", data[2:])
@@ -210,7 +223,6 @@ class ScannerEngine(Engine):
             "glob": query.glob_text,
             "ignore_case": query.ignore_case,
             "start": [os.fsdecode(part) for part in query.start],
-            "packages": packages_folder(),
         }
         here = os.path.dirname(os.path.abspath(__file__))
         return [self._interpreter, "-I", "-S", "-B", "-c", BOOT, here, json.dumps(request)]
@@ -243,18 +255,10 @@ class ScannerEngine(Engine):
         return f"the search failed: {said or f'its process ended with {code}'}"
 
 
-def packages_folder() -> str:
-    """The folder of the package whose regular expressions the scanner uses."""
-    found = find_spec("jsonschema_rs")
-    assert found is not None, "jsonschema_rs is a dependency of this package"
-    assert found.origin is not None
-    return os.path.dirname(os.path.dirname(os.path.abspath(found.origin)))
-
-
 def read_folders(interpreter: str, programs: Sequence[str]) -> tuple[str, ...]:
     """The folders that the engines must read in addition to the workspace: the programs, Python's library, this
     package's folder."""
-    places = [sys.base_prefix, sys.prefix, os.path.dirname(os.path.abspath(__file__)), packages_folder()]
+    places = [sys.base_prefix, sys.prefix, os.path.dirname(os.path.abspath(__file__))]
     places += [
         os.path.dirname(path) for program in [interpreter, *programs] for path in (program, os.path.realpath(program))
     ]

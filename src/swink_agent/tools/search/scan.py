@@ -1,7 +1,7 @@
 """The search engine for machines without ripgrep: a separate program, run as a child process.
 
-Searches one tree and reports in lines of JSON. A long search can be ended because it is a process, not a thread.
-Imports the standard library and neighbouring files that import only that too, except for one package in `dialect`.
+Searches one tree and reports in lines of JSON. Python's `re` may take for ever on a pattern, and holds all threads
+meanwhile: a process can be ended. Imports the standard library and neighbouring files that import only that too.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import resource
 import sys
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Iterator
 from typing import Any
 
-from .dialect import compile_pattern
 from .glob import NameGlob
 from .tree import open_file_in, walk
 
@@ -37,7 +38,7 @@ def main(request: str) -> None:
     wanted = json.loads(request)
     try:
         _search(wanted)
-    except (ValueError, RecursionError, OverflowError, MemoryError) as error:
+    except (re.error, ValueError, RecursionError, OverflowError, MemoryError) as error:
         _report({"problem": str(error) or type(error).__name__})
     except OSError as error:
         _report({"failure": f"{error.strerror or error}"})
@@ -71,7 +72,6 @@ def _search(wanted: dict[str, Any]) -> None:
     glob = NameGlob(wanted["glob"]) if wanted["glob"] is not None else None
     find = None
     if wanted["pattern"] is not None:
-        sys.path.append(wanted["packages"])
         find = compile_pattern(wanted["pattern"], wanted["ignore_case"])
     beneath = len(b"/".join(start)) + 1 if start else 0
     names = bytearray()
@@ -89,7 +89,22 @@ def _search(wanted: dict[str, Any]) -> None:
     _write(names)
 
 
-def _search_file(path: bytes, fd: int | None, find: Callable[[str], int | None]) -> None:
+def compile_pattern(pattern: str, ignore_case: bool) -> re.Pattern[str]:
+    """The pattern as Python reads it. Raises `ValueError` and `re.error`, also for what ripgrep reads differently."""
+    for sign in re.findall(r"\\.", pattern):
+        if sign in (r"\<", r"\>"):
+            raise ValueError(f"without ripgrep, {sign} is not known: write \\b")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", FutureWarning)
+            return re.compile(pattern, re.IGNORECASE if ignore_case else re.NOFLAG)
+    except FutureWarning:
+        raise ValueError(
+            "without ripgrep, classes in classes, such as [[:alpha:]] and [a&&b], are not known: write the characters"
+        ) from None
+
+
+def _search_file(path: bytes, fd: int | None, find: re.Pattern[str]) -> None:
     if fd is None:
         return
     shown = os.fsdecode(path)
@@ -99,9 +114,9 @@ def _search_file(path: bytes, fd: int | None, find: Callable[[str], int | None])
                 if line is None:
                     _report({"binary": shown})
                     return
-                found = find(line)
+                found = find.search(line)
                 if found is not None:
-                    text, column = window(line, found)
+                    text, column = window(line, found.start())
                     _report({"path": shown, "line": number, "text": text, "column": column})
         except OSError:
             return

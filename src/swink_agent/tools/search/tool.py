@@ -27,7 +27,7 @@ from .._bounded import OUTPUT_LIMIT, escaped, show_name
 from .._confined import OpenSandboxFn, SandboxChoice, SandboxSource, check_choice, in_thread
 from ..workspace.workspace import Workspace, WorkspaceError
 from .dialect import why_unsupported
-from .engines import Binary, Engine, Hit, Query, Record, RipgrepEngine, ScannerEngine, packages_folder, read_folders
+from .engines import Binary, Engine, Hit, Query, Record, RipgrepEngine, ScannerEngine, read_folders
 from .glob import NameGlob
 from .masked_lines import MaskedLines
 from .tree import IgnoredPaths
@@ -110,7 +110,7 @@ class SearchTool:
         self._ripgrep = find_program(ripgrep, outside=[self._root, *writable]) if ripgrep is not None else None
         self._interpreter = own_interpreter()
         interpreters = (self._interpreter, os.path.realpath(self._interpreter))
-        self._own = (*interpreters, os.path.abspath(__file__), packages_folder())
+        self._own = (*interpreters, os.path.abspath(__file__))
         # In addition to the system's folders, an engine may read only the workspace, its own program and Python.
         read = (self._root, *read_folders(self._interpreter, [self._ripgrep] if self._ripgrep else []))
         profile = msgspec.structs.replace(base, write=(), read=read, network=False, hosts=())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _DEEPEST = 200
 _LARGEST_RULES = 256 * 1024
 _GIT = b".git"
+_RULES = b".gitignore"
 
 
 class Found(NamedTuple):
@@ -83,15 +84,25 @@ def _beneath(folder: int, path: bytes, level: IgnoreLevel, depth: int) -> Iterat
                 os.close(inner)
 
 
-def level_of(folder: int, name: bytes, above: IgnoreLevel | None, until: float | None = None) -> IgnoreLevel:
-    """The rules that apply in an open folder. `until`, for the outermost one, limits the time for matching them."""
+def level_of(
+    folder: int,
+    name: bytes,
+    above: IgnoreLevel | None,
+    until: float | None = None,
+    listed: Collection[bytes] = (_GIT, _RULES),
+) -> IgnoreLevel:
+    """The rules that apply in an open folder.
+
+    `until`, for the outermost one, limits the time for matching them. `listed` has the names in the folder: if they are
+    known already, files that it does not have are not looked for.
+    """
     try:
-        git = os.stat(_GIT, dir_fd=folder, follow_symlinks=False).st_mode
+        git = os.stat(_GIT, dir_fd=folder, follow_symlinks=False).st_mode if _GIT in listed else 0
     except OSError:
         git = 0
     exclude = _read_exclude(folder) if stat.S_ISDIR(git) else None
     is_repository = stat.S_ISDIR(git) or stat.S_ISREG(git)
-    rules = _read_rules(folder, b".gitignore")
+    rules = _read_rules(folder, _RULES) if _RULES in listed else None
     return IgnoreLevel(name, above, rules=rules, exclude=exclude, is_repository=is_repository, until=until)
 
 
