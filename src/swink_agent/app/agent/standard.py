@@ -24,7 +24,7 @@ from swink_agent.core.values.value import Value
 
 from ..errors import UsageProblem
 from ..keys.credentials import Credentials
-from ..runs.headless import PrepareFn
+from ..runs.one_run import PrepareFn
 from ..runs.undo import open_checkpoints, why_unkept
 from ..settings.definitions import TOOLS_OF_BASH
 from ..settings.mcp_servers import ServerSettings
