@@ -182,6 +182,7 @@ from swink_agent.memory import (
 )
 from swink_agent.sandbox import (
     BackendReport,
+    Name,
     ProcessLimits,
     Reached,
     SandboxClosed,
@@ -376,6 +377,7 @@ VALUES += [
         memory=4,
     ),
     Reached("example.org", 443, False, "is not allowed"),
+    Name(".vimrc", "Vim", "when it starts", "protected"),
     ProcessLimits(processes=1, file_size=2, open_files=3, core=4),
     SandboxProfile(
         write=("/home/ada",),

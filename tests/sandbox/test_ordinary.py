@@ -103,3 +103,25 @@ async def test_only_what_may_be_read_can_be_read(playground: Any, open_backend: 
     lines = [line for line in outcome.output.splitlines() if not line.startswith("cat:")]
     assert lines == ["given", "hello", "usr", "x"]
     assert playground.check(outcome) == []
+
+
+# Makers of projects, most of which refuse a folder that is not empty.
+MAKERS = {
+    "git clone": "git clone -q $SOURCE .",
+    "git init": "git init -q && git config user.name A",
+    "a maker like npm create": "sh -c '[ -z \"$(ls -A)\" ] && touch package.json'",
+    "django-admin": "django-admin startproject site .",
+    "uv init": "uv init --offline --quiet .",
+}
+
+
+@pytest.mark.parametrize("name", [name for name, maker in MAKERS.items() if shutil.which(maker.split()[0])])
+async def test_a_project_is_made_in_an_empty_folder(name: str, playground: Any, open_backend: OpenFn) -> None:
+    root = playground.base / "new"
+    root.mkdir()
+    playground.variables["SOURCE"] = str(playground.root / "vendor/lib")
+    sandbox = open_backend(playground.profile(root=root))
+    outcome = await playground.run(sandbox, f"ls -A && {MAKERS[name]}")
+    assert (outcome.code, outcome.output) == (0, "")
+    assert list(root.iterdir()) != []
+    assert list(root.rglob("*.swink-*")) == []

@@ -10,8 +10,6 @@ import msgspec
 import pytest
 
 from swink_agent.sandbox import (
-    DEFAULT_PROTECTED,
-    HOME_PROTECTED,
     BackendReport,
     ProcessLimits,
     SandboxError,
@@ -21,6 +19,7 @@ from swink_agent.sandbox import (
     default_hidden,
 )
 from swink_agent.sandbox.kernel.mounts import real_paths
+from swink_agent.sandbox.names import PROTECTED_NAMES
 from swink_agent.sandbox.profile import is_beneath
 from swink_agent.tools import Workspace, WorkspaceError
 
@@ -82,62 +81,38 @@ def test_hidden_paths_are_those_that_exist_where_they_lead_and_none_twice(tmp_pa
     assert profile.hidden_paths() == (str(tmp_path / "file"), str(tmp_path / "keys"))
 
 
-def test_protected_names_are_beneath_every_root_and_a_writable_home(
+def test_protected_names_are_beneath_every_root(tmp_path: Path) -> None:
+    roots = (str(tmp_path / "a"), str(tmp_path / "b"))
+    names = tuple(f"{root}/{name}" for root in roots for name in PROTECTED_NAMES)
+    assert SandboxProfile(write=roots).protected_names() == names
+    assert SandboxProfile(write=roots, protected=()).protected_names() == ()
+
+
+def test_a_home_folder_in_a_root_keeps_what_begins_with_a_dot_but_for_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home"
-    (home / "project").mkdir(parents=True)
+    for name in (".bashrc", ".config/fish", ".cache/pip", ".npm/_cacache", ".npm/other", "bin", "tools/bin", "project"):
+        (home / name).mkdir(parents=True)
     monkeypatch.setenv("HOME", str(home))
-    only = SandboxProfile(write=(str(home / "project"),))
-    assert only.protected_names() == tuple(str(home / "project" / name) for name in DEFAULT_PROTECTED)
-    whole = SandboxProfile(write=(str(tmp_path),))
-    assert set(whole.protected_names()) == {
-        *(str(tmp_path / name) for name in DEFAULT_PROTECTED),
-        *(str(home / name) for name in HOME_PROTECTED),
-    }
-    assert SandboxProfile(write=(str(tmp_path),), protected=()).protected_names() == ()
+    monkeypatch.setenv("PATH", f"{home}/tools/bin:/usr/bin:bin")
+    kept = {str(home / name) for name in (".bashrc", ".config", ".npm/other", "bin", "tools/bin")}
+    for root in (home, tmp_path):
+        assert set(SandboxProfile(write=(str(root),), hidden=()).at_home()) == kept
+        assert SandboxProfile(write=(str(root),), hidden=(), protected=()).at_home() == ()
+    assert SandboxProfile(write=(str(home / "project"),), hidden=()).at_home() == ()
 
 
-@pytest.mark.rows(one_of=10)
-@pytest.mark.parametrize(
-    ("root", "protected"),
-    [
-        (".config", ["fish", "autostart", "systemd", "environment.d", "git", "nvim", "pip", "Code"]),
-        (".local", ["bin", "share/systemd", "share/applications", "share/dbus-1"]),
-        (".local/share", ["systemd", "applications"]),
-        ("Library", ["LaunchAgents"]),
-        (".config/fish", ["config.fish", "conf.d", "functions"]),
-        (".config/nvim", ["init.lua", "init.vim", "lua", "plugin"]),
-        (".config/systemd", ["user"]),
-        (".config/git", ["config"]),
-        (".config/Code", ["User/tasks.json", "User/settings.json"]),
-        (".config/Code/User", ["tasks.json", "settings.json"]),
-        (".vim", ["vimrc", "plugin", "autoload"]),
-        (".cargo", ["env", "bin", "config.toml"]),
-    ],
-)
-@pytest.mark.parametrize("by_link", [False, True])
-def test_files_that_run_by_themselves_are_protected_in_a_root_within_the_home(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: str, protected: list[str], by_link: bool
+@pytest.mark.parametrize("name", [".zshrc", ".config/nvim/init.lua", ".npm/other", "bin/tool", ".local/bin/tool"])
+def test_file_tools_in_the_home_folder_do_not_write_what_runs_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    home = tmp_path / "home"
-    (home / root).mkdir(parents=True)
-    (tmp_path / "link").symlink_to(home / root)
-    monkeypatch.setenv("HOME", str(home))
-    profile = SandboxProfile(write=(str(tmp_path / "link" if by_link else home / root),), hidden=())
-    assert {str(home / root / name) for name in protected} <= set(profile.protected_names())
-    assert all(name.startswith(f"{home / root}/") for name in profile.protected_names())
-    workspace = Workspace(tmp_path / "link" if by_link else home / root)
-    for name in protected:
-        with pytest.raises(WorkspaceError, match="is protected"):
-            workspace.place(name)
-
-
-def test_protected_by_default_is_what_runs_by_itself() -> None:
-    assert {".git/hooks", ".git/config", ".git/commondir", ".git/config.worktree", ".swink"} <= set(DEFAULT_PROTECTED)
-    assert {".bashrc", ".bash_profile", ".profile", ".zshrc", ".zshenv", ".config/fish", ".gitconfig", ".ssh"} <= set(
-        HOME_PROTECTED
-    )
+    monkeypatch.setenv("HOME", str(tmp_path))
+    workspace = Workspace(tmp_path, hidden=())
+    with pytest.raises(WorkspaceError, match="is protected"):
+        workspace.place(name)
+    for other in ("notes.txt", ".cache/x", ".npm/_cacache/x"):
+        workspace.place(other).close()
 
 
 def test_hidden_by_default_is_where_credentials_are(tmp_path: Path) -> None:

@@ -29,13 +29,13 @@ from swink_agent import (
 from swink_agent.approvals import Approvals
 from swink_agent.core.approval import ApprovalMode, Grant
 from swink_agent.sandbox import (
-    DEFAULT_PROTECTED,
     Sandbox,
     SandboxProfile,
     SandboxUnavailable,
     open_sandbox,
     open_unconfined,
 )
+from swink_agent.sandbox.names import PROTECTED_NAMES
 from swink_agent.sandbox.open import backend_names
 from swink_agent.testing import call, scripted, text
 from swink_agent.tools import BashTool, CheckpointStore, standard_tools
@@ -237,21 +237,21 @@ def _filled(access: Any, places: Places) -> Any:
 )
 @pytest.mark.sweep
 def test_read_only_paths_of_a_folder_cannot_be_asked_for_by_themselves(places: Places, folder: str) -> None:
-    for name in (folder, "other/.git/modules/sub", "other/.husky/_", "other/scripts/more", "bare/objects", "bare/refs"):
+    for name in (folder, "other/.git/modules/sub", "other/.husky", "other/scripts/more", "bare/objects", "bare/refs"):
         (places.base / name).mkdir(parents=True, exist_ok=True)
     (places.base / "bare/HEAD").write_text("ref: refs/heads/main\n")
-    config = "[core]\n\thooksPath = .husky/_\n[include]\n\tpath = ../scripts/more/config\n"
+    config = "[core]\n\thooksPath = .husky\n[include]\n\tpath = ../scripts/more/config\n"
     (places.other / ".git/config").write_text(config)
     profile = SandboxProfile(
         write=(str(places.work),),
-        protected=(*DEFAULT_PROTECTED, "deploy"),
+        protected=(*PROTECTED_NAMES, "deploy"),
         environment={"PATH": f"/usr/bin:{places.base}/tools/bin:relative"},
     )
     tool = BashTool(places.work, profile, open_sandbox=lambda _: open_unconfined(profile))
     arguments = {"command": "true", "access": {"write": [str(places.base / folder)]}}
     with pytest.raises(ToolError, match=r"read-only for commands|runs at login"):
         tool.approval_scope(arguments)
-    for around in ("other", "other/.git", "home/.vim", "bare", "other/src"):
+    for around in ("other", "other/.git", "other/.husky", "home/work", "bare", "other/src"):
         (places.base / around).mkdir(parents=True, exist_ok=True)
         assert tool.approval_scope({**arguments, "access": {"write": [str(places.base / around)]}})["access"]
 
@@ -327,7 +327,7 @@ def test_the_scope_has_the_normal_form_and_both_fingerprints(places: Places, usu
     (places.base / "link").symlink_to(places.outside)
     access = {"network": ["EXAMPLE.org.", "example.ORG", "*.PyPI.org:8443"], "write": ["../link", str(places.outside)]}
     plain = usual.approval_scope({"command": "true"})
-    assert set(plain) == {"folder", "sandbox", "backend"}
+    assert set(plain) == {"folder", "sandbox", "backend", "reads_only"}
     scope = usual.approval_scope({"command": "true", "access": access})
     assert scope["access"] == {"network": ["example.org", "*.pypi.org:8443"], "write": [str(places.outside)]}
     assert scope["walls"] == plain["sandbox"]
@@ -419,7 +419,7 @@ async def _reach(backend: str, places: Places, connect: Callable[[str, int], Any
         ask = 'access={"network": ["example.org", "evil.org"]} and a reason'
         assert said(result) == f"[exit code 1]\n[sandbox: {what}; to ask for it: {ask}]"
         assert result.details["reached"] == [["evil.org", 80, False]]
-        assert result.details["walls"] == [what]
+        assert result.details["limits"] == [{"kind": "network", "host": "evil.org"}]
         plain = await tool.execute({"command": "python3 fetch.py http://example.org/"}, ToolContext())
         assert plain.is_error
         assert "reached" not in plain.details
@@ -587,7 +587,7 @@ def test_another_back_end_than_the_usual_one_is_not_used(
 ) -> None:
     access, base, opened = counted
     base.backend = "bubblewrap"
-    with pytest.raises(Exception, match="needs a sandbox of bubblewrap"):
+    with pytest.raises(Exception, match="a sandbox of bubblewrap is needed"):
         access.hold(Access(hosts=("a.org",)), base)
     assert [sandbox.is_open for sandbox in opened] == [False]
 

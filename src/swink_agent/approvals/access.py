@@ -12,12 +12,10 @@ from typing import Any, cast
 
 import msgspec
 
-from swink_agent.core.approval import ProposedCall
+from swink_agent.core.approval import ACCESS, LONGEST_REASON, REASON, ProposedCall
 from swink_agent.rendering.cells import cut_middle
 from swink_agent.rendering.escaping import safe_display
 
-ACCESS, REASON = "access", "reason"
-LONGEST_REASON = 500
 _NETWORK, _WRITE, _READ = "network", "write", "read"
 _WHOLE_NETWORK = "the whole network of this machine, unfiltered"
 _LONGEST_NAMED = 60

@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from .approval import Approve, ApproveWith, Defer, Grant, Reject
+from .approval import Approve, ApproveWith, Defer, Grant, Reject, scope_as_approved
 from .approving import Failed, decide, needs_approval, scope_of
 from .calls import CallState, not_an_object, run_attempts
 from .errors import as_agent_error
@@ -288,8 +288,7 @@ class Batch:
             if not is_same_json(granted.get("access"), scope.get("access")):
                 self.refuse(call, f"tool call rejected: {_OTHER_ACCESS}", ToolOutcome.REJECTED, _OTHER_ACCESS)
                 return
-        reads_only = isinstance(answer, Approve) and answer.reads_only
-        call.grant = Grant(call.name, call.arguments, granted, reads_only)
+        call.grant = Grant(call.name, call.arguments, scope_as_approved(granted, answer))
 
     # -- deferral ------------------------------------------------------------------------------------------------
 

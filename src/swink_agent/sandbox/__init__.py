@@ -1,6 +1,7 @@
 """Confines child processes: limits what they read, write and reach, and kills everything that they start.
 
     profile   the rights of a child, as data; the paths that are hidden and protected by default
+    names     the names in a project that programs run by themselves
     open      chooses a back end by trial, never by the name of a program
     widened   the profile of a command with more access
     process   an opened sandbox and its processes

@@ -5,6 +5,8 @@ from .errors import BackendReport as BackendReport
 from .errors import SandboxClosed as SandboxClosed
 from .errors import SandboxError as SandboxError
 from .errors import SandboxUnavailable as SandboxUnavailable
+from .names import NAMES as NAMES
+from .names import Name as Name
 from .network.reached import Reached as Reached
 from .open import open_sandbox as open_sandbox
 from .open import open_unconfined as open_unconfined
@@ -12,8 +14,6 @@ from .open import probe_backends as probe_backends
 from .process import Sandbox as Sandbox
 from .process import SandboxedProcess as SandboxedProcess
 from .profile import DEFAULT_ALLOW as DEFAULT_ALLOW
-from .profile import DEFAULT_PROTECTED as DEFAULT_PROTECTED
-from .profile import HOME_PROTECTED as HOME_PROTECTED
 from .profile import ProcessLimits as ProcessLimits
 from .profile import SandboxProfile as SandboxProfile
 from .profile import clean_environment as clean_environment

@@ -1,7 +1,6 @@
 """The back end for macOS: `sandbox-exec` with a profile in its own language.
 
-In that language the last matching rule wins, so permissions come first and exceptions follow. Names need not exist to
-be denied, so no placeholders are needed.
+In that language the last matching rule wins, so permissions come first and exceptions follow.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from ._places import check_folders
 from ._plain import PlainSandbox
 from .errors import SandboxError
 from .profile import SandboxProfile, is_beneath
-from .protected import protected_paths, unmade_repositories, without
+from .protected import existing, protected_paths
 
 if TYPE_CHECKING:
     from .network.serving import SharedProxy
@@ -94,7 +93,7 @@ class SeatbeltSandbox(PlainSandbox):
 
     def command_line(self, argv: Sequence[str]) -> list[str]:
         self._protected.update(dict.fromkeys(protected_paths(self.profile)))
-        self._held = without(self._protected, unmade_repositories(self.profile))
+        self._held = existing(self._protected)
         port = None if self._listener is None else self._listener.getsockname()[1]
         text = seatbelt_profile(self.profile, self._private.path, self._held, port)
         return [_PROGRAM, "-p", text, *argv]

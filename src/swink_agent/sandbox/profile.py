@@ -10,8 +10,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
 import msgspec
@@ -24,77 +23,9 @@ from swink_agent.core.values.value import Value
 
 from ._hidden import default_hidden, own_hidden
 from .kernel.mounts import real_paths
+from .names import HOME_DATA, HOME_PROGRAMS, LOGIN_FOLDERS, PROTECTED_NAMES
 from .programs import own_folders, own_names_in
 from .repositories.enclosing import is_git_folder
-
-DEFAULT_PROTECTED = (
-    # What git runs by itself. `.git/commondir` and `config.worktree` can add another `config` and `hooks`.
-    ".git/hooks",
-    ".git/config",
-    ".git/config.worktree",
-    ".git/commondir",
-    # Our own settings for this folder.
-    ".swink",
-    # Tasks and settings that an editor runs when the folder is opened. `.envrc` is not here: direnv asks again
-    # whenever it changes.
-    # What other editors read is moved aside after a command instead (`repositories/leftovers`).
-    ".vscode",
-    ".idea",
-)
-"""Read-only beneath every write root, existing or not."""
-
-EDITOR_PROTECTED = (".exrc", ".nvimrc", ".nvim.lua", ".lvimrc", ".dir-locals.el", ".dir-locals-2.el", ".helix", ".zed")
-"""Files that editors run when a file in their folder is opened. Tools do not write them; new ones are moved aside."""
-
-HOME_PROTECTED = (
-    # Shells, and what they read at their start.
-    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".bash_completion", ".profile"),
-    *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".mkshrc", ".cshrc", ".tcshrc", ".login"),
-    *(".inputrc", ".config/fish", ".config/nushell", ".config/powershell", ".xonshrc", ".config/zsh", ".oh-my-zsh"),
-    *(".config/starship.toml", ".direnvrc", ".config/direnv", ".config/bash", ".local/share/bash-completion"),
-    *(".cargo/env", ".nvm", ".lessfilter", ".dircolors", ".shrc", ".config/mise", ".asdfrc"),
-    # The login, the desktop, and what the system starts for a user.
-    *(".pam_environment", ".xinitrc", ".xsession", ".xsessionrc", ".xprofile", ".config/environment.d"),
-    *(".config/autostart", ".config/systemd", ".local/share/systemd", ".local/share/dbus-1", ".forward", ".procmailrc"),
-    *(".config/plasma-workspace", ".config/sway", ".config/i3", ".config/hypr", ".i3", ".local/share/applications"),
-    *(".rhosts", ".shosts", "Library/LaunchAgents", ".local/bin", "bin"),
-    # Terminals and editors.
-    *(".tmux.conf", ".config/tmux", ".screenrc", ".config/kitty", ".config/wezterm", ".wezterm.lua"),
-    *(".vimrc", ".vim", ".exrc", ".gvimrc", ".config/nvim", ".config/vim", ".emacs", ".emacs.d", ".config/emacs"),
-    *(".nanorc", ".config/helix", ".config/zed", ".config/Code", ".vscode", ".vscode-server", ".gdbinit", ".lldbinit"),
-    # Programs that run others, and their credentials.
-    *(".config/git", ".gitconfig", ".ssh", ".gnupg", ".aws", ".kube", ".docker", ".netrc", ".npmrc", ".pypirc"),
-    *(".config/pip", ".pip", ".config/VSCodium", ".config/Cursor", "Library/Application Support/Code/User"),
-    *(".config/swink", ".config/swink-agent", ".swink", ".cargo/config.toml", ".cargo/bin", ".psqlrc", ".sqliterc"),
-)
-"""Read-only beneath a writable home folder: files that run at the next login, or decide what runs."""
-
-RUN_FROM_A_FOLDER = {
-    **dict.fromkeys((".config/fish",), ("config.fish", "conf.d", "functions", "completions")),
-    **dict.fromkeys(
-        (".config/nvim", ".vim", ".config/vim"),
-        ("init.lua", "init.vim", "vimrc", "gvimrc", "plugin", "autoload", "ftplugin", "after", "lua", "pack"),
-    ),
-    **dict.fromkeys((".emacs.d", ".config/emacs"), ("init.el", "early-init.el", "site-lisp", "elpa")),
-    ".config/git": ("config", "attributes", "hooks"),
-    ".config/zsh": (".zshrc", ".zshenv", ".zprofile", ".zlogin"),
-    ".config/systemd": ("user",),
-    ".config/Code": ("User/settings.json", "User/tasks.json", "User/keybindings.json"),
-    ".config/tmux": ("tmux.conf",),
-    ".config/kitty": ("kitty.conf",),
-    ".config/pip": ("pip.conf",),
-    ".ssh": ("config", "rc", "environment", "authorized_keys", "authorized_keys2"),
-}
-"""Names in such a folder that run by themselves, read-only if a write root is the folder or inside it."""
-
-RUN_AS_A_WHOLE = (
-    *(".config/autostart", ".config/environment.d", ".config/plasma-workspace", ".config/systemd/user"),
-    *(".local/share/systemd/user", ".local/share/dbus-1", ".local/share/applications", "Library/LaunchAgents"),
-    *(".config/fish/conf.d", ".config/fish/functions", ".config/fish/completions", ".local/share/bash-completion"),
-)
-"""Folders in the home folder in which every file runs at login or by its name. A write root must not be in them."""
-_OF_PROGRAMS = ("bin", ".local/bin", ".cargo/bin")
-"""Folders in the home folder that `PATH` usually names. A write root may be inside them, but not one of them."""
 
 DEFAULT_ALLOW = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TERM", "COLORTERM"),
@@ -115,8 +46,6 @@ _NEVER_BY_PATTERN = re.compile(
 
 _OF_DISPLAY = re.compile(r"TERM|COLORTERM|NO_COLOR|FORCE_COLOR|CLICOLOR|COLUMNS|LINES|LANG|LANGUAGE|LC_\w+|TZ")
 """Variables that only decide how output looks."""
-
-_COMES_AND_GOES = re.compile(r"(hist[^/]*|hst|viminfo|/fish|/swink(-agent)?)$", re.IGNORECASE)
 
 _PATHS = "the paths of a SandboxProfile"
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -171,7 +100,8 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
 
     `write`: folders that may be written, besides a private temporary folder. `read`: `None` for everything that is not
     hidden, else these folders, the write roots and the system's. `hidden` wins over both. `protected`: names beneath
-    each write root that stay read-only, existing or not; unless it is empty, so do those of `HOME_PROTECTED` in a root.
+    each write root. What exists is read-only; what a command makes is judged when it ends. Those of `NAMES` count at
+    any depth. Unless it is empty, a home folder in a root is protected too (`at_home`).
     `programs`: the folders that this program runs from, read-only in a root too. `environment`: all variables that the
     child inherits. `network`: the machine's network, unfiltered. `hosts`: without `network`, the hosts that may be
     reached through our proxy: `example.org`, `*.example.org`, either with `:port`, an address, a network, or `*` for
@@ -188,7 +118,7 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
     write: tuple[str, ...] = ()
     read: tuple[str, ...] | None = None
     hidden: tuple[str, ...] = field(default_factory=_hidden_here)
-    protected: tuple[str, ...] = DEFAULT_PROTECTED
+    protected: tuple[str, ...] = PROTECTED_NAMES
     programs: tuple[str, ...] = field(default_factory=own_folders)
     network: bool = False
     hosts: tuple[str, ...] = ()
@@ -245,35 +175,21 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
                 outer.append(path)
         return tuple(outer)
 
-    def hidden_elsewhere(self, there: Collection[str]) -> list[str]:
-        """The hidden paths that are not in `there`, which has the existing ones: no command may read them once created.
-
-        Histories of typed text, our own files, which we may be about to write, and paths that the command can create
-        itself are left out.
-        """
-        ours = (value for name, value in os.environ.items() if name.startswith("SWINK_") and os.path.isabs(value))
-        known = frozenset((*there, *map(os.path.abspath, ours)))
-        return [path for path in _watched(self.hidden, self.write) if path not in known]
-
     def protected_names(self) -> tuple[str, ...]:
-        """The absolute paths that are read-only by name beneath the write roots, existing or not."""
+        """The absolute paths beneath the write roots that the profile names, existing or not, and our own programs."""
         names: list[str] = []
         for root in self.write:
             if is_git_folder(root):  # a repository whose work tree is elsewhere
                 names.extend(os.path.join(root, name[5:]) for name in self.protected if name.startswith(".git/"))
             else:
                 names.extend(os.path.join(root, name) for name in self.protected)
-        if self.protected:
-            # By their real paths: the root may be the home folder, contain it, or be a part of it such as `.config`.
-            for home in map(os.path.realpath, home_folders()):
-                at_home = (os.path.join(home, name) for name in HOME_PROTECTED)
-                names.extend(path for path in at_home if any(_lies_inside(path, root) for root in self.write))
-                for name, parts in RUN_FROM_A_FOLDER.items():
-                    inner = (os.path.join(home, name, part) for part in parts)
-                    inside = [root for root in self.write if is_beneath(root, os.path.join(home, name))]
-                    names.extend(path for path in inner if any(_lies_inside(path, root) for root in inside))
         names.extend(self.own_programs())
         return tuple(dict.fromkeys(names))
+
+    def at_home(self) -> tuple[str, ...]:
+        """What is read-only in a home folder that may be written: see `at_home`. None if nothing is protected."""
+        found = (name for root in self.write for name in at_home(root)) if self.protected else ()
+        return tuple(dict.fromkeys(found))
 
     def own_programs(self) -> tuple[str, ...]:
         """The folders in a write root that this program runs from: read-only, so that commands cannot change it."""
@@ -283,27 +199,77 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
 
 def runs_as_a_whole(folder: str) -> bool:
     """Whether every file in the folder would run at the user's next login, or instead of a command of its name."""
-    homes = [os.path.realpath(home) for home in home_folders()]
+    homes = _real_homes()
     return any(
-        is_beneath(folder, os.path.realpath(os.path.join(home, name))) for home in homes for name in RUN_AS_A_WHOLE
-    ) or any(folder == os.path.realpath(os.path.join(home, name)) for home in homes for name in _OF_PROGRAMS)
+        is_beneath(folder, os.path.realpath(os.path.join(home, name))) for home in homes for name in LOGIN_FOLDERS
+    ) or any(folder == os.path.realpath(os.path.join(home, name)) for home in homes for name in HOME_PROGRAMS)
 
 
 def runs_at_home(folder: str) -> bool:
-    """Whether the folder is a part of the home folder that is read-only when the home folder may be written."""
-    whole = [name for name in HOME_PROTECTED if name not in RUN_FROM_A_FOLDER and name not in _OF_PROGRAMS]
-    parts = [os.path.join(name, part) for name, inner in RUN_FROM_A_FOLDER.items() for part in inner]
-    homes = [os.path.realpath(home) for home in home_folders()]
-    return any(
-        is_beneath(folder, os.path.realpath(os.path.join(home, name))) for home in homes for name in (*whole, *parts)
-    )
+    """Whether the folder is in a part of the home folder that is read-only when the home folder may be written."""
+    for home in _real_homes():
+        if not _lies_inside(folder, home):
+            continue
+        name = folder[len(home) + 1 :]
+        if any(is_beneath(folder, program) for program in _programs_in(home)):
+            return True
+        if name.startswith(".") and not _is_data(name) and not _holds_data(name):
+            return True
+    return False
 
 
-@lru_cache(maxsize=8)
-def _watched(hidden: tuple[str, ...], write: tuple[str, ...]) -> tuple[str, ...]:
-    """The hidden paths whose creation is watched. Cached, because there are many and every command needs them."""
-    others = (path for path in hidden if not _COMES_AND_GOES.search(path))
-    return tuple(path for path in others if not any(is_beneath(path, root) for root in write))
+def holds_home(root: str) -> bool:
+    """Whether the folder is a home folder, or contains one."""
+    return any(is_beneath(home, root) for home in _real_homes())
+
+
+def at_home(root: str) -> list[str]:
+    """What is read-only in `root` because it is a home folder or contains one: each existing path of these.
+
+    Names that begin with a dot, except data such as caches (`HOME_DATA`); and folders of `PATH`.
+    """
+    found: list[str] = []
+    for home in _real_homes():
+        if not is_beneath(home, root):
+            continue
+        found += filter(os.path.lexists, _programs_in(home))
+        found += _besides_data(home, "")
+    return list(dict.fromkeys(found))
+
+
+def _besides_data(home: str, inner: str) -> Iterator[str]:
+    """The names with a dot in the home folder; if one has data in it, its other parts in place of it."""
+    try:
+        with os.scandir(os.path.join(home, inner)) as entries:
+            listed = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
+    except OSError:
+        return
+    for name, is_folder in listed:
+        place = f"{inner}/{name}" if inner else name
+        if not place.startswith(".") or _is_data(place):
+            continue
+        if is_folder and _holds_data(place):
+            yield from _besides_data(home, place)
+        else:
+            yield os.path.join(home, place)
+
+
+def _programs_in(home: str) -> list[str]:
+    named = map(os.path.normpath, os.environ.get("PATH", "").split(os.pathsep))
+    usual = (os.path.join(home, name) for name in HOME_PROGRAMS)
+    return [*usual, *(path for path in named if _lies_inside(path, home))]
+
+
+def _is_data(name: str) -> bool:
+    return any(is_beneath(name, data) for data in HOME_DATA)
+
+
+def _holds_data(name: str) -> bool:
+    return any(_lies_inside(data, name) for data in HOME_DATA)
+
+
+def _real_homes() -> tuple[str, ...]:
+    return tuple(dict.fromkeys(map(os.path.realpath, home_folders())))
 
 
 def _lies_inside(path: str, folder: str) -> bool:

@@ -9,34 +9,27 @@ from __future__ import annotations
 import os
 import stat
 from collections import deque
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Sequence
 from enum import StrEnum
 from functools import lru_cache
 
 from swink_agent.core.values.value import Value
 
 from ._places import exists, folders_above, why_not_entered
-from ._presence import lock_path
 from .errors import UnfitFolder
 from .kernel.mounts import network_mounts
-from .profile import EDITOR_PROTECTED, SandboxProfile, is_beneath
-from .programs import run_at_start, way_to
+from .names import PROTECTED_NAMES
+from .profile import SandboxProfile, is_beneath
+from .programs import run_at_start
 from .repositories.admission import is_settings
 from .repositories.enclosing import is_git_folder, is_layout, read_text
 from .repositories.git_config import LARGEST, read_settings
-
-PLACEHOLDER_STAMP = 347155199
-"""The modification time, in seconds, that marks a placeholder for a missing path. Every file system can store it."""
 
 _MOST_FOLDERS = 1000
 _MOST_REPOSITORIES = 32
 _DEEPEST = 3
 _NOT_SEARCHED = frozenset({"node_modules", ".venv", "venv", "__pycache__", ".tox", ".mypy_cache", ".cache"})
-_LARGEST_PLACEHOLDER = 2
 _MOST_CONFIGS = 32
-_MOST_HOOKS = 64
-_MOST_LOOKED_AT = 50_000
-"""How many files are checked for being another name of a hook that has several names."""
 
 
 class HoldKind(StrEnum):
@@ -46,8 +39,6 @@ class HoldKind(StrEnum):
     """A folder on the way to a protected path: files in it may change, but not its name or place."""
     READ_ONLY = "read_only"
     """A protected file or folder that exists."""
-    MISSING = "missing"
-    """A protected name, or the first folder on the way to one, that does not exist and must not be created."""
 
 
 class Hold(Value, frozen=True):
@@ -58,18 +49,24 @@ class Hold(Value, frozen=True):
 
 
 def protected_paths(profile: SandboxProfile) -> tuple[str, ...]:
-    """Every read-only path beneath the write roots: the profile's names, and those of repositories further in.
+    """Every path beneath the write roots that is read-only if it exists.
 
-    The names need not exist. Repositories are those that exist now, within bounds: folders that look like a
-    repository, with their modules and work trees.
+    The profile's names, those of `NAMES` in folders further in, those of repositories with their modules and work
+    trees, configuration that those include, and what is protected in a home folder. Searched for within bounds.
     """
-    names = list(own_names(profile))
+    names = [*profile.protected_names(), *profile.at_home()]
     in_repository = tuple(name[5:] for name in profile.protected if name.startswith(".git/"))
-    if in_repository:
-        for root in profile.write:
-            for folder in _git_folders(root):
-                names.extend(_names_of(folder, root, in_repository))
+    further_in = [name for name in profile.protected if name in PROTECTED_NAMES]
+    for root in profile.write if further_in else ():
+        repositories, others = _search(root, further_in)
+        names.extend(others)
+        for folder in repositories if in_repository else ():
+            names.extend(_names_of(folder, root, in_repository))
     return tuple(dict.fromkeys(names))
+
+
+def existing(paths: Iterable[str]) -> list[str]:
+    return [path for path in paths if exists(path)]
 
 
 def settings_among(paths: Iterable[str], profile: SandboxProfile) -> list[str]:
@@ -87,54 +84,13 @@ def _besides_git(write: tuple[str, ...], protected: tuple[str, ...]) -> frozense
     return frozenset(os.path.join(root, name) for root in write for name in protected if name[:5] != ".git/")
 
 
-def own_names(profile: SandboxProfile) -> tuple[str, ...]:
-    """The paths that are read-only by name alone: the profile's, and the lock file that sandboxes share."""
-    locks = lock_path()
-    mine = (locks,) if any(is_beneath(locks, root) for root in profile.write) else ()
-    return (*profile.protected_names(), *mine)
-
-
-def unmade_repositories(profile: SandboxProfile) -> tuple[str, ...]:
-    """The missing `.git` of roots. A command may create it; what it creates is judged by its content afterwards."""
-    return tuple(place for place in _places_of_repositories(profile.write, profile.protected) if _is_missing(place))
-
-
-@lru_cache(maxsize=8)
-def _places_of_repositories(write: tuple[str, ...], protected: tuple[str, ...]) -> tuple[str, ...]:
-    """The `.git` of roots that a command may create. Cached, because every command needs them."""
-    if ".git" in protected or not any(name.startswith(".git/") for name in protected):
-        return ()
-    return tuple(os.path.join(root, ".git") for root in write if not is_git_folder(root))
-
-
-def without(paths: Iterable[str], folders: Sequence[str]) -> list[str]:
-    """The paths that are not in any of the folders."""
-    beneath = tuple(folder.rstrip(os.path.sep) + os.path.sep for folder in folders)
-    return [path for path in paths if path not in folders and not path.startswith(beneath)]
-
-
-def has_mark(state: os.stat_result) -> bool:
-    """Whether the status has the mark of a placeholder. It is one if it is also empty."""
-    return state.st_mtime_ns // 1_000_000_000 == PLACEHOLDER_STAMP
-
-
-def _is_missing(path: str) -> bool:
-    if not exists(path):
-        return True
-    try:
-        state = os.lstat(path)
-    except OSError:
-        return True
-    return has_mark(state) and stat.S_ISDIR(state.st_mode) and _is_empty(path, state)
-
-
 def holds(
     roots: Sequence[str], protected: Iterable[str], hidden: Iterable[str], own: Container[str] = ()
 ) -> tuple[Hold, ...]:
     """How to protect the paths beneath the roots, parents before children.
 
-    Raises `UnfitFolder` if a name in `own` is a link or leads through one: a link cannot be kept in place. Other links
-    are not held; `repositories/leftovers` judges them after a command if they changed.
+    A missing path is not held: `repositories/leftovers` judges what a command makes there. Raises `UnfitFolder` if a
+    name in `own` is a link or leads through one: a link cannot be kept in place. Other links are not held either.
     """
     found: dict[str, HoldKind] = {}
     folders = tuple(roots)
@@ -172,7 +128,7 @@ def _walk(root: str, parts: Sequence[str], found: dict[str, HoldKind], *, strict
     current = root
     for index, part in enumerate(parts):
         current = f"{current}/{part}"
-        if found.get(current) in (HoldKind.MISSING, HoldKind.READ_ONLY):
+        if found.get(current) is HoldKind.READ_ONLY:
             return
         if found.get(current) is HoldKind.PINNED and index < len(parts) - 1:
             continue
@@ -181,14 +137,8 @@ def _walk(root: str, parts: Sequence[str], found: dict[str, HoldKind], *, strict
         except OSError:
             state = None
         if state is None:
-            if not pin_last:
-                found.setdefault(current, HoldKind.MISSING)
             return
-        mode = state.st_mode
-        if has_mark(state) and not pin_last and _is_empty(current, state):
-            found[current] = HoldKind.MISSING
-            return
-        if stat.S_ISLNK(mode):
+        if stat.S_ISLNK(state.st_mode):
             if strict:
                 raise UnfitFolder(
                     f"{current!r} is a symbolic link and cannot be kept read-only here: make it a plain file or "
@@ -196,26 +146,23 @@ def _walk(root: str, parts: Sequence[str], found: dict[str, HoldKind], *, strict
                 )
             return
         is_last = index == len(parts) - 1
-        if not stat.S_ISDIR(mode) or (is_last and not pin_last):
+        if not stat.S_ISDIR(state.st_mode) or (is_last and not pin_last):
             found[current] = HoldKind.READ_ONLY
             return
         found.setdefault(current, HoldKind.PINNED)
 
 
-def _is_empty(path: str, state: os.stat_result) -> bool:
-    """Whether it is as small as a placeholder. A command could have set the placeholder's time on another file."""
-    try:
-        return not os.listdir(path) if stat.S_ISDIR(state.st_mode) else state.st_size <= _LARGEST_PLACEHOLDER
-    except OSError:
-        return False
-
-
 # -- repositories ------------------------------------------------------------------------------------------------
 
 
-def _git_folders(root: str) -> list[str]:
-    """The `.git` files and folders beneath the root, breadth first, and folders that are repositories themselves."""
+def _search(root: str, names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The repositories beneath the root, breadth first, and the other names in folders that exist.
+
+    A repository is a `.git` file or folder, or a folder that is one itself.
+    """
     found: list[str] = []
+    others: list[str] = []
+    wanted = [(name.partition("/")[0], name) for name in names if not name.startswith(".git/")]
     queue: deque[tuple[str, int]] = deque([(root, 0)])
     looked = 0
     as_root = os.geteuid() == 0
@@ -232,6 +179,7 @@ def _git_folders(root: str) -> list[str]:
                 folders = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
         except OSError:
             continue
+        others += [os.path.join(folder, name) for first, name in wanted if first in folders]
         if ".git" in folders:
             found.append(os.path.join(folder, ".git"))
         if folders.get("objects") and folders.get("refs") and "HEAD" in folders:
@@ -240,7 +188,7 @@ def _git_folders(root: str) -> list[str]:
         if depth < _DEEPEST:
             inner = (name for name, is_folder in folders.items() if is_folder and name != ".git")
             queue.extend((os.path.join(folder, name), depth + 1) for name in inner if name not in _NOT_SEARCHED)
-    return found
+    return found, existing(others)
 
 
 def _names_of(git_folder: str, root: str, names: tuple[str, ...]) -> list[str]:
@@ -253,8 +201,7 @@ def _names_of(git_folder: str, root: str, names: tuple[str, ...]) -> list[str]:
     worktrees = os.path.join(git_folder, "worktrees")
     for worktree in _folders_in(worktrees):
         paths.extend(os.path.join(worktree, name) for name in ("commondir", "config.worktree") if name in names)
-    named = [*_named_in_config(git_folder, root), *_behind_hooks(git_folder, root)]
-    paths.extend(path for path in named if os.path.lexists(path))
+    paths.extend(existing(_included(git_folder, root)))
     return paths
 
 
@@ -281,145 +228,48 @@ def _folders_in(folder: str) -> list[str]:
 def exposed_paths(profile: SandboxProfile) -> tuple[str, ...]:
     """Paths that would run code and that no back end keeps read-only.
 
-    They are missing files and links that the configuration and hooks of known repositories make git read, and files
-    that Python would run at our next start.
+    They are missing files and links that the configuration of known repositories includes, and files that Python would
+    run at our next start.
     """
-    if not _protects_repositories(profile):
+    if not any(name.startswith(".git/") for name in profile.protected):
         return ()
     found: dict[str, None] = dict.fromkeys(run_at_start(profile.write))
-    for folder, root in _known_repositories(profile):
-        named = [*_named_in_config(folder, root), *_behind_hooks(folder, root)]
-        found.update(dict.fromkeys(path for path in named if not os.path.exists(path) or os.path.islink(path)))
-    return tuple(found)
-
-
-def hooks_in_work_trees(profile: SandboxProfile) -> tuple[str, ...]:
-    """Folders with hooks, relative to every work tree, that the configuration of known repositories names."""
-    values = (value for folder, _ in _known_repositories(profile) for _, _, value in _named_values(folder) if value)
-    return tuple(dict.fromkeys(value for value in values if _is_relative(value)))
-
-
-def _known_repositories(profile: SandboxProfile) -> Iterator[tuple[str, str]]:
-    """The folders of repositories beneath the roots, each with its root; none if the profile protects none."""
-    for root in profile.write if _protects_repositories(profile) else ():
-        for folder in _git_folders(root):
+    for root in profile.write:
+        for folder in _search(root, ())[0]:
             if os.path.isdir(folder) and not os.path.islink(folder):
-                yield folder, root
-
-
-def _protects_repositories(profile: SandboxProfile) -> bool:
-    return any(name.startswith(".git/") for name in profile.protected)
-
-
-def run_by_repositories(root: str, folder: str) -> tuple[str, ...]:
-    """Paths beneath `root` that git runs or reads as settings, because of the repositories around `folder`."""
-    found: dict[str, None] = {}
-    while is_beneath(folder, root):
-        git = os.path.join(folder, ".git")
-        if os.path.isdir(git) and not os.path.islink(git):
-            found.update(dict.fromkeys([*_named_in_config(git, root), *_behind_hooks(git, root)]))
-        folder = os.path.dirname(folder)
+                named = _included(folder, root)
+                found.update(dict.fromkeys(path for path in named if not os.path.exists(path) or os.path.islink(path)))
     return tuple(found)
 
 
 def read_only_around(folder: str, profile: SandboxProfile) -> str | None:
     """A path that is read-only if a folder around this one is a write root, but not if this one is; or `None`.
 
-    It is a repository's own folder or a protected path that this folder is in, or a path that a repository around this
-    folder runs or reads as settings, if that path is in this folder or contains it.
+    It is a repository's own folder or a protected path that this folder is in, or configuration that a repository
+    around this folder includes, if that is in this folder or contains it.
     """
     for above in folders_above(folder):
         git_names = (name for name in ("HEAD", "objects", "refs") if os.path.lexists(os.path.join(above, name)))
         if is_git_folder(above) or is_layout(git_names):
             return above
-        named = [os.path.join(above, name) for name in (*profile.protected, *EDITOR_PROTECTED)]
+        named = [os.path.join(above, name) for name in profile.protected]
         named = [path for path in named if is_beneath(folder, path)]
         git = os.path.join(above, ".git")
         if os.path.isdir(git) and not os.path.islink(git):
-            named += [*_named_in_config(git, above), *_behind_hooks(git, above)]
+            named += _included(git, above)
         for path in named:
             if is_beneath(folder, path) or is_beneath(path, folder):
                 return path
     return None
 
 
-def _is_relative(place: str) -> bool:
-    return not os.path.isabs(os.path.expanduser(place)) and not os.path.normpath(place).startswith("..")
-
-
-def _named_in_config(git_folder: str, root: str) -> list[str]:
-    """Hooks and included configuration in the root, as named by the configuration of the repository or the user."""
-    base = os.path.dirname(git_folder) if os.path.basename(git_folder) == ".git" else git_folder
-    found: list[str] = []
-    for file, include, hooks in _named_values(git_folder):
-        if include:
-            found.append(_beside(file, include))
-        if hooks:
-            folder = os.path.normpath(os.path.join(base, os.path.expanduser(hooks)))
-            # Husky's own hooks are in `_` and run the project's hooks, which are in the folder above.
-            found.append(os.path.dirname(folder) if os.path.basename(folder) == "_" else folder)
-    return [path for path in dict.fromkeys(found) if path != root and is_beneath(path, root)]
-
-
-def _behind_hooks(git_folder: str, root: str) -> list[str]:
-    """Targets of linked hooks in the root: every link on the way, the file, and other names of the same file."""
-    modules = _modules(os.path.join(git_folder, "modules"), 0)
-    folders = [os.path.join(place, "hooks") for place in (git_folder, *modules)]
-    folders += [path for path in _named_in_config(git_folder, root) if os.path.isdir(path)]
-    found: list[str] = []
-    shared: set[tuple[int, int]] = set()
-    for hook in (hook for folder in folders for hook in _hooks_in(folder)):
-        end = os.path.realpath(hook)
-        if end != hook:
-            found += [place for place in way_to(hook) if place == end or os.path.islink(place)]
-        try:
-            state = os.stat(end)
-        except OSError:
-            continue
-        if state.st_nlink > 1 and stat.S_ISREG(state.st_mode):
-            shared.add((state.st_dev, state.st_ino))
-    found += _named_alike(root, shared) if shared else []
-    inside = (path for path in dict.fromkeys(found) if path != root and is_beneath(path, root))
-    return [path for path in inside if not any(is_beneath(path, folder) for folder in folders)]
-
-
-def _hooks_in(folder: str) -> list[str]:
-    """The hooks of a folder, and the folder itself, which may be a link too."""
-    try:
-        with os.scandir(folder) as entries:
-            names = sorted(entry.name for entry in entries if not entry.name.endswith(".sample"))
-    except OSError:
-        return [folder] if os.path.islink(folder) else []
-    return [folder, *(os.path.join(folder, name) for name in names[:_MOST_HOOKS])]
-
-
-def _named_alike(root: str, files: Container[tuple[int, int]]) -> list[str]:
-    """Other names of these files in the tree, as far as it is searched."""
-    found: list[str] = []
-    looked = 0
-    for folder, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if name not in _NOT_SEARCHED and name != "objects"]
-        for name in names:
-            path = os.path.join(folder, name)
-            try:
-                state = os.lstat(path)
-            except OSError:
-                continue  # deleted meanwhile
-            if (state.st_dev, state.st_ino) in files:
-                found.append(path)
-        looked += len(names) + 1
-        if looked > _MOST_LOOKED_AT:
-            break
-    return found
-
-
-def _named_values(git_folder: str) -> list[tuple[str, str, str]]:
-    """Includes and hook folders in the configuration: the file that names each, and one of the two, the other empty."""
-    found: list[tuple[str, str, str]] = []
+def _included(git_folder: str, root: str) -> list[str]:
+    """Configuration in the root that the configuration of the repository or the user includes, existing or not."""
     home = os.path.expanduser("~")
     others = os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
     files = [os.path.join(git_folder, "config"), os.path.join(git_folder, "config.worktree")]
     files += [os.path.join(home, ".gitconfig"), os.path.join(others, "git/config"), "/etc/gitconfig"]
+    included: dict[str, None] = {}
     seen: set[str] = set()
     while files and len(seen) < _MOST_CONFIGS:
         file = files.pop(0)
@@ -427,13 +277,8 @@ def _named_values(git_folder: str) -> list[tuple[str, str, str]]:
             continue
         seen.add(file)
         for section, _, name, value in read_settings(read_text(file, LARGEST))[0]:
-            if (section, name) == ("core", "hookspath") and value:
-                found.append((file, "", value))
-            elif section in ("include", "includeif") and name == "path" and value:
-                files.append(_beside(file, value))
-                found.append((file, value, ""))
-    return found
-
-
-def _beside(file: str, place: str) -> str:
-    return os.path.normpath(os.path.join(os.path.dirname(file), os.path.expanduser(place)))
+            if section in ("include", "includeif") and name == "path" and value:
+                place = os.path.normpath(os.path.join(os.path.dirname(file), os.path.expanduser(value)))
+                files.append(place)
+                included[place] = None
+    return [path for path in included if path != root and is_beneath(path, root)]

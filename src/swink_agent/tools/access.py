@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
-from swink_agent.approvals.access import ACCESS, LONGEST_REASON, REASON
+from swink_agent.core.approval import ACCESS, LONGEST_REASON, REASON
 from swink_agent.core.errors import ToolError
 from swink_agent.core.machine.files import identity_of
 from swink_agent.core.values.value import Value
@@ -23,7 +23,7 @@ from swink_agent.sandbox.kernel.mounts import real_paths
 from swink_agent.sandbox.process import fingerprint_of
 from swink_agent.sandbox.profile import home_folders, is_beneath, own_paths, runs_as_a_whole, runs_at_home
 
-from ._confined import OpenSandboxFn
+from ._confined import OpenSandboxFn, opened_alike
 
 _MOST_HOSTS = _MOST_FOLDERS = 20
 _LONGEST_PATH = 1000
@@ -272,7 +272,7 @@ class CommandAccess:
                     kept.users += 1
                     return HeldSandbox(kept, self._lock)
             self._make_room()
-            sandbox = self._opened(self.profile(access), base)
+            sandbox = opened_alike(base, self.profile(access), self._open)
             with self._lock:
                 if not self._is_closed:
                     # Closed at the latest when the tool is garbage collected, or the program ends.
@@ -293,19 +293,6 @@ class CommandAccess:
             closed = [self._kept.pop(wanted) for wanted in idle[: max(surplus, 0)]]
         for kept in closed:
             kept.close()
-
-    def _opened(self, profile: SandboxProfile, base: Sandbox) -> Sandbox:
-        if self._open is not None:
-            sandbox = self._open(profile)
-        else:
-            from swink_agent.sandbox import open_sandbox
-
-            resolve, connect = base.ways_out
-            sandbox = open_sandbox(profile, backend=base.backend, resolve=resolve, connect=connect)
-        if sandbox.backend != base.backend:
-            sandbox.close()
-            raise SandboxError(f"access needs a sandbox of {base.backend}, and {sandbox.backend} was opened", remedy="")
-        return sandbox
 
     def close(self) -> None:
         """Ends the wider sandboxes with their commands. Idempotent."""

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from swink_agent.sandbox import Sandbox, SandboxProfile, open_unconfined
+from swink_agent.sandbox import NAMES, Sandbox, SandboxProfile, open_unconfined
+from swink_agent.sandbox.names import row_of
 from swink_agent.sandbox.repositories import leftovers
 
 pytestmark = pytest.mark.sweep
@@ -90,6 +91,9 @@ async def test_without_walls_it_does(name: str, playground: Any) -> None:
     assert mark.exists(), f"{outcome.output}\n{said}"
 
 
+FOLDERS = frozenset({".vscode", ".idea", ".swink", ".cursor", ".devcontainer", ".codex", ".gemini", ".zed"})
+
+
 # -- ordinary work ---------------------------------------------------------------------------------------------------
 
 ORDINARY = {
@@ -112,7 +116,7 @@ ORDINARY = {
     " git cherry-pick main~1 main > /dev/null 2>&1; git status --short",
     "a folder with such names": "mkdir -p src/objects src/refs src/hooks; echo '{}' > src/config;"
     " echo x > src/hooks/pre; chmod +x src/hooks/pre; cat src/config",
-    "files of the environment": "echo 'export A=1' > .envrc; echo A=1 > .env; echo 3.12 > .python-version; cat .env",
+    "files of the environment": "echo A=1 > .env; echo 3.12 > .python-version; cat .env",
 }
 
 
@@ -162,17 +166,30 @@ async def test_settings_of_the_user_stay_when_commands_work_there(playground: An
 @pytest.mark.parametrize(
     "path",
     [
-        *(".claude/settings.json", ".cursor/mcp.json", ".mcp.json", "sub/.gemini/settings.json", ".codex/config.toml"),
-        *(".devcontainer/devcontainer.json", ".devcontainer.json", "sub/.idea/workspace.xml", ".theia/settings.json"),
+        "sub/deep/" * (number % 2) + (f"{row.name}/file" if row.name in FOLDERS else row.name).replace("*", "")
+        for number, row in enumerate(NAMES)
+        if not row.name.startswith(".git/")
     ],
 )
-async def test_files_from_which_other_programs_may_start_are_reported(
-    path: str, playground: Any, open_backend: OpenFn
-) -> None:
-    script = f"mkdir -p $(dirname {path}); echo '{{}}' > {path}"
-    _, told, _ = await leave(playground, open_backend(playground.profile()), script)
-    assert f"'{playground.root}/{path}' is new or changed: look at it" in "\n".join(told)
-    assert (playground.root / path).exists()
+async def test_each_name_is_moved_aside_or_reported(path: str, playground: Any, open_backend: OpenFn) -> None:
+    """And what was there before the command is read-only, or judged as well."""
+    row = row_of(path.split("/"))
+    assert row is not None
+    script = f"mkdir -p $(dirname {path}); echo new > {path}"
+    sandbox = open_backend(playground.profile())
+    _, told, _ = await leave(playground, sandbox, script)
+    place, text = playground.root / path, "\n".join(told)
+    assert row.program in text
+    assert row.when in text
+    if row.treatment == "reported":
+        assert place.read_text() == "new\n"
+        return
+    assert not place.exists()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text("mine\n")
+    await asyncio.sleep(0.1)  # what changes in the moment before a command begins counts as its doing
+    await leave(playground, open_backend(playground.profile()), script)
+    assert place.read_text() == "mine\n"
 
 
 async def test_repairs_are_reported(playground: Any, open_backend: OpenFn, caplog: pytest.LogCaptureFixture) -> None:
@@ -185,12 +202,12 @@ async def test_repairs_are_reported(playground: Any, open_backend: OpenFn, caplo
     root, text = playground.root, "\n".join(told)
     assert f"'{root}/n/.git/config': core.fsmonitor can make git run programs" in text
     assert f"'{root}/n/.git/hooks/pre-commit': git would run this hook" in text
-    assert f"'{root}/n/.vscode/settings.json' is new or changed" in text
-    assert f"'{root}/m/.vscode/tasks.json': an editor would run its tasks" in text
+    assert f"'{root}/n/.vscode/settings.json' is new or changed" in text  # a clone has brought it
+    assert f"'{root}/m/.vscode': VS Code would read it" in text
     assert [record.getMessage() for record in caplog.records] == list(told)
     assert "fsmonitor" in (root / "n/.git/config.swink-1").read_text()
     assert not (root / "n/.git/config").exists()
-    assert not (root / "m/.vscode/tasks.json").exists()
+    assert (root / "m/.vscode.swink-1/tasks.json").exists()
 
 
 # -- files are left as they are, or moved as a whole -----------------------------------------------------------------
@@ -296,21 +313,6 @@ EXPOSED = {
     "an include that is missing": ("[include] path = ../common", 'echo "[core] fsmonitor = $EVIL" > common'),
     "an include in an include": ("[include] path = ../here", 'echo "[core] fsmonitor = $EVIL" > there'),
     "an include by a link": ("[include] path = ../link", "ln -sf evil.config link"),
-    "hooks that are missing": ('[core] hooksPath = ".hoo\\\nks"', "mkdir .hooks; cp $EVIL .hooks/pre-commit"),
-    "hooks in odd letters": ("[CoRe]\nHOOKSPATH=given ; x", "cp $EVIL given/pre-commit"),
-    "hooks of another work tree": (
-        "[core] hooksPath = .hook",
-        "mkdir -p s/.hook; cp $EVIL s/.hook/reference-transaction; git config core.worktree ../s",
-    ),
-    "hooks of a work tree that is none": (
-        "[core] hooksPath = .hook",
-        "mkdir -p s/.hook; cp $EVIL s/.hook/reference-transaction; git config core.bare true",
-    ),
-    "what hooks of husky's run": (
-        "[core] hooksPath = .husky/_",
-        "echo $EVIL > .husky/pre-commit; mv .husky h; cp -r h .husky; echo $EVIL > .husky/pre-commit",
-    ),
-    "hooks by an include": ('[includeIf "gitdir:**"]\n\tpath = ../hooked', "cp $EVIL given/pre-commit"),
 }
 
 
@@ -321,14 +323,10 @@ async def test_targets_of_the_users_own_settings_cannot_be_planted(
     mark = furnish(playground)
     setting, script = EXPOSED[name]
     root = playground.root
-    for file, text in {"here": "[include] path = there", "hooked": "[core] hooksPath = given", "plain": ""}.items():
+    for file, text in {"here": "[include] path = there", "plain": ""}.items():
         (root / file).write_text(f"{text}\n")
     (root / "evil.config").write_text(f"[core] fsmonitor = {root}/evil\n")
     (root / "link").symlink_to("plain")
-    (root / "given").mkdir()
-    (root / ".husky/_").mkdir(parents=True)
-    (root / ".husky/_/pre-commit").write_text("#!/bin/sh\n[ ! -f .husky/pre-commit ] || . .husky/pre-commit\n")
-    (root / ".husky/_/pre-commit").chmod(0o755)
     with (root / ".git/config").open("a") as config:
         config.write(f"{setting}\n")
     await leave(playground, open_backend(playground.profile()), script)
@@ -341,65 +339,36 @@ async def test_targets_of_the_users_own_settings_cannot_be_planted(
     assert mark.exists(), said
 
 
-# -- what the repository itself has ----------------------------------------------------------------------------------
-
-WHO = "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a"
-OPENED = "vim -T dumb --not-a-term -n -i NONE --cmd 'set exrc' -c qa! hello.txt < /dev/null"
+# -- project code ----------------------------------------------------------------------------------------------------
 
 
-async def keep_files(playground: Any, *, packed: bool = False) -> None:
-    """Makes commits of the user, with hooks and editors' files, on a branch."""
-    (playground.root / "tracked").mkdir()
-    kept = "mkdir -p .tracked .helix; echo '((nil . ((a . 1))))' > .dir-locals.el; echo x > .helix/languages.toml"
-    hook = "printf '#!/bin/sh\\nexit 0\\n' > .tracked/pre-commit; chmod +x .tracked/pre-commit"
-    done = "git add -f .dir-locals.el .helix .tracked; git commit -qm kept; git switch -q main"
-    pack = "git gc -q" if packed else "true"
-    type_(playground, f"{WHO}; git switch -qc kept; {kept}; {hook}; {done}; git config core.hooksPath .tracked; {pack}")
-    await asyncio.sleep(0.1)  # what changes in the moment before a command begins counts as its doing
+async def test_hooks_in_a_folder_of_the_project_may_be_changed(playground: Any, open_backend: OpenFn) -> None:
+    """The setting that names the folder may not."""
+    hooks = playground.root / ".husky"
+    hooks.mkdir()
+    (hooks / "pre-commit").write_text("npm test\n")
+    (hooks / "linked").symlink_to("../tool")
+    (playground.root / "tool").touch()
+    (playground.root / ".git/hooks/pre-push").symlink_to("../../tool")
+    type_(playground, "git config core.hooksPath .husky")
+    config = (playground.root / ".git/config").read_text()
+    script = "echo lint >> .husky/pre-commit; echo lint >> tool; touch .husky/new; git config core.hooksPath other"
+    _, told, _ = await leave(playground, open_backend(playground.profile()), script)
+    assert ["core.hookspath can make git run programs" in text for text in told] == [True]
+    assert (hooks / "pre-commit").read_text() == "npm test\nlint\n"
+    assert (playground.root / "tool").read_text() == "lint\n"
+    assert (playground.root / ".git/config").read_text() == config
 
 
-@pytest.mark.parametrize("packed", [False, True])
-async def test_earlier_files_of_the_repository_stay_where_a_checkout_puts_them(
-    packed: bool, playground: Any, open_backend: OpenFn
-) -> None:
-    await keep_files(playground, packed=packed)
-    sandbox = open_backend(playground.profile())
-    code, told, output = await leave(playground, sandbox, "git worktree add -q t kept && cd t && git status --short")
-    assert (code, output) == (0, ""), told
-    code, more, output = await leave(playground, sandbox, "rm -rf t; git worktree prune; git checkout -q kept")
-    assert code == 0, output
-    assert [path.name for path in playground.root.rglob("*.swink-*")] == []
-    names = {name.partition(" is new")[0].rpartition("/")[2].strip("'") for name in (*told, *more)}
-    assert names == {".dir-locals.el", "languages.toml"}  # reported, once for each place
-    assert (playground.root / ".dir-locals.el").exists()
-
-
-@pytest.mark.parametrize("committed", [False, True])
-@pytest.mark.parametrize(
-    "hook",
-    ["cp $EVIL .tracked/pre-commit", "rm -r .tracked; mkdir h; cp $EVIL h/pre-commit; ln -s h .tracked"],
-    ids=["a file", "a link"],
-)
-async def test_additions_of_a_command_are_not_the_repositorys_own(
-    committed: bool, hook: str, playground: Any, open_backend: OpenFn
-) -> None:
-    """Nor what was committed by one command and is checked out by the next."""
-    mark = furnish(playground)
-    await keep_files(playground)
-    commit = "git add -f .tracked .exrc; git commit -q --no-verify -m x" if committed else "true"
-    made = f'git worktree add -q t kept; cd t; {hook}; echo "silent !$EVIL" > .exrc; {commit}'
-    again = "cd t; git checkout -q HEAD~1 2>/dev/null; git checkout -qf kept 2>/dev/null; true"
-    typed = f"{WHO}; cd t; git commit -q --allow-empty -m y; {OPENED if shutil.which('vim') else 'true'}"
-    sandbox = open_backend(playground.profile())
-    for script in (made, again):
-        await leave(playground, sandbox, script)
-    said = type_(playground, typed)
-    assert not mark.exists(), said
-    shutil.rmtree(playground.root / "t")
-    with open_unconfined(playground.profile()) as unconfined:
-        await leave(playground, unconfined, f"git worktree prune; {made}")
-    said = type_(playground, typed)
-    assert mark.exists(), said
+async def test_commands_in_the_list_of_a_rebase_are_reported(playground: Any, open_backend: OpenFn) -> None:
+    script = (
+        "git commit -q --allow-empty -m two; GIT_SEQUENCE_EDITOR='sed -i 1ibreak' git rebase -q -i HEAD~1 2>/dev/null;"
+        " printf ' \\tx\\ttrue\\n' >> .git/rebase-merge/git-rebase-todo"
+    )
+    _, told, output = await leave(playground, open_backend(playground.profile()), script)
+    (text,) = told
+    assert "git-rebase-todo': it has commands that git runs when you continue the rebase" in text, output
+    assert "\tx\ttrue\n" in (playground.root / ".git/rebase-merge/git-rebase-todo").read_text()
 
 
 # -- a folder that is not a repository yet ---------------------------------------------------------------------------

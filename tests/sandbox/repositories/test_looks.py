@@ -43,9 +43,9 @@ async def run_without_a_look(sandbox: Sandbox, script: str) -> None:
 
 
 async def test_a_new_file_is_told_once(sandbox: Sandbox) -> None:
-    told = await run(sandbox, "mkdir -p .claude/skills")
+    told = await run(sandbox, "mkdir .cursor; touch .cursor/rules")
     assert len(told) == 1
-    assert "/.claude/skills' is new or changed" in told[0]
+    assert "/.cursor/rules' is new or changed" in told[0]
     assert [await run(sandbox, script) for script in ("echo 1 > a", "ls", "echo 2 > b")] == [(), (), ()]
 
 
@@ -53,11 +53,11 @@ async def test_a_new_file_is_told_once_while_another_command_runs(sandbox: Sandb
     server = await sandbox.spawn(["/bin/bash", "-c", "echo up; sleep 60"], cwd=sandbox.profile.write[0])
     assert await server.output.readline() == b"up\n"
     try:
-        told = await run(sandbox, "mkdir -p .claude/skills")
+        told = await run(sandbox, "mkdir .cursor; touch .cursor/rules")
         assert len(told) == 1
-        assert "/.claude/skills' is new or changed" in told[0]
+        assert "/.cursor/rules' is new or changed" in told[0]
         assert await run(sandbox, "echo 1 > a") == ()
-        told = await run(sandbox, "touch .claude/skills/b")
+        told = await run(sandbox, "touch .cursor/rules")
         assert len(told) == 1, "it has changed once more"
     finally:
         server.kill()

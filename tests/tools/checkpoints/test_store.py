@@ -18,7 +18,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swink_agent.sandbox.bubblewrap.placeholders import PLACEHOLDER_STAMP, Placeholders
 from swink_agent.tools import Checkpoint, CheckpointError, CheckpointStore
 from swink_agent.tools.checkpoints.restoring import restore
 from swink_agent.tools.checkpoints.tree_entries import Seen, Tree, opened_root
@@ -401,34 +400,6 @@ def test_too_many_files_and_too_much_are_refused_and_nothing_is_recorded(tmp_pat
     with pytest.raises(CheckpointError, match="turn undo off"):
         small.take(root)
     assert small.checkpoints(root) == []
-
-
-def test_files_placed_by_a_sandbox_at_missing_names_are_not_part_of_the_tree(
-    store: CheckpointStore, root: Path
-) -> None:
-    before = store.take(root)
-    placed = Placeholders()
-    assert all(placed.place(str(root / name)) for name in (".idea", ".gdbinit"))
-    assert sorted(path.name for path in root.iterdir()) == [".gdbinit", ".idea"]
-    (root / "made").mkdir()
-    after = store.take(root, "run", "run")
-    assert (after.files, after.skipped) == (1, ())
-    assert [each.path for each in store.plan(root, before)] == ["made"]
-    placed.release()
-    placed.close()
-
-
-def test_an_empty_folder_that_was_there_before_stays_known_whatever_its_time(
-    store: CheckpointStore, root: Path
-) -> None:
-    (root / "empty").mkdir()
-    before = store.take(root)
-    os.utime(root / "empty", (PLACEHOLDER_STAMP, PLACEHOLDER_STAMP))
-    assert store.take(root, "run", "run").changed == 0
-    (root / "empty").rmdir()
-    store.take(root, "run", "run")
-    store.rewind(root, store.plan(root, before))
-    assert (root / "empty").is_dir()
 
 
 def test_the_oldest_make_room(tmp_path: Path, root: Path) -> None:

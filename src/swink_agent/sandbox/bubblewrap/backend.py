@@ -6,9 +6,8 @@ Builds the arguments of `bwrap` and manages what it starts. `open` finds out whe
     └── 1          first of a process namespace: when it dies, the kernel kills all the others
         └── 2      the command
 
-Everything is mounted anew for each command, as the disk is then. Hidden paths are covered. Protected paths are
-read-only; missing ones get a placeholder, which is read-only too, except the missing `.git` of a root: a command may
-fill it, and the content is judged afterwards.
+Everything is mounted anew for each command, as the disk is then. Hidden paths are covered. Protected ones that exist
+are read-only. What a command makes at a missing one is judged afterwards.
 """
 
 from __future__ import annotations
@@ -19,11 +18,10 @@ import stat
 import subprocess
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from .._places import check_folders, exists
-from .._presence import Presence
 from .._private import PrivateFolder
 from ..errors import SandboxError
 from ..kernel.mounts import MountList, is_in, mounted_again
@@ -32,10 +30,9 @@ from ..kernel.seccomp import base_rules, build_filter
 from ..process import Sandbox, SandboxedProcess, SpawnRequest
 from ..profile import SandboxProfile, is_beneath
 from ..programs import find_program, way_to
-from ..protected import Hold, HoldKind, holds, own_names, protected_paths, settings_among, unmade_repositories, without
+from ..protected import Hold, HoldKind, holds, protected_paths, settings_among
 from ..starting import run_program
 from .command import END_DEADLINE, BubblewrapCommand
-from .placeholders import is_a_file, is_placeholder
 from .renames import Renames, can_ask_about_renames
 from .shared_network import SharedNetwork
 
@@ -77,13 +74,11 @@ class BubblewrapSandbox(Sandbox):
         self._hidden = _HiddenNow(profile)
         self._asks = can_ask_about_renames(found)
         self._filter = build_filter(base_rules(network=profile.network))
-        self._presence = Presence(profile.write)
-        self._own = frozenset(own_names(profile))
+        self._own = profile.protected_names()
         self._protected: dict[str, None] = {}
         self._searched = -_SEARCH_AGAIN_AFTER
-        self._hidden_inside: frozenset[str] = frozenset()
         self._known_inside: tuple[Sequence[str], frozenset[str]] = [], frozenset()
-        holds(profile.write, self._own, (), self._own)  # raises now if something cannot be protected
+        holds(profile.write, self._own, (), frozenset(self._own))  # raises now if something cannot be protected
         self._private = PrivateFolder(avoid=profile.write)
         # If /tmp itself may be written or read, commands see the machine's /tmp.
         is_own = _TMP not in (*profile.write, *(profile.read or ()))
@@ -91,7 +86,7 @@ class BubblewrapSandbox(Sandbox):
         self._way_through_tmp = self._folders_on_the_way() if is_own else []
         self._nothing = os.path.join(self._private.own, "nothing")
         os.close(os.open(self._nothing, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0))
-        self._running: dict[BubblewrapCommand, bool] = {}  # and whether it protects everything that is known
+        self._running: set[BubblewrapCommand] = set()
         # Even if the sandbox is never closed, commands are killed and the folder is removed.
         self._finalizer = weakref.finalize(self, _end, self._running, self._private, os.getpid())
         self._watch = Watch()
@@ -111,42 +106,29 @@ class BubblewrapSandbox(Sandbox):
     async def _start(self, request: SpawnRequest) -> tuple[SandboxedProcess, Sequence[str]]:
         write = (*self.profile.write, self._private.path)
         command = BubblewrapCommand(self.profile.limits, self._watch, self._ended, write)
-        try:
-            is_alone = await self._presence.enter()
-        except BaseException:
-            command.abandon()
-            raise
-        is_listed = False
+        self._running.add(command)
         try:
             with self._starting:
-                hidden, absent = self._hidden_now()
-                self._running[command] = holds_all = self._may_hold_all(is_alone, hidden)
-                is_listed = True
                 self._check_open()  # from here on, closing the sandbox kills the command
-                command.absent = absent
-                command.folders.is_alone = is_alone
                 if not self.profile.network:
                     command.entrance = self._network.entrance()
                     command.keeps = self._network if request.background else None
-                unmade = unmade_repositories(self.profile)
-                arguments = [*self._mounted(command, hidden, unmade, holds_all), "--chdir", request.cwd]
-                held = without(self._known(holds_all), unmade)
+                hidden = self._hidden_now()
+                held = self._holds(hidden)
+                arguments = [*self._mounted(command, hidden, held), "--chdir", request.cwd]
+                read_only = [hold.path for hold in held if hold.kind is HoldKind.READ_ONLY]
             if self._helper is not None:
                 from ..network.entering import CommandProxy
 
                 command.proxy = CommandProxy(self._helper, self.profile.proxied_hosts, self.ways_out)
             proxy = None if command.proxy is None else command.proxy.variables
             variables = self.child_environment(self._temporary, request.environment, proxy)
-            if self._asks and (settings := settings_among(held, self.profile)):
+            if self._asks and (settings := settings_among(read_only, self.profile)):
                 command.renames = Renames(settings, self.profile.write)
-            return await command.start(self._program, arguments, self._filter, variables, request), held
+            return await command.start(self._program, arguments, self._filter, variables, request), read_only
         except BaseException:
             command.abandon()
-            if not is_listed:
-                self._presence.leave()
             raise
-        finally:
-            self._presence.settle()
 
     def close(self) -> None:
         if not self._begin_to_close():
@@ -155,46 +137,25 @@ class BubblewrapSandbox(Sandbox):
         self._watch.close()
         self._network.close()
         self._mounts.close()
-        self._presence.close()
         if self._helper is not None:
             self._helper.close()
 
     def _ended(self, command: BubblewrapCommand) -> None:
         self._network.leave(command)
-        if self._running.pop(command, None) is not None:
-            self._presence.leave()
+        self._running.discard(command)
 
     # -- what a command sees -------------------------------------------------------------------------------------
 
-    def _may_hold_all(self, is_alone: bool, hidden: Sequence[str]) -> bool:
-        """Whether all running commands protect all paths, so that none can swap one for a link while we mount it.
-
-        Protected paths beneath the roots are searched for only while nothing runs, so that all commands agree on them.
-        """
-        if not is_alone or not all(tuple(self._running.values())):
-            return False
-        if not self._running:
-            if time.monotonic() - self._searched > _SEARCH_AGAIN_AFTER:
-                # Paths that were found once are kept: a command cannot push one out by filling a large tree.
-                self._protected.update(dict.fromkeys(protected_paths(self.profile)))
-                self._searched = time.monotonic()
-            self._hidden_inside = self._inside(hidden)
-        return True
-
-    def _hidden_now(self) -> tuple[list[str], Sequence[str]]:
-        """The hidden paths to cover, and those that do not exist. Placeholders are left out, because they are empty."""
-        (paths, absent), mounts = self._hidden.look(), self._mounts.now()
+    def _hidden_now(self) -> list[str]:
+        """The hidden paths to cover."""
+        paths, mounts = self._hidden.look(), self._mounts.now()
         if self._places[0] != paths or self._places[1] is not mounts:
             again = [place for path in paths for place in mounted_again(path, mounts)]
             found = dict.fromkeys((*paths, *again))
             self._places = paths, mounts, [path for path in found if self._is_in_view(path) or self._is_shown(path)]
         if self._covers[0] is not paths:
             self._covers = paths, {}
-        # Placeholders are in write roots alone.
-        shown = self._places[2]
-        if inside := self._inside(shown):
-            shown = [path for path in shown if path not in inside or not is_placeholder(path)]
-        return shown, absent
+        return self._places[2]
 
     def _inside(self, paths: Sequence[str]) -> frozenset[str]:
         """Those of the paths that are in a write root."""
@@ -204,9 +165,7 @@ class BubblewrapSandbox(Sandbox):
             self._known_inside = paths, inside
         return inside
 
-    def _mounted(
-        self, command: BubblewrapCommand, hidden: Sequence[str], unmade: Sequence[str], holds_all: bool
-    ) -> list[str]:
+    def _mounted(self, command: BubblewrapCommand, hidden: Sequence[str], held: Iterable[Hold]) -> list[str]:
         """The mounts, outer before inner: a later mount covers an earlier one."""
         profile = self.profile
         mounts = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
@@ -215,7 +174,7 @@ class BubblewrapSandbox(Sandbox):
         # The folders to read that are neither in a root nor in something hidden.
         others = (path for path in profile.read or () if path not in ("/dev", "/proc"))
         seen = [path for path in others if not is_in(path, (*profile.write, *hidden))]
-        folders = sorted(path for path in seen if command.folders.expect(path))
+        folders = sorted(path for path in seen if command.mounted.open(path))
         # Folders that contain /proc, /dev or /tmp are mounted before the command's own ones, all others after.
         outer = [folder for folder in folders if any(is_beneath(path, folder) for path in ("/proc", "/dev", _TMP))]
         mounts += ["--ro-bind", "/", "/"] if profile.read is None or "/" in outer else _system_folders()
@@ -229,32 +188,36 @@ class BubblewrapSandbox(Sandbox):
         for folder in folders:
             mounts += ["--ro-bind-try", folder, folder] if folder not in outer else []
         for root in sorted(profile.write):
-            if not command.folders.expect(root, is_root=True):
+            if not command.mounted.open(root):
                 raise SandboxError(f"the write root {root!r} is missing, or leads through a link by now", remedy="")
             mounts += ["--ro-bind" if _is_sealed(root) else "--bind", root, root]
         if self._temporary != _TMP:
             mounts += ["--bind", self._private.path, self._private.path]
-        for hold in self._holds(hidden, holds_all):
-            mounts += self._hold(command, hold.path, hold.kind, is_free=hold.path in unmade)
+        for hold in held:
+            # Not what is covered as a whole, or was deleted meanwhile.
+            if not is_in(hold.path, hidden) and command.mounted.open(hold.path):
+                command.hold(hold.path)
+                is_writable = hold.kind is HoldKind.PINNED and not _is_sealed(hold.path)
+                mounts += ["--bind" if is_writable else "--ro-bind", hold.path, hold.path]
         covers = self._covers[1]
         for path in hidden:
             if not (cover := covers.get(path)):
                 cover = covers[path] = self._cover(path)
-            mounts += cover
+            if cover:
+                command.mounted.cover(path)
+                mounts += cover
         return mounts
 
-    def _holds(self, hidden: Sequence[str], everything: bool) -> tuple[Hold, ...]:
-        """The paths that every sandbox protects and, if it is safe, those that only this one knows of."""
-        inside = self._inside(hidden)
-        if inside and (not everything or inside != self._hidden_inside):
-            raise SandboxError(
-                "another command runs in or around the folder, perhaps without covering something hidden in it: "
-                "wait for its end"
-            )
-        return holds(self.profile.write, self._known(everything), inside, self._own)
+    def _holds(self, hidden: Sequence[str]) -> tuple[Hold, ...]:
+        """How the protected paths are held. Those further in are searched for again after a while.
 
-    def _known(self, everything: bool) -> Sequence[str]:
-        return tuple(self._protected) if everything else sorted(self._own)
+        Paths that were found once are kept: a command cannot push one out by filling a large tree.
+        """
+        if time.monotonic() - self._searched > _SEARCH_AGAIN_AFTER:
+            self._protected.update(dict.fromkeys(protected_paths(self.profile)))
+            self._searched = time.monotonic()
+        known = dict.fromkeys((*self._protected, *self.profile.at_home()))
+        return holds(self.profile.write, known, self._inside(hidden), frozenset(self._own))
 
     def _folders_on_the_way(self) -> list[str]:
         """Mounts of empty folders on the way to roots beneath `/tmp`.
@@ -269,23 +232,6 @@ class BubblewrapSandbox(Sandbox):
                 if first != folder and first not in mounts:
                     mounts += [*self._empty_folder("0755"), first]
         return mounts
-
-    def _hold(self, command: BubblewrapCommand, path: str, kind: HoldKind, *, is_free: bool) -> list[str]:
-        """`is_free`: a command may fill the missing path, but not replace it."""
-        if kind is HoldKind.MISSING:
-            if identity := command.placeholders.place(path):
-                command.hold(path, identity)
-                if is_free:
-                    return ["--bind", path, path]
-                # For a folder, a new file system costs a quarter of mounting the placeholder.
-                return ["--ro-bind", path, path] if is_a_file(path) else [*self._empty_folder("0555"), path]
-            if not os.path.lexists(path):
-                return []
-        command.hold(path)
-        # Other programs work there too and may have deleted a repository by the time that it is mounted.
-        must = "" if any(is_beneath(own, path) for own in self._own) else "-try"
-        is_writable = kind is HoldKind.PINNED and not _is_sealed(path)
-        return [f"--bind{must}" if is_writable else f"--ro-bind{must}", path, path]
 
     def _is_in_view(self, path: str) -> bool:
         """Whether the path is in a folder that the profile lets commands write or read."""
@@ -313,7 +259,7 @@ class BubblewrapSandbox(Sandbox):
         return ["--ro-bind", self._nothing, path] if may_read or self._is_in_view(path) else []
 
 
-def _end(running: Mapping[BubblewrapCommand, bool], private: PrivateFolder, owner: int) -> None:
+def _end(running: Iterable[BubblewrapCommand], private: PrivateFolder, owner: int) -> None:
     if os.getpid() == owner:  # a fork of ours that ends must not kill them
         commands = tuple(running)
         for command in commands:
@@ -325,7 +271,7 @@ def _end(running: Mapping[BubblewrapCommand, bool], private: PrivateFolder, owne
 
 
 class _HiddenNow:
-    """`look()` returns the hidden paths that exist, and those that do not and must not be created.
+    """`look()` returns the hidden paths that exist.
 
     There are more than a hundred paths in a few dozen folders, and every command needs the answer. Every change in a
     folder changes its inode's time, which no command can set, so only folders are checked while they stay the same: for
@@ -336,22 +282,21 @@ class _HiddenNow:
         self._profile = profile
         self._parents = tuple(dict.fromkeys(os.path.dirname(path) for path in profile.hidden))
         self._folders: tuple[str, ...] = ()
-        self._known: tuple[_States, tuple[str, ...], tuple[str, ...]] | None = None
+        self._known: tuple[_States, tuple[str, ...]] | None = None
 
-    def look(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def look(self) -> tuple[str, ...]:
         known = self._known
         if known is not None and known[0] == tuple(map(_state, self._folders)):
-            return known[1], known[2]
+            return known[1]
         began = time.time_ns()
         # The target of a link is in none of the folders that we check.
         has_links = any(map(os.path.islink, self._profile.hidden))
         self._folders = () if has_links else _on_the_way(self._parents)
         states = tuple(map(_state, self._folders))
         there = self._profile.hidden_paths()
-        absent = tuple(path for path in self._profile.hidden_elsewhere(there) if not os.path.lexists(path))
         is_lasting = all(state is not None and state[2] < began - _COARSE for state in states)
-        self._known = (states, there, absent) if is_lasting and not has_links else None
-        return there, absent
+        self._known = (states, there) if is_lasting and not has_links else None
+        return there
 
 
 def _on_the_way(folders: Sequence[str]) -> tuple[str, ...]:

@@ -19,7 +19,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from .._pipes import OutputPipe, Readers, is_running_here
-from .._places import exists
 from ..errors import SandboxClosed, SandboxError
 from ..kernel.headcount import Headcount, groups_beneath, put_first
 from ..kernel.process_tree import Watch, can_tell_exits, exit_code_of, kernel_release, limit_process, parent_of
@@ -27,8 +26,7 @@ from ..kernel.usage import Usage, offer_to_the_kernel
 from ..process import SandboxedProcess, SpawnRequest
 from ..profile import ProcessLimits
 from ..starting import start_program
-from .mounted import MountedFolders
-from .placeholders import Placeholders, is_placeholder
+from .mounted import MountedPaths
 from .renames import Renames
 from .shared_network import Entrance, SharedNetwork
 
@@ -56,7 +54,7 @@ _EXIT = re.compile(rb'"exit-code"\s*:\s*(\d+)')
 
 
 class BubblewrapCommand:
-    """One command. Its exit is reported, and its placeholders are removed, once nothing of it runs in its namespace.
+    """One command. Its exit is reported once nothing of it runs in its namespace.
 
     If the kernel holds one of its processes in a call, that is not awaited for longer than a few seconds.
     """
@@ -64,9 +62,8 @@ class BubblewrapCommand:
     def __init__(
         self, limits: ProcessLimits, watch: Watch, ended: Callable[[BubblewrapCommand], None], write: Sequence[str]
     ) -> None:
-        self.placeholders = Placeholders()
-        self.folders = MountedFolders()
-        """The folders that it sees, which are compared before it starts."""
+        self.mounted = MountedPaths()
+        """What it sees at its paths, compared before it starts."""
         self.renames: Renames | None = None
         """Starts the command and answers its renames; `None` if nothing intercepts them."""
         self.proxy: CommandProxy | None = None
@@ -76,8 +73,6 @@ class BubblewrapCommand:
         self.keeps: SharedNetwork | None = None
         """Keeps the network of this command for later ones; `None` unless it is a background command."""
         self._held: dict[str, tuple[int, int] | None] = {}
-        self.absent: Sequence[str] = ()
-        """Hidden paths that do not exist. No mount can cover them, so the command is killed if one is created."""
         self._loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[int] = self._loop.create_future()
         self._readers = Readers(self._loop)
@@ -128,6 +123,7 @@ class BubblewrapCommand:
             if self._first < 0 and not self._is_over:
                 self._end_group()
             os.close(go)
+            self.mounted.close()
         if can_tell_exits():
             self._loop.call_later(_FIRST_LOOK, self._find_command, _FIRST_LOOK)
         return handle
@@ -158,9 +154,9 @@ class BubblewrapCommand:
         self._check_wanted()
         return handle
 
-    def hold(self, path: str, identity: tuple[int, int] | None = None) -> None:
+    def hold(self, path: str) -> None:
         """Adds a path that must stay mounted read-only or in its place while the command runs."""
-        self._held[path] = identity or _identity(path)
+        self._held[path] = _identity(path)
 
     def kill(self) -> None:
         """Kills the namespace and everything in it. Any thread may call it."""
@@ -317,11 +313,9 @@ class BubblewrapCommand:
             self._readers.remove_reader(self._status)
 
     async def _mounts_made(self) -> None:
-        """Waits until the mounts were compared, if they must be. Raises if they are wrong, or bubblewrap gave up."""
-        if self.folders.are_mounted(self._first_pid):
-            return
+        """Waits until the mounts were compared. Raises if they are wrong, or bubblewrap gave up."""
         async with asyncio.timeout(_START_DEADLINE):
-            while not self.folders.are_mounted(self._first_pid):
+            while not self.mounted.are_made(self._first_pid):
                 self._check_wanted()
                 if _has_ended(self._first):
                     raise ValueError("it ended without a message")
@@ -366,13 +360,7 @@ class BubblewrapCommand:
         if (now := time.monotonic()) < self._look_at_files:
             return ""
         self._look_at_files = now + _LOOK_AT_FILES_AGAIN
-        return self._replaced() or self._appeared()
-
-    def _appeared(self) -> str:
-        for path in self.absent:
-            if exists(path) and not is_placeholder(path):
-                return f"{path!r}, which is hidden from commands, was created while it ran: run it again"
-        return ""
+        return self._replaced()
 
     def _replaced(self) -> str:
         """Reports a protected path that another program has replaced: the kernel then removes the mount."""
@@ -428,10 +416,8 @@ class BubblewrapCommand:
             for text in self.renames.admissions.told() if self.renames is not None else ():
                 self._handle.tell(text)
             self._handle.ended_because = self._handle.ended_because or self._replaced()
-        self.placeholders.release()
-        # In a thread that nothing waits for: a disk may take some time to free removed files.
-        if self.renames is None or not self.renames.close(self.placeholders.close):
-            self._watch.call_later(self.placeholders.close)
+        if self.renames is not None:
+            self.renames.close()
         self._on_end(self)
         code = 0
         if self._process is not None:
@@ -447,9 +433,6 @@ class BubblewrapCommand:
         else:
             self._pipe.drain()
             self._tell(code, ended)
-
-    def __del__(self) -> None:
-        self.placeholders.close()  # the loop may have ended before
 
     def _tell(self, code: int, ended: int | None) -> None:
         if self._exited.done():

@@ -1,8 +1,8 @@
-"""Compares what bubblewrap mounted with the folders of the profile, before the command starts.
+"""Compares what bubblewrap mounted with what was opened, before the command starts.
 
-bubblewrap mounts by path. A program that may write a folder on the way, such as a command of another sandbox, can put
-a link there in that moment. Owns the folders of one command as they were when its mounts were decided, and the
-comparison. `bubblewrap/command` waits for it.
+bubblewrap mounts by path, and leaves every descriptor that it is given to the command. A program that may write a
+folder on the way to a path, such as a command of another sandbox, can put a link there in that moment. So each path is
+opened first, and the command waits until its mounts are compared with that. `bubblewrap/command` waits for it.
 """
 
 from __future__ import annotations
@@ -10,36 +10,30 @@ from __future__ import annotations
 import os
 
 from ..errors import SandboxError
-from ..kernel.calls import open_without_links
+from ..kernel.calls import close_all, open_without_links
 from ..kernel.mounts import read_mounts
 
 
-class MountedFolders:
-    """The folders that one command sees at their own paths. Each must still be the folder that it was."""
+class MountedPaths:
+    """What one command must see at its paths: the opened files and folders, and covers over hidden ones."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[int, int]] = {}
-        self._roots: set[str] = set()
-        self.is_alone = True
-        """Whether no other sandbox runs commands in or around the folders that may be written: none can swap one."""
+        self._opened: dict[str, int] = {}
+        self._covers: set[str] = set()
 
-    def expect(self, path: str, *, is_root: bool = False) -> bool:
-        """Notes what is at a path now. Returns false for a path that is missing or leads through a link."""
+    def open(self, path: str) -> bool:
+        """Opens what is at a path now. Returns false if it is missing or leads through a link."""
         try:
-            self._known[path] = _identity(path)
+            self._opened[path] = open_without_links(path)
         except OSError:
             return False
-        if is_root:
-            self._roots.add(path)
         return True
 
-    def are_mounted(self, process: int) -> bool:
-        """Whether the process has made its mounts, and they are the folders. Raises `SandboxError` if they are not.
+    def cover(self, path: str) -> None:
+        self._covers.add(path)
 
-        True at once if no command can have swapped a folder: waiting for the mounts takes some milliseconds.
-        """
-        if self.is_alone and self._known.keys() == self._roots:
-            return True
+    def are_made(self, process: int) -> bool:
+        """Whether the process has made its mounts, and they are what was opened. Raises `SandboxError` if not."""
         root = f"/proc/{process}/root"
         try:
             # bubblewrap's own /dev appears with the root that it enters when all else is mounted.
@@ -50,20 +44,31 @@ class MountedFolders:
         except PermissionError:
             return True  # a bubblewrap that is setuid root, into which we cannot look
         points = {mount.point for mount in read_mounts(f"/proc/{process}/mountinfo")}
-        for path, identity in self._known.items():
-            try:
-                is_same = path in points and _identity(path, root) == identity
-            except OSError:
-                is_same = False
-            if not is_same:
-                raise SandboxError(f"the command was not run: {path!r} was replaced while it started", remedy="")
+        if not points:  # it has ended
+            return False
+        for path, opened in self._opened.items():
+            if path not in points or not _is_at(opened, path, root):
+                raise _replaced(path)
+        for path in self._covers - points:
+            raise _replaced(path)
         return True
 
+    def close(self) -> None:
+        """Closes what was opened. Idempotent."""
+        opened, self._opened = self._opened, {}
+        close_all(opened.values())
 
-def _identity(path: str, root: str = "/") -> tuple[int, int]:
-    descriptor = open_without_links(path, root)
+
+def _is_at(opened: int, path: str, root: str) -> bool:
     try:
-        status = os.fstat(descriptor)
+        found = open_without_links(path, root)
+    except OSError:
+        return False
+    try:
+        return os.path.samestat(os.fstat(opened), os.fstat(found))
     finally:
-        os.close(descriptor)
-    return status.st_dev, status.st_ino
+        os.close(found)
+
+
+def _replaced(path: str) -> SandboxError:
+    return SandboxError(f"the command was not run: {path!r} was replaced while it started", remedy="")

@@ -50,7 +50,6 @@ class Renames:
         self._is_begun = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._error: BaseException | None = None
-        self._then: Callable[[], None] = lambda: None
         self._ended = self._end = -1
 
     def start(self, start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
@@ -64,17 +63,11 @@ class Renames:
         assert self._process is not None
         return self._process
 
-    def close(self, then: Callable[[], None]) -> bool:
-        """Ends the thread when the command has ended. Idempotent, for one thread.
-
-        `then`: something slow to do in the other thread. Returns false if that thread never began or is over.
-        """
+    def close(self) -> None:
+        """Ends the thread when the command has ended. Idempotent, for one thread."""
         end, self._end = self._end, -1
-        if end < 0:
-            return False
-        self._then = then
-        os.close(end)
-        return True
+        if end >= 0:
+            os.close(end)
 
     def _run(self) -> None:
         listener: kernel.Listener | None = None
@@ -98,7 +91,6 @@ class Renames:
             os.close(self._ended)
             if listener is not None:
                 os.close(listener.descriptor)
-            self._then()
 
     def _serve(self, listener: kernel.Listener | None) -> None:
         poll = select.poll()

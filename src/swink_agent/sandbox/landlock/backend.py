@@ -31,7 +31,7 @@ from ..errors import SandboxError
 from ..network.reached import ReachedLog
 from ..process import Sandbox, SandboxedProcess, SpawnRequest
 from ..profile import SandboxProfile
-from ..protected import protected_paths, settings_among, unmade_repositories, without
+from ..protected import existing, protected_paths, settings_among
 from ..starting import end_helper, start_helper
 
 if TYPE_CHECKING:
@@ -118,11 +118,11 @@ class LandlockSandbox(Sandbox):
         return self._proxy
 
     def _protected_now(self) -> list[str]:
-        """The protected paths. Those found once are kept: a command cannot push one out by filling a large tree."""
-        if not self._searched or (not self._running and time.monotonic() - self._searched > _SEARCH_AGAIN_AFTER):
+        """The protected paths that exist. Those found once are kept: a command cannot push one out of a large tree."""
+        if not self._searched or time.monotonic() - self._searched > _SEARCH_AGAIN_AFTER:
             self._protected.update(dict.fromkeys(protected_paths(self.profile)))
             self._searched = time.monotonic()
-        return without(self._protected, unmade_repositories(self.profile))
+        return existing(dict.fromkeys((*self._protected, *self.profile.at_home())))
 
 
 def _configuration(profile: SandboxProfile, private: PrivateFolder, landlock: int, namespaces: bool) -> dict[str, Any]:

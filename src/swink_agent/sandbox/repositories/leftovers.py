@@ -1,12 +1,11 @@
 """Checks files that a command left and that would run code later, when the user types `git status` or opens an editor.
 
-The back ends keep fixed names beneath a root read-only. This module handles what they cannot forbid by name, because
-ordinary work creates it too: repositories that a command makes, moves or changes, the state of a rebase, and editors'
-files in any folder. It judges them by content. A harmless file stays as it is, byte for byte. A dangerous one is
-renamed as a whole to a name that no program reads (`config.swink-1`), the file from before the command is put back if
-there was one, and the command's result reports both. No file is ever edited.
+The back ends keep what exists read-only. This module judges what a command made: repositories, by their content, and
+the names of `names.NAMES` in any folder. What is harmless or only to be reported stays as it is, byte for byte. What
+would run is renamed as a whole to a name that no program reads (`config.swink-1`), the file from before the command is
+put back if there was one, and the command's result reports both. No file is ever edited.
 
-Only files that changed are judged. Folders and files are compared by inode and `st_ctime`, which no command can set;
+Only files that changed are judged. Folders and files are compared by inode and time of change. No command sets these;
 changes from before a command began are the user's own. Nothing is opened through a link.
 """
 
@@ -23,10 +22,10 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 
 from ..kernel.mounts import network_mounts
-from ..profile import EDITOR_PROTECTED, SandboxProfile, is_beneath
+from ..names import FIRST_PARTS, Name, files_of, row_of
+from ..profile import SandboxProfile, is_beneath
 from .enclosing import is_layout
 from .git_config import LARGEST, STRATEGIES, is_harmless, is_unambiguous, read_settings
-from .git_objects import has_held
 from .quarantine import FileCopy, OpenFolder, is_aside
 
 _MOST_FOLDERS = 20_000
@@ -39,7 +38,7 @@ _COARSE = 50_000_000
 """Nanoseconds by which the time of a file may lag the clock."""
 _LARGEST_KEPT, _MOST_KEPT = 256 * 1024, 8 * 1024 * 1024
 """The size of one file, and of all files, whose content is remembered so that it can be put back."""
-_BY_GIT = "your git settings make git read it as configuration or hooks"
+_BY_GIT = "your git settings make git read it as configuration"
 _BY_PYTHON = "Python would run it when this program is started again"
 _AT_START = re.compile(r"/(site|user)customize[^/]*(/__init__[^/]*)?$")
 _LAST = frozenset({"node_modules", ".venv", "venv", "__pycache__", ".tox", ".mypy_cache", ".cache"})
@@ -54,12 +53,6 @@ _TODO = re.compile(
     r"\s*(?:$|#|(?:p|pick|r|reword|e|edit|s|squash|f|fixup|d|drop|revert|l|label|t|reset|m|merge|u|update-ref)\s"
     r"|(?:b|break|noop)\s*$)"
 )
-_OF_OTHER_AGENTS = frozenset({".mcp.json", ".cursor", ".windsurf", ".claude", ".codex", ".gemini", ".kiro"})
-"""Other agents start hooks and servers from these when they are opened in the folder."""
-_EDITORS = _OF_OTHER_AGENTS.union(
-    EDITOR_PROTECTED, (".vscode", ".idea", ".fleet", ".devcontainer", ".devcontainer.json", ".theia")
-)
-_TELLING = _EDITORS | {".git"}
 _STARTS_BY_ITSELF = re.compile(r"runOn|\\u", re.IGNORECASE)
 
 _Signature = tuple[int, int, int]
@@ -80,34 +73,31 @@ class Leftovers:
     Both can take a while in a large tree, so do not call them in an event loop. They are safe to call from any thread.
     """
 
-    def __init__(
-        self, profile: SandboxProfile, exposed: Callable[[], Iterable[str]], hooks: Callable[[], Iterable[str]] = tuple
-    ) -> None:
-        """`exposed` returns files that git or Python would run or follow but that no back end keeps read-only.
-
-        `hooks` returns the folders, relative to a work tree, in which the user's configuration has hooks.
-        """
+    def __init__(self, profile: SandboxProfile, exposed: Callable[[], Iterable[str]]) -> None:
+        """`exposed` returns files that git or Python would run or follow but that no back end keeps read-only."""
+        self._profile = profile
         roots = profile.write if profile.protected else ()  # a profile that protects nothing needs no look
         self._roots = [root for root in roots if not any(root != other and is_beneath(root, other) for other in roots)]
         self._exposed_now = exposed
-        self._hooks_now = hooks
         self._lock = threading.Lock()
         self._running: weakref.WeakSet[Look] = weakref.WeakSet()
         self._folders: dict[str, int] = {}
         self._repositories: dict[str, int] = {}
-        self._editors: dict[str, None] = {}
+        self._named: dict[str, None] = {}
+        """The names in folders that `NAMES` begins with."""
         self._known: dict[str, _Signature] = {}
+        self._there: frozenset[str] = frozenset()
+        """The paths that were there before the commands that run now."""
         self._copied: dict[str, _Signature] = {}
         self._before: dict[str, FileCopy] = {}
         """The files as they were before the commands that run now, to put them back."""
         self._exposed: frozenset[str] = frozenset()
-        self._hooks: tuple[str, ...] = ()
-        self._first = 0
-        """When the first command was about to begin: content that repositories held before that is the user's."""
         self._slow: frozenset[str] = frozenset()
         self._noted = 0
         self._is_settled = True
         """Whether no command can change anything during the check."""
+        self._clones: set[str] = set()
+        """The work trees of repositories that the commands that run now have made."""
         self._mentioned: dict[str, _Signature | None] = {}
         """Files that were reported, as they were then: while another command runs, they still count as changed."""
 
@@ -122,8 +112,6 @@ class Leftovers:
                 self._slow = frozenset(network_mounts())
                 self._list(self._roots, time.monotonic() + _LONGEST)
                 self._exposed = frozenset(self._exposed_now())
-                self._hooks = tuple(self._hooks_now())
-                self._first = time.time_ns() - _COARSE
             return self._begin()
 
     def begin_at_once(self) -> Look | None:
@@ -177,8 +165,8 @@ class Leftovers:
                 for count, entry in enumerate(entries):
                     path = entry.path
                     is_known = path in self._folders or not entry.is_dir(follow_symlinks=False)
-                    if entry.name in _TELLING:
-                        is_known = is_known and (path in self._repositories or path in self._editors)
+                    if (name := entry.name.casefold()) == ".git" or name in FIRST_PARTS:
+                        is_known = is_known and (path in self._repositories or path in self._named)
                     if not is_known or count >= _MOST_AT_ONCE or entry.name.lower() == "head":
                         return False
         except OSError:
@@ -192,6 +180,7 @@ class Leftovers:
                 self._running.discard(other)  # it ended without a last look
         if not len(self._running):  # else a running command may have made the changes
             self._note_known()
+            self._there = frozenset(self._known)
         look.since = time.time_ns() - _COARSE
         self._running.add(look)
         return look
@@ -219,6 +208,7 @@ class Leftovers:
                 self._note_known()
             if not self._running:
                 self._mentioned.clear()
+                self._clones.clear()
             return self._told[:_MOST_TOLD]
 
     # -- the walk ------------------------------------------------------------------------------------------------
@@ -245,7 +235,7 @@ class Leftovers:
             if not identity:
                 self._folders.pop(folder, None)
                 if not os.path.lexists(folder):  # else a file or link is there now, which is judged as one
-                    for table in (self._repositories, self._editors):
+                    for table in (self._repositories, self._named):
                         table.pop(folder, None)
                 continue
             self._folders[folder] = self._lasting(folder, identity)  # also if it cannot be listed yet
@@ -257,8 +247,9 @@ class Leftovers:
                 self._note_repository(folder, new)
             if names.get(".git") is False:  # a file that names the repository's folder, or a link
                 self._note_repository(os.path.join(folder, ".git"), new)
-            for name in names.keys() & _EDITORS:
-                self._editors[os.path.join(folder, name)] = None
+            for name in names:
+                if name.casefold() in FIRST_PARTS:
+                    self._named[os.path.join(folder, name)] = None
             for name in ("modules", "worktrees") if is_git else names:
                 path = os.path.join(folder, name)
                 if names.get(name) and path not in self._folders and path not in self._slow:
@@ -317,14 +308,20 @@ class Leftovers:
     def _to_be_known(self) -> list[str]:
         """Every path that is judged if it changes, whether it exists or not."""
         paths = [path for repository in self._repositories for path in _files_of(repository, ())]
-        paths += (file for path in self._editors for file in _editor_files(path))
-        return [*paths, *self._exposed, *self._hooks_in_trees()]
+        paths += (file for path in self._named for file in files_of(path))
+        return [*paths, *self._exposed, *self._by_place()]
+
+    def _by_place(self) -> list[str]:
+        """What is protected in one place: names that the profile adds to the table, and those of a home folder."""
+        added = (name for name in self._profile.protected if row_of(name.split("/")) is None)
+        return [*(os.path.join(root, name) for name in added for root in self._roots), *self._profile.at_home()]
 
     # -- the judgement -------------------------------------------------------------------------------------------
 
     def _judge(self, new: set[str]) -> None:
         fresh = {repository for repository in new if self._is_recent(_signature_of(repository))}
-        clones = {os.path.dirname(repository) for repository in fresh if os.path.isdir(repository)}
+        clones = self._clones
+        clones.update(os.path.dirname(repository) for repository in fresh if os.path.isdir(repository))
         todo = deque(self._repositories)
         while todo:
             repository = todo.popleft()
@@ -340,16 +337,15 @@ class Leftovers:
                     self._repositories.setdefault(leads_to, _inode_of(leads_to))
                     todo.append(leads_to)
         for path in self._exposed:
-            if self._is_changed(path) and not _is_folder(path) and not self._is_of_repository(path):
+            if self._is_changed(path) and not _is_folder(path):
                 self._move_aside(path, _BY_PYTHON if _AT_START.search(path) else _BY_GIT)
-        for path in self._hooks_in_trees():
-            if self._is_changed(path) and _may_run(path) and not self._is_of_repository(path):
-                self._move_aside(path, "your git settings make git run this hook")
-        for path in self._editors:
+        for path in self._by_place():
+            if path not in self._held and self._is_changed(path) and (not _is_folder(path) or path not in self._there):
+                self._move_aside(path, "its name is protected")
+        for path in self._named:
             if not any(is_beneath(path, held) for held in self._held):
                 is_cloned = any(is_beneath(path, clone) for clone in clones)
-                for file in [file for file in _editor_files(path) if self._is_changed(file)]:
-                    self._judge_editors(path, file, is_cloned=is_cloned)
+                self._judge_named(path, is_cloned=is_cloned)
 
     def _is_recent(self, signature: _Signature | None) -> bool:
         return signature is not None and signature[2] >= self._since
@@ -387,10 +383,15 @@ class Leftovers:
                 self._move_aside(path, "git would take configuration and hooks from the folder that it names")
         elif name.endswith(("git-rebase-todo", "sequencer/todo")):
             if not all(map(_TODO.match, (self._text(path, strip=False) or "").split("\n"))):
-                self._move_aside(path, "git would run commands in it when the rebase continues")
+                self._report_rebase(path, "it has commands")
         elif (self._text(path) or "") not in STRATEGIES:
-            self._move_aside(path, "git would run a merge strategy of this name")
+            self._report_rebase(path, "it names a program as merge strategy")
         return None
+
+    def _report_rebase(self, path: str, why: str) -> None:
+        if self._mentioned.get(path) != (now := _signature_of(path)) and now is not None:
+            self._mentioned[path] = now
+            self._told.append(f"{path!r}: {why} that git runs when you continue the rebase: look at it first")
 
     def _judge_git_file(self, path: str) -> str | None:
         text = None if os.path.islink(path) else self._text(path)
@@ -422,39 +423,25 @@ class Leftovers:
         elif not is_unambiguous(text.removeprefix("\ufeff").replace("\r\n", "\n")):
             self._move_aside(path, "programs do not agree on what some of its lines mean")
 
-    def _judge_editors(self, path: str, file: str, *, is_cloned: bool) -> None:
-        """Judges an editor's file, or one in an editor's folder. A file that the repository itself has stays."""
-        name = os.path.basename(file)
-        if not os.path.lexists(file) or (file == path and os.path.isdir(path) and not os.path.islink(path)):
-            return
-        if os.path.basename(path) in EDITOR_PROTECTED and not is_cloned and not self._is_of_repository(file):
-            self._move_aside(file, "an editor would run its commands when a file in its folder is opened")
-        elif name == "tasks.json" and _STARTS_BY_ITSELF.search(self._text(file) or ""):
-            self._move_aside(file, "an editor would run its tasks when the folder is opened")
-        elif not is_aside(name) and self._mentioned.get(file) != (now := _signature_of(file)):
-            self._mentioned[file] = now
-            self._told.append(f"{file!r} is new or changed: look at it before you open its folder in an editor")
-
-    def _hooks_in_trees(self) -> list[str]:
-        """Hooks among the files of a work tree, where a checkout puts the hooks that the repository contains."""
-        folders = [path for path in self._exposed if _is_folder(path)]
-        for repository in self._repositories if self._hooks else ():
-            if os.path.basename(repository) == ".git" and os.path.isfile(repository):
-                folders += (os.path.join(os.path.dirname(repository), hooks) for hooks in self._hooks)
-        found: list[str] = []
-        for folder in folders:
-            if os.path.islink(folder):
-                found.append(folder)
+    def _judge_named(self, path: str, *, is_cloned: bool) -> None:
+        """Judges a name of `NAMES`, and the files in it. What a clone brought is only reported."""
+        for file in [file for file in files_of(path) if file not in self._held and self._is_changed(file)]:
+            row = row_of(file[len(self._root_of(file)) + 1 :].split("/"))
+            is_new_folder = file == path and _is_folder(path)
+            if row is None or not os.path.lexists(file) or is_aside(file):
                 continue
-            with suppress(OSError):
-                found += [os.path.join(folder, name) for name in os.listdir(folder)]
-        return [path for path in found if not is_aside(path)]
+            if row.treatment == "protected" and row.name in self._profile.protected and not is_cloned:
+                if not _is_folder(file) or file not in self._there:
+                    self._move_aside(file, f"{row.program} would read it {row.when}")
+            elif os.path.basename(file) == "tasks.json" and _STARTS_BY_ITSELF.search(self._text(file) or ""):
+                self._move_aside(file, "an editor would run its tasks when the folder is opened")
+            elif not is_new_folder and not _is_folder(file):
+                self._report(file, row)
 
-    def _is_of_repository(self, path: str) -> bool:
-        """Whether a repository here has contained this very content since before the first command."""
-        copy = self._read(path, LARGEST)
-        folders = [path for path in self._repositories if os.path.isdir(path)]
-        return copy is not None and any(has_held(folder, copy[0], self._first) for folder in folders)
+    def _report(self, path: str, row: Name) -> None:
+        if self._mentioned.get(path) != (now := _signature_of(path)):
+            self._mentioned[path] = now
+            self._told.append(f"{path!r} is new or changed: look at it, because {row.program} reads it {row.when}")
 
     # -- reading and moving --------------------------------------------------------------------------------------
 
@@ -511,15 +498,6 @@ def _files_of(repository: str, held: Container[str]) -> list[str]:
         with suppress(OSError):
             inner = [os.path.join(hooks, name) for name in os.listdir(hooks) if not name.endswith(".sample")]
     return [repository, *(f"{repository}/{name}" for name in _FILES), *inner]
-
-
-def _editor_files(path: str) -> list[str]:
-    if os.path.islink(path):
-        return [path]
-    try:
-        return [path, *(os.path.join(path, name) for name in os.listdir(path))]
-    except OSError:
-        return [path]
 
 
 def _identity_of(folder: str) -> int:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from swink_agent.core.waits import WorkerThreads
 
 from ..profile import SandboxProfile
-from ..protected import exposed_paths, hooks_in_work_trees
+from ..protected import exposed_paths
 from .leftovers import Leftovers, Look
 
 _LOG = logging.getLogger("swink_agent.sandbox")
@@ -23,6 +24,19 @@ _PATIENCE_BEFORE = 5.0
 _PATIENCE = 0.25
 
 T = TypeVar("T")
+
+
+@contextmanager
+def judged(root: str) -> Generator[list[str]]:
+    """Judges what the block makes in a folder as if a command had made it. Then the list has the reports."""
+    profile = SandboxProfile(write=(root,))
+    leftovers = Leftovers(profile, lambda: exposed_paths(profile))
+    look = leftovers.begin()
+    told: list[str] = []
+    try:
+        yield told
+    finally:
+        told += leftovers.end(look)
 
 
 class WatchBehind:
@@ -33,7 +47,7 @@ class WatchBehind:
         self._threads = WorkerThreads()
         """One thread checks before and after commands, unless a disk blocks it: no check waits for another."""
         self._finalizer = weakref.finalize(self, self._threads.close)
-        self._leftovers = Leftovers(profile, lambda: exposed_paths(profile), lambda: hooks_in_work_trees(profile))
+        self._leftovers = Leftovers(profile, lambda: exposed_paths(profile))
         self._late: list[str] = []
 
     async def begin(self) -> Look | None:

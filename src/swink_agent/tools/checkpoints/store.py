@@ -366,7 +366,9 @@ class CheckpointStore:
         path = os.path.realpath(root)
         run = run_id or f"rewind-{secrets.token_hex(4)}"
         self._take(path, run, "other", opens=True, makes_room=False)
-        with _watched(path) as told, self._reading(path) as base:
+        from swink_agent.sandbox.repositories.watch_behind import judged  # on use
+
+        with judged(path) as told, self._reading(path) as base:
             if base is None:
                 raise CheckpointError(f"no checkpoint is kept of {path}")
             done = restore(path, plan, lambda content_hash: _content(base, content_hash), self.most_file)
@@ -481,23 +483,6 @@ def _writing(base: sqlite3.Connection) -> Generator[None]:
         if base.in_transaction:
             base.rollback()
         raise
-
-
-@contextmanager
-def _watched(root: str) -> Generator[list[str]]:
-    """Checks the folder after a rewind, as after a command. Then the list reports what was moved aside."""
-    from swink_agent.sandbox import SandboxProfile
-    from swink_agent.sandbox.protected import exposed_paths, hooks_in_work_trees
-    from swink_agent.sandbox.repositories.leftovers import Leftovers
-
-    profile = SandboxProfile(write=(root,))
-    leftovers = Leftovers(profile, lambda: exposed_paths(profile), lambda: hooks_in_work_trees(profile))
-    look = leftovers.begin()
-    told: list[str] = []
-    try:
-        yield told
-    finally:
-        told += leftovers.end(look)
 
 
 def _open_run(base: sqlite3.Connection) -> str:

@@ -125,9 +125,6 @@ class Tree:
         `without` is a folder that is not part of the tree: where the copies are. `was_kept` returns whether a path was
         ever kept as a folder. With `may_be_taken_in`, a folder that git no longer ignores becomes part of the tree.
         """
-        from swink_agent.sandbox.protected import has_mark  # on use
-
-        self._has_mark = has_mark
         self.entries: dict[bytes, Seen] = {}
         self.changed: set[bytes] = set()
         """The paths whose entry or signature is not what `known` has."""
@@ -211,8 +208,6 @@ class Tree:
             if opened.st_dev != self._device:
                 self._unkept(path)
                 return
-            if kind is None and self._has_mark(opened) and not os.listdir(descriptor):
-                return  # a placeholder of the sandbox, which disappears with the running command
             self._put(path, Seen(Entry("folder", stat.S_IMODE(opened.st_mode) & 0o777, ""), None))
             self._walk(descriptor, name, path, level, depth + 1)
         finally:
@@ -242,8 +237,6 @@ class Tree:
             return
         mode = stat.S_IMODE(state.st_mode) & 0o777
         known = self._known.get(path)
-        if known is None and not state.st_size and self._has_mark(state):
-            return  # a placeholder of the sandbox
         if (state.st_dev, state.st_ino) in self._in_use:
             if known is None or known.entry.kind != "file":
                 self._unkept(path)

@@ -12,11 +12,14 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Literal
 
-from swink_agent.approvals.scopes import UNKEPT, as_approved
+from msgspec.structs import replace
+
+from swink_agent.core.approval import UNKEPT
 from swink_agent.core.errors import ToolError
 from swink_agent.core.tool import AgentToolResult, ToolContext
+from swink_agent.core.types import Text
 
-from .._bounded import bound_text
+from .._bounded import bound_text, show_name
 from .._confined import in_thread
 from ..checkpoints.changes import RecordedChanges
 from ..workspace.place import Place, replace_file
@@ -73,7 +76,7 @@ class Call:
             if not self.is_wanted:
                 raise ToolError(f"{self.tool.name} was cancelled: nothing was changed")
             grant = self.ctx.grant
-            if grant is not None and not grant.covers(self.tool.name, self.arguments, as_approved(scope, grant.scope)):
+            if grant is not None and not grant.covers(self.tool.name, self.arguments, scope):
                 raise ToolError(
                     f"{self.tool.name} did nothing: what would happen now is not what was approved, as the file or "
                     "folder behind the path has changed; call it again"
@@ -177,7 +180,15 @@ class WritingTool(FileTool):
 
     def _run(self, call: Call) -> AgentToolResult:
         with self.workspace.writing, self.opened(call.arguments["path"]) as (place, before):
-            return self.change(call, place, before)
+            return self._with_report(self.change(call, place, before), place.parts)
+
+    def _with_report(self, result: AgentToolResult, parts: tuple[str, ...]) -> AgentToolResult:
+        """The result, with a sentence if another program may run commands from the file that was written."""
+        row = self.workspace.named(parts)
+        if result.is_error or row is None:
+            return result
+        report = Text(f"[{show_name('/'.join(parts))}: {row.program} reads it {row.when}: look at it first]")
+        return replace(result, content=(*result.content, report))
 
     @abstractmethod
     def change(self, call: Call, place: Place, before: Before | None) -> AgentToolResult:

@@ -15,7 +15,7 @@ import unicodedata
 import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from swink_agent import sandbox as sandboxes
 from swink_agent.core.errors import ToolError
@@ -29,6 +29,9 @@ from .._bounded import show_name, show_size
 from .beneath import LeavesRoot, Opened, Root, open_root
 from .place import Place, find_place
 from .seen import SeenFiles
+
+if TYPE_CHECKING:
+    from swink_agent.sandbox.names import Name
 
 WHOLE_FILE_LIMIT = 16 * 1024 * 1024
 """The largest file that is read into memory. Larger ones are streamed, and not edited."""
@@ -113,7 +116,8 @@ class Workspace:
         rename: Callable[..., None] = os.rename,
         fsync: Callable[[int], None] = os.fsync,
     ) -> None:
-        from swink_agent.sandbox.profile import DEFAULT_PROTECTED, EDITOR_PROTECTED, SandboxProfile, protected_name
+        from swink_agent.sandbox.names import PROTECTED_NAMES
+        from swink_agent.sandbox.profile import SandboxProfile, holds_home, protected_name
 
         if profile is not None and not isinstance(profile, SandboxProfile):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise is_not("profile", profile, "a SandboxProfile, or None")
@@ -132,11 +136,11 @@ class Workspace:
         self._hidden = _folded(hidden_names)
         self.hidden = tuple([os.path.join(self.beneath.path, *parts) for parts in hidden_names])
         """The paths beneath the root that are not opened, absolute."""
-        usual = DEFAULT_PROTECTED if profile is None else profile.protected
+        usual = PROTECTED_NAMES if profile is None else profile.protected
         self.protected = usual if names is None else tuple(map(protected_name, names))
         """The names that are not written, relative to the root."""
         self._protected = _protected_in(self.beneath.path, self.protected)
-        self._protected_anywhere = _ALWAYS_PROTECTED.union(EDITOR_PROTECTED)
+        self._holds_home = bool(self.protected) and holds_home(self.beneath.path)
         self._pseudo = frozenset(_devices("/proc", "/sys")) - {os.fstat(self.beneath.fd).st_dev}
         self.seen = SeenFiles()
         """The files that calls without a conversation have seen."""
@@ -255,9 +259,22 @@ class Workspace:
     def is_protected(self, parts: tuple[str, ...]) -> bool:
         """Whether the name of the path is protected: no tool may write it."""
         folded = tuple(map(_fold, parts))
-        if not self._protected_anywhere.isdisjoint(folded):
+        if not _ALWAYS_PROTECTED.isdisjoint(folded) or any(_covers(names, folded) for names in self._protected):
             return True
-        return any(_covers(names, folded) for names in self._protected)
+        row = self.named(parts)
+        if row is not None and row.treatment == "protected" and row.name in self.protected:
+            return True
+        if not self._holds_home:
+            return False
+        from swink_agent.sandbox.profile import runs_at_home
+
+        return runs_at_home(os.path.join(self.beneath.path, *parts))
+
+    def named(self, parts: tuple[str, ...]) -> Name | None:
+        """The row of the table of names that a path is in: a program runs it, or reads it as settings, by itself."""
+        from swink_agent.sandbox.names import row_of
+
+        return row_of(tuple(map(_fold, parts)))
 
     def refuse_protected(self, parts: tuple[str, ...]) -> None:
         """Raises `WorkspaceError` for names that no tool may write: repository hooks and settings, and the like."""
@@ -274,22 +291,6 @@ class Workspace:
             )
         if self.is_hidden(parts):
             raise WorkspaceError(f"{shown} holds credentials and is hidden from tools")
-        if self._is_run_by_git(parts):
-            raise WorkspaceError(
-                f"{shown} is protected: git runs it, or reads its settings from it, by the repository's hooks or "
-                "configuration, so tools never write it; ask the user to change it"
-            )
-
-    def _is_run_by_git(self, parts: tuple[str, ...]) -> bool:
-        """Whether a hook is a link to the file, or the configuration of a repository around it names it."""
-        if not any(name.startswith(".git/") for name in self.protected):
-            return False
-        from swink_agent.sandbox.protected import run_by_repositories
-
-        root = self.beneath.path
-        named = run_by_repositories(root, os.path.join(root, *parts[:-1]))
-        folded = tuple(map(_fold, parts))
-        return any(_covers(names, folded) for names in _folded(_names_beneath(root, named)))
 
     def _makes_a_repository(self, parts: tuple[str, ...], index: int) -> bool:
         """Whether the folder of this part is a repository, or would become one with this part."""
@@ -372,32 +373,19 @@ def _hidden_in(root: str, given: tuple[str, ...] | None, profile: sandboxes.Sand
 
 
 def _protected_in(root: str, names: tuple[str, ...]) -> _Names:
-    from swink_agent.sandbox.profile import HOME_PROTECTED, RUN_FROM_A_FOLDER
+    from swink_agent.sandbox.names import row_of
     from swink_agent.sandbox.programs import own_folders, own_names_in, run_at_start
 
-    inner = [f"{folder}/{part}" for folder, parts in RUN_FROM_A_FOLDER.items() for part in parts]
-    at_home = [os.path.join(home, name) for home in _homes() for name in (*HOME_PROTECTED, *inner)] if names else []
     given = [tuple(name.split("/")) for name in names]
     # The files of this program, and those that Python runs before it.
     ours = [*own_names_in(root, own_folders()), *run_at_start([root])] if names else []
-    return _folded([*given, *_names_beneath(root, [*at_home, *ours])])
+    return _folded([*(parts for parts in given if row_of(parts) is None), *_names_beneath(root, ours)])
 
 
 def _names_beneath(root: str, paths: Iterable[str]) -> _Names:
     """The paths that are beneath the root, as names from there."""
     above = root.rstrip("/") + "/"
     return tuple(tuple(path[len(above) :].split("/")) for path in map(os.path.abspath, paths) if path.startswith(above))
-
-
-def _homes() -> set[str]:
-    homes = {os.path.expanduser("~")}
-    try:
-        import pwd
-
-        homes.add(pwd.getpwuid(os.getuid()).pw_dir)
-    except (ImportError, KeyError):  # no such user
-        pass
-    return homes | {os.path.realpath(home) for home in homes}
 
 
 def _folded(names: Iterable[tuple[str, ...]]) -> _Names:
