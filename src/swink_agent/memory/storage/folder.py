@@ -157,7 +157,7 @@ class FolderStorage:
 def file_states(folder: Path) -> dict[str, LogState]:
     """The size, change time and inode of each file that may be a session. Raises `SessionError`.
 
-    The change time (`st_ctime`) is used, because copying a file can set its modification time back.
+    The change time is used, because copying a file can set its modification time back.
     """
     found: dict[str, LogState] = {}
     for session_id, entry in _entries(folder):
