@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from msgspec import json, structs
+from msgspec import Raw, structs
 from msgspec.structs import replace
 
 from swink_agent.core.types import AgentMessage, AssistantMessage, ToolResultMessage
@@ -26,8 +26,8 @@ from ..types import Attempt, EvalRun, Invocation, ToolCallRecord
 from .codec import decode_attempt, encode_attempt, plain_bytes, plain_message
 
 _FORMAT = b"swink-agent evaluation 1\n"
-_LATER_FIELDS = frozenset({"served_model", "response_id"})
-"""Of replies: earlier versions did not write them."""
+_LATER = b',"served_model":null,"response_id":null}'
+"""The end of a reply with fields that earlier versions did not write."""
 
 
 class AuditTrail:
@@ -126,11 +126,9 @@ def _parts(set_id: str, case_id: str, attempt: Attempt) -> Iterable[bytes]:
 
 
 def _said(message: AgentMessage) -> Any:
-    """The content of a message, without later fields that have their default."""
-    if not isinstance(message, AssistantMessage):
-        return plain_message(message)
-    fields: dict[str, Any] = json.decode(plain_bytes(message))
-    return {name: field for name, field in fields.items() if field is not None or name not in _LATER_FIELDS}
+    """The content of a message, without the later fields of a reply if they have their defaults."""
+    data = plain_bytes(message) if isinstance(message, AssistantMessage) else b""
+    return Raw(data.removesuffix(_LATER) + b"}") if data.endswith(_LATER) else plain_message(message)
 
 
 def _recorded(value: Attempt | Invocation, plain: Attempt | Invocation, *left_out: str) -> dict[str, Any]:
