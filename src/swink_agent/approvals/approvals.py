@@ -123,7 +123,8 @@ class ApprovalQuestion(Value, frozen=True, kw_only=True):
     can_wait: bool = False
     """Whether the call waits already and may continue to wait: then the answer `Defer` changes nothing."""
     access: dict[str, Any] | None = None
-    """What opens beyond the sandbox, exactly: `network` (hosts, or true), `write` and `read` (folders)."""
+    """What opens beyond the sandbox, exactly: `network` (hosts, or true), `write` and `read` (folders), or `sandbox`
+    (false: the command runs without one)."""
     reason: str = ""
     """Why the model asks for that access, in its words, in one line of at most 500 characters."""
 
@@ -185,7 +186,7 @@ class SessionTrust:
 
     def trust_access(self, request: ProposedCall) -> None:
         """Lets calls that ask for no more access than this one run without a question, in its folder and sandbox."""
-        place, access = place_of(request), access_of(request)
+        place, access = place_of(request, self._command_tools.get(request.name, "")), access_of(request)
         if place is not None and access is not None:
             with self._lock:
                 self._access.append((place, copy_json(access)))
@@ -207,7 +208,7 @@ class SessionTrust:
     def covers(self, request: ProposedCall) -> bool:
         """Whether the call is trusted, by tool, by prefix or by access, in its scope."""
         if request.name in self._command_tools and asks_for_access(request):
-            place, access = place_of(request), access_of(request)
+            place, access = place_of(request, self._command_tools[request.name]), access_of(request)
             if place is None or access is None:
                 return False
             with self._lock:
@@ -511,7 +512,7 @@ class Approvals:
         choices = [ApprovalChoice.ONCE]
         if self._asks_for_access(request):
             why = sentence_on(access_of(shown), reason)
-            if access is not None and mode != "ask" and place_of(request) is not None:
+            if access is not None and mode != "ask" and place_of(request, argument or "") is not None:
                 choices.append(ApprovalChoice.SESSION_ACCESS)
             if access is not None and self._remember is not None and to_remember(access):
                 choices.append(ApprovalChoice.ALWAYS)

@@ -60,6 +60,14 @@ _HOST = re.compile(
 _DENIED = re.compile(
     r"read-only file ?system|permission denied|operation not permitted|\bEROFS\b|\bEACCES\b", re.IGNORECASE
 )
+_NO_SOCKET = re.compile(
+    r"cannot connect to the docker daemon|permission denied while trying to connect to the docker|docker\.sock\b"
+    r"|could not open a connection to your authentication agent|error connecting to agent|couldn't load public key"
+    r"|gpg failed to sign|failed to write commit object|failed to connect to (?:system |session )?(?:scope )?bus"
+    r"|system has not been booted with systemd|connection to server on socket|can't connect to local .* server through"
+    r"|/dev/(?!tcp/|udp/|null\b)[\w/-]+.*(?:no such (?:file|device)|permission denied|not permitted)",
+    re.IGNORECASE,
+)
 _READ_ONLY = re.compile(r"read-only file ?system|\bEROFS\b", re.IGNORECASE)
 _MISSING = re.compile(r"no such file or directory|permission denied|\bENOENT\b|\bEACCES\b", re.IGNORECASE)
 _BETWEEN = re.compile(r"\W*(?:failed|error)?\W*(?:errno \d+)?\W*", re.IGNORECASE)
@@ -168,6 +176,10 @@ def limits_met(
         met.append(LimitMet("outside", READ_ONLY_OUTSIDE if access is None else what, access, place))
     elif profile.read is not None:
         met += _unseen(lines, profile, folder, asking)
+    if code and any(map(_NO_SOCKET.search, lines)):
+        access = {"sandbox": False}
+        what = "it needs a socket or a device that commands do not have in the sandbox"
+        met.append(LimitMet("outside", what, access if asking.can(access) else None))
     return met
 
 

@@ -225,11 +225,14 @@ class BashTool:
         finally:
             if held is not None:
                 held.release()
-        if (placeholder := holds_placeholder(arguments["command"])) is None:
+        notes: list[str] = []
+        if access is not None and access.leaves_sandbox:
+            notes.append("[it ran without the sandbox]")
+        if (placeholder := holds_placeholder(arguments["command"])) is not None:  # a model may mistake it for the value
+            notes.append(f"[{placeholder} was passed on as these very letters: commands are not given masked values]")
+        if not notes:
             return result
-        # A model may mistake it for the value.
-        note = f"[{placeholder} was passed on as these very letters: commands are not given masked values]"
-        return AgentToolResult((*result.content, Text(note)), result.details, result.is_error)
+        return AgentToolResult((*result.content, *map(Text, notes)), result.details, result.is_error)
 
     async def _spawn(self, call: _Call, *, background: bool = False) -> SandboxedProcess:
         """Starts the command. Raises `ToolError` if it is refused after all."""
@@ -307,7 +310,7 @@ class BashTool:
     def _can_ask(self, access: dict[str, Any]) -> bool:
         """Whether a command may ask for this access."""
         try:
-            return self._access.asked({"access": access}) is not None
+            return self._access.asked({"access": access, "reason": "what it met"}) is not None
         except ToolError:
             return False
 
