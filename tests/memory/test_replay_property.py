@@ -243,7 +243,7 @@ async def some_runs(agent: Agent, dice: random.Random) -> None:
         if dice.random() < 0.2:
             agent.messages.append("by the way")
         if dice.random() < 0.1:
-            agent.messages = list(agent.messages)[:2]
+            agent.messages = list(agent.messages)[:1]  # a reply without the results of its calls would get them
 
 
 def some_options(seed: int, dice: random.Random) -> dict[str, Any]:
