@@ -146,7 +146,8 @@ async def test_a_prompt_streams_its_text_and_ends_its_turn(folder: Path) -> None
         connected(folder, provider, editor) as agent,
     ):
         session = await agent.new_session(cwd=str(folder), mcp_servers=[])
-        assert {mode.id for mode in session.modes.available_modes} == {"ask", "smart", "all", "none"}
+        modes = [mode.id for mode in session.modes.available_modes]
+        assert modes == ["ask", "smart", "auto", "all", "none", "plan"]
         done = await agent.prompt(session_id=session.session_id, prompt=[acp().text_block("Hi")])
         assert done.stop_reason == "end_turn"
         assert editor.said() == "Hello there."
@@ -177,6 +178,36 @@ async def test_an_image_that_no_model_takes_is_refused_and_the_session_goes_on(f
         await agent.prompt(session_id=session, prompt=[acp().image_block(PNG, "image/x-unknown")])
         source = provider.bodies[-1]["messages"][-1]["content"][-1]["source"]
         assert source == {"type": "base64", "media_type": "image/png", "data": PNG}
+
+
+async def test_embedded_files_are_sent_and_others_are_named(folder: Path, connect: Any) -> None:
+    def embedded(uri: str, data: bytes, kind: str | None) -> Any:
+        blob = base64.b64encode(data).decode()
+        return acp().resource_block(acp().BlobResourceContents(uri=uri, blob=blob, mime_type=kind))
+
+    pdf = b"%PDF-1.4\n1 0 obj<<>>endobj\ntrailer<<>>\n%%EOF\n"
+    parts = [
+        acp().text_block("Look:"),
+        embedded("file:///docs/a%20b.pdf", pdf, "application/pdf"),
+        embedded("file:///shot", base64.b64decode(PNG), None),
+        embedded("file:///c.zip", b"PK\x03\x04" + bytes(2000), "application/zip"),
+        acp().audio_block("AAAA", "audio/wav"),
+    ]
+    async with FakeProvider("anthropic", ["Seen."]) as provider, connect(folder, provider, Editor()) as agent:
+        session = (await agent.new_session(cwd=str(folder), mcp_servers=[])).session_id
+        broken = acp().resource_block(acp().BlobResourceContents(uri="file:///b.pdf", blob="%%%"))
+        with pytest.raises(acp().RequestError, match=r"^b\.pdf cannot be sent") as raised:
+            await agent.prompt(session_id=session, prompt=[broken])
+        assert raised.value.code == -32602
+        await agent.prompt(session_id=session, prompt=parts)
+    sent = provider.bodies[-1]["messages"][-1]["content"]
+    assert [part["type"] for part in sent] == ["text", "document", "image", "text", "text"]
+    assert (sent[1]["title"], base64.b64decode(sent[1]["source"]["data"])) == ("a b.pdf", pdf)
+    left = "only text, pictures and PDF can be sent]"
+    assert [part["text"] for part in sent[3:]] == [
+        f"[left out: c.zip, application/zip, 2 kB; {left}",
+        f"[left out: audio; {left}",
+    ]
 
 
 async def test_calls_stream_with_kind_place_and_diff_and_a_write_is_asked_about(folder: Path, connect: Any) -> None:
@@ -450,10 +481,10 @@ async def test_the_users_hooks_run_for_an_editor_too(folder: Path, within: Any) 
         await agent.prompt(session_id=session.session_id, prompt=[acp().text_block("Hi")])
         assert "the hook guard refused it: no" in json.dumps(provider.bodies[1])
     heard = [json.loads(line) for line in told.read_text().splitlines()]
-    assert [(item["event"], item["session"], item.get("tool")) for item in heard] == [
+    assert {(item["event"], item["session"], item.get("tool")) for item in heard} == {
         ("waits", session.session_id, "write_file"),
         ("run_end", session.session_id, None),
-    ]
+    }  # each is a process, and the first may write last
 
 
 async def test_an_editor_that_is_gone_ends_the_process_without_a_traceback(folder: Path) -> None:

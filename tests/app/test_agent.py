@@ -45,13 +45,14 @@ def root(tmp_path: Path) -> Path:
 def made(root: Path, *replies: Any, environ: dict[str, str] | None = None, **chosen: Any) -> StandardAgent:
     options = {name: chosen.pop(name) for name in ("ask", "project", "policies") if name in chosen}
     model = chosen.pop("model_spec", MODEL)
+    stream_fn = chosen.pop("stream_fn", scripted(*replies) if replies else None)
     return standard_agent(
         AgentOptions(
             settings=load_settings(path=Path("/no/such"), environ={}, flags=chosen),
             credentials=Credentials(root.parent / "keys.json", environ=environ or {}),
             folder=root,
             model=model,
-            stream_fn=scripted(*replies) if replies else None,
+            stream_fn=stream_fn,
             **options,
         )
     )
@@ -77,6 +78,16 @@ async def test_it_has_the_built_in_tools_in_its_folder(root: Path) -> None:
     outcome, results = await run(agent)
     assert outcome.text == "Done."
     assert "hello" in results[0]
+
+
+async def test_tools_for_background_commands_are_offered_only_while_there_is_one(root: Path) -> None:
+    stop = call("bash_stop", id="b1")
+    stream = scripted(call("bash", command="sleep 600", background=True), stop, text("Done."))
+    agent = made(root, approve="all", sandbox="off", stream_fn=stream)
+    _, results = await run(agent)
+    assert results[1].startswith("[no new output]\n[b1: stopped")
+    offered = [{tool.name for tool in request.context.tools} for request in stream.requests]
+    assert [{"bash_output", "bash_stop"} & names for names in offered] == [set(), {"bash_output", "bash_stop"}, set()]
 
 
 @pytest.mark.parametrize(

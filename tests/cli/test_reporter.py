@@ -130,7 +130,7 @@ async def test_verbose_tells_thoughts_results_and_usage_anywhere() -> None:
 
 async def test_retries_and_failures_are_told_unless_it_is_to_be_quiet() -> None:
     shown = await told(fail("network", "reset"), fail("invalid_request", f"bad {SECRET}"), terminal=False)
-    assert plain(shown) == "warning: attempt 1 failed, the next is in 0 s: reset\nerror: bad [redacted]\n"
+    assert plain(shown) == "warning: attempt 1 failed, the next is in 0 ms: reset\nerror: bad [redacted]\n"
     quiet = await told(fail("network", "reset"), fail("invalid_request", "bad"), loudness="quiet")
     assert quiet == "error: bad\n"
 

@@ -12,12 +12,12 @@ import pytest
 
 from swink_agent import AssistantMessage, Extension, Redactor, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
 from swink_agent.core.encoding.codec import decode_event, decode_message, encode_message
-from swink_agent.core.texts.diffs import diff_lines
 from swink_agent.core.texts.likeness import close_names
 from swink_agent.evals import EvalSetError, decode_attempt, decode_task, load_script, load_set
 from swink_agent.memory import SessionInfo, export_html, export_json, export_markdown
 from swink_agent.policies import Checkpoint, ContentFilter, PiiRedactor, PromptGuard
 from swink_agent.rendering import cells, characters, escaping, highlight, inline, prose, tame
+from swink_agent.rendering.texts.diffs import diff_lines
 from swink_agent.rendering.values import pretty_json
 from swink_agent.skills import read_skill
 from tests.edges import BYTES, JSON, NOT_JSON, SECRET, TEXTS

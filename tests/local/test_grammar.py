@@ -119,6 +119,41 @@ def test_references_recursion_and_combinations(write_by: Write) -> None:
     assert {tuple(value) for value in check(merged, write_by)} == {("a", "b")}
 
 
+NODE = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string", "minLength": 2.0, "maxLength": 3.0},
+        {"type": "array", "items": {"type": "null"}, "minItems": 1.0, "maxItems": 2.0},
+        {"type": "object", "additionalProperties": {"type": "null"}, "minProperties": 1.0, "maxProperties": 1.0},
+        {"type": "integer", "minimum": -1.5, "exclusiveMaximum": 3.5},
+        {"type": "number", "exclusiveMinimum": 0.5, "maximum": 2.25},
+        {"allOf": [True, {"type": "integer", "minimum": 3}, {"maximum": 5}]},
+        {"type": "string", "allOf": [True]},
+        {"type": "string", "anyOf": [True, False]},
+        {"anyOf": [{"minLength": 2}, {"maxLength": 1}], "type": "string"},
+        {"$defs": {"s": {"type": "string"}}, "$ref": "#/$defs/s", "minLength": 3, "maxLength": 4},
+        {"$defs": {"n": NODE}, "$ref": "#/$defs/n", "properties": {"b": {"type": "null"}}, "required": ["b"]},
+        {"allOf": [NODE, {"properties": {"a": {"minLength": 4}}}]},
+        {"type": "object", "properties": {"a": {"type": "null"}, "b": False}},
+        {"type": "object", "required": ["a"], "additionalProperties": {"type": "integer"}},
+    ],
+    ids=json.dumps,
+)
+def test_unusual_ways_to_say_it_give_the_right_grammar(schema: dict[str, Any], write_by: Write) -> None:
+    check(schema, write_by)
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("schema", [{"allOf": [{"type": "string"}, False]}, {"anyOf": [False]}], ids=json.dumps)
+def test_a_schema_that_accepts_nothing_is_an_error(schema: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="the schema"):
+        grammar_of(schema)
+
+
 def test_a_schema_that_says_nothing_takes_any_json(write_by: Write) -> None:
     assert {type(value) for value in check({}, write_by)} >= {str, int, bool, list, dict}
     assert {type(value) for value in check(True, write_by)} >= {str, int, bool, list, dict}
@@ -139,6 +174,10 @@ def test_a_schema_that_says_nothing_takes_any_json(write_by: Write) -> None:
         {"type": "string", "maxLength": 100_000},
         {"oneOf": [{"type": "object", "properties": {"a": {}}}, {"type": "object", "properties": {"b": {}}}]},
         {"type": "object", "properties": {"a": {}}, "dependentRequired": {"a": ["b"]}},
+        {"type": "number", "minimum": 1e20},
+        {"type": "integer", "minimum": 1e20},
+        {"allOf": [{"type": "string"}, {"type": ["string", "null"]}]},
+        {"allOf": [{"properties": {"a": {}}, "additionalProperties": False}, {"properties": {"b": {}}}]},
     ],
     ids=json.dumps,
 )
@@ -258,6 +297,53 @@ _schemas = st.recursive(
 @given(schema=_schemas, seed=st.integers(0, 10_000))
 def test_every_text_of_any_schema_is_valid(schema: dict[str, Any], seed: int, write_by: Write) -> None:
     assert len(check(schema, write_by, 8, seed)) == 8
+
+
+_combined = st.recursive(
+    _leaves | st.booleans(),
+    lambda inner: st.one_of(
+        _objects(inner),
+        st.builds(lambda parts: {"allOf": parts}, st.lists(inner, min_size=1, max_size=3)),
+        st.builds(lambda outer, part: {"allOf": [part], **outer}, _objects(inner), _objects(inner)),
+        st.builds(lambda outer, parts: {"anyOf": parts, **outer}, _objects(inner), st.lists(inner, min_size=1)),
+        st.builds(lambda part, n: {"type": "array", "items": part, "maxItems": float(n)}, inner, st.integers(0, 2)),
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=150)
+@given(inner=_combined, beside=st.just({}) | _objects(_leaves), seed=st.integers(0, 10_000))
+def test_a_grammar_that_calls_itself_exact_is_right(inner: Any, beside: Any, seed: int, write_by: Write) -> None:
+    schema = {"$defs": {"inner": inner}, "$ref": "#/$defs/inner", **beside} if isinstance(inner, dict) else inner
+    try:
+        grammar = grammar_of(schema)
+    except ValueError:
+        return  # it accepts nothing that the grammar can write
+    if grammar.is_exact:
+        is_valid = jsonschema_rs.validator_for(schema).is_valid
+        for text in write_by(grammar.text(), 8, seed):
+            assert is_valid(json.loads(text)), f"{text} is not valid against {schema}"
+
+
+EXCLUDING: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    (NODE | {"required": ["a", "b"]}, {"a": "x"}),
+    (NODE | {"not": {"required": ["b"]}}, {"a": "x"}),
+    (NODE | {"allOf": [{"required": ["b"]}]}, {"a": "x"}),
+    ({"type": "object", "properties": {"a": True}, "required": ["a"]}, {"a": "x"}),
+    ({"type": "object", "properties": {"a": {"type": "string", "minLength": 1.0}}, "required": ["a"]}, {"a": "x"}),
+    (NODE | {"anyOf": [True, {"required": ["b"]}]}, {"a": "x"}),
+]
+
+
+@pytest.mark.table
+@pytest.mark.parametrize(("schema", "made"), EXCLUDING, ids=json.dumps)
+def test_with_an_excluded_call_the_rest_of_the_schema_holds(
+    schema: dict[str, Any], made: dict[str, Any], write_by: Write
+) -> None:
+    grammar = grammar_of(schema, excluding=[made])
+    is_valid = jsonschema_rs.validator_for(schema).is_valid
+    assert not grammar.is_exact or all(is_valid(json.loads(text)) for text in write_by(grammar.text(), 40, 1))
 
 
 def test_values_that_the_rest_of_the_schema_refuses_are_left_out(write_by: Write) -> None:

@@ -310,6 +310,16 @@ def test_a_tool_that_failed_twice_is_not_offered_a_third_time(write_by: Write) -
     assert {call["name"] for call in calls(write_by(forced.grammar, 10))} == {"look"}
 
 
+def test_tools_that_fail_in_turn_are_not_offered_a_third_time(write_by: Write) -> None:
+    failed: list[object] = [UserMessage("x")]
+    for number, name in enumerate(["look", "find", "look", "find"]):
+        failed.append(AssistantMessage([ToolCall(str(number), name, {"path": f"{number}"})]))
+        failed.append(ToolResultMessage(str(number), "no such file", is_error=True, tool_name=name))
+    for most, offered in ((len(failed), {"answer"}), (7, {"find", "answer"})):
+        found = calls(write_by(choice(context(*failed[:most])).grammar, 60))
+        assert {call["name"] for call in found} == offered
+
+
 def test_examples_are_shown_for_the_tools_that_are_there() -> None:
     @tool
     def bash(command: str) -> str:

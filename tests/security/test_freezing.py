@@ -21,10 +21,10 @@ from swink_agent import AgentToolResult, ProposedCall, ToolContext, extract_text
 from swink_agent.app.agent.system_prompt import folder_listing
 from swink_agent.approvals import Approvals
 from swink_agent.approvals.display import render_request, safe_display
-from swink_agent.core.texts.diffs import diff_lines
-from swink_agent.core.texts.invisible import compatibility_form
 from swink_agent.core.texts.likeness import close_names
 from swink_agent.rendering.escaping import display_warnings
+from swink_agent.rendering.texts.diffs import diff_lines
+from swink_agent.rendering.texts.invisible import compatibility_form
 from swink_agent.sandbox._private import remove_tree
 from swink_agent.tools import EditFileTool, ListDirTool, ReadFileTool, SearchTool, WriteFileTool
 from swink_agent.tools.files.nearest import describe_nearest

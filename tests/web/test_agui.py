@@ -20,13 +20,15 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from swink_agent import Agent, tool
+from swink_agent.core.encoding.codec import encode_event
 from swink_agent.core.errors import ErrorKind
+from swink_agent.core.events import MessageRetry
 from swink_agent.core.stream import StreamStart, TextDelta, TextStart
 from swink_agent.core.types import Text, UserMessage
 from swink_agent.memory import JsonlSessionStore
 from swink_agent.testing import call, fail, reply, scripted, text, think
 from swink_agent.web import app
-from swink_agent.web.agui import _client_tools, _offer, _Run, unseen
+from swink_agent.web.agui import Translation, _client_tools, _offer, unseen
 from swink_agent.web.streams import Readers
 
 from .conftest import Client, running
@@ -311,22 +313,24 @@ async def test_an_error_is_the_runs_error(folder: Path) -> None:
 async def test_a_retry_ends_the_message_and_begins_another() -> None:
     import ag_ui.core
 
-    run = _Run(ag_ui.core, "t", "r")
+    run = Translation(ag_ui.core, "t", "r")
     update = b'{"delta":{"type":"text_delta","index":0,"delta":"%s"}}'
     told = [
         event
         for name, data in (
             ("message_start", b"{}"),
             ("message_update", update % b"Hal"),
-            ("message_retry", b"{}"),
+            ("message_retry", encode_event(MessageRetry(1, "reset", 0.0))),
             ("message_update", update % b"Hello"),
             ("message_end", b'{"message":{"content":[{"type":"text","text":"Hello"}]}}'),
         )
         for event in run.translate(name, data)
     ]
     names = [str(event.type.value) for event in told]
-    assert names == ["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"] * 2
-    assert told[0].message_id == told[2].message_id != told[3].message_id
+    message = ["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"]
+    assert names == [*message, "CUSTOM", *message]
+    assert told[0].message_id == told[3].value["message"] != told[4].message_id
+    assert told[3].value["why"] == "attempt 1 failed, the next is in 0 ms: reset"
 
 
 async def test_an_unsafe_thread_is_refused(folder: Path) -> None:

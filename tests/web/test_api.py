@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
+import pytest
 
+from swink_agent import Agent, Redactor
 from swink_agent.core.types import AssistantMessage, ModelSpec, Text, UserMessage
-from swink_agent.testing import text
+from swink_agent.testing import scripted, text
 from swink_agent.web.openapi import document
 from swink_agent.web.routes.table import ROUTES
 
-from .conftest import running, store_of
+from .conftest import MODEL, running, store_of
 
 
 def talked(folder: Path, count: int, title: str = "") -> str:
     """A session with so many messages."""
-    from swink_agent import Agent
-
     messages: list[Any] = []
     for number in range(count):
         if number % 2 == 0:
@@ -95,6 +95,30 @@ async def test_sessions_are_searched_renamed_forked_exported_and_deleted(folder:
         assert (status, problem["code"]) == (404, "not_found")
         _, left = await client.ask("GET", "sessions")
         assert [one["id"] for one in left["sessions"]] == [forked["id"]]
+
+
+async def test_a_session_that_was_recorded_in_clear_is_masked_for_readers(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "hunter2-of-the-database"
+    with store_of(folder).create(folder) as session:
+        model = scripted(f"The password is {secret}.")
+        agent = Agent(MODEL, stream_fn=model, redactor=Redactor(enabled=False))
+        session.attach(agent)
+        await agent.prompt(f"Is {secret} the password?")
+    monkeypatch.setenv("DB_PASSWORD", secret)
+    paths = ("", f"/{session.id}", f"/{session.id}/messages")
+    async with running(folder) as client:
+        told = [str(await client.ask("GET", f"sessions{path}")) for path in paths]
+        told.append(str(await client.ask("GET", "search?query=password")))
+        for path in ("/", f"/sessions/{session.id}", "/parts/sessions?query=password"):
+            async with client.http.get(f"{client.base}{path}", headers=client.headers) as answer:
+                told.append(await answer.text())
+    assert secret in session.path.read_text()
+    assert [
+        place for place, text in zip((*paths, "search", "home", "page", "found"), told, strict=True) if secret in text
+    ] == []
+    assert all("[redacted:DB_PASSWORD" in text for text in told)
 
 
 async def test_the_beginning_of_an_id_is_not_an_id(folder: Path) -> None:

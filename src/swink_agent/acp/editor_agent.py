@@ -1,7 +1,7 @@
-"""The agent that editors talk to: sessions, prompts, questions and modes of the Agent Client Protocol.
+"""The agent that editors talk to: the methods of the Agent Client Protocol, and the sessions of one connection.
 
-Keeps the sessions of one connection. Each is a standard agent with a recorded session of `swink sessions`. Our own
-tools read and write files and run commands in our own sandbox; the editor never does.
+Each session is a standard agent with a recorded session of `swink sessions`. Our own tools read and write files and run
+commands in our own sandbox; the editor never does.
 """
 
 from __future__ import annotations
@@ -9,110 +9,128 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import secrets
-from base64 import b64decode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from datetime import UTC
 from pathlib import Path
 from typing import Any
 
 from acp import PROTOCOL_VERSION, RequestError, schema
-from acp.helpers import text_block, tool_content
 from msgspec.structs import replace
 
 from swink_agent import __version__
-from swink_agent.app.agent.open_agent import OpenAgent
+from swink_agent.app.agent.models import choose_model, stream_fn_of
 from swink_agent.app.agent.opening import Opening, OpeningOptions, Telemetry
 from swink_agent.app.agent.servers import server_of
+from swink_agent.app.agent.standard import redactor_for
 from swink_agent.app.errors import ApplicationError, NoModel
-from swink_agent.app.runs.sessions import WantedSession, open_store, session_problems
+from swink_agent.app.keys.credentials import Credentials
+from swink_agent.app.runs.sessions import WantedSession, open_store, session_ids, session_problems
 from swink_agent.app.settings.mcp_servers import ServerSettings
 from swink_agent.app.settings.settings import load_settings
-from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion, ApprovalsMode
-from swink_agent.core.cancel import CancellationToken
-from swink_agent.core.encoding.media import image_of
-from swink_agent.core.errors import Aborted, AuthError, ErrorKind
-from swink_agent.core.types import AgentResult, Image, StopReason, Text, UserBlock, UserMessage, is_blank
-from swink_agent.rendering.escaping import safe_line
+from swink_agent.core.errors import AuthError
+from swink_agent.core.stream import StreamFn
+from swink_agent.memory import SessionInfo
 from swink_agent.rendering.turns import formatted
 
-from .updates import SessionUpdates, change_of, replayed, title_of
+from .options import auth_methods
+from .session import AUTH_REQUIRED, EditorSession
 
-_MODES: dict[ApprovalsMode, str] = {
-    "ask": "Every call that needs approval is asked about.",
-    "smart": "Harmless calls run; other calls are asked about.",
-    "auto": "Calls that the sandbox confines run unasked; calls that leave it are asked about.",
-    "all": "Only access beyond the sandbox is asked about. Deny rules and the sandbox still apply.",
-    "none": "Nothing that needs approval runs.",
-}
-_LIMITS = frozenset({"max_turns", "max_duration", "budget"})
-_LISTED = 200
-_CLOSING = 3.0  # seconds in which hooks can end when a session is closed
-
-
-class _EditorSession:
-    """One conversation: its agent, its recorded session, and whether a prompt runs."""
-
-    def __init__(self, opened: OpenAgent) -> None:
-        self.id = opened.session.coming_id or secrets.token_hex(12)
-        self.folder = str(opened.opening.folder)
-        self.made = opened.made
-        self._opened = opened
-        self.is_prepared = False
-        self.is_running = False
-        self.cancelled = CancellationToken()
-        """The token of the running prompt, which may be cancelled before the agent begins."""
-        self.questions: set[asyncio.Task[Any]] = set()
-
-    async def close(self) -> None:
-        """Ends the session, its hooks and MCP servers, and the processes that its tools started."""
-        await self.made.finish(_CLOSING)
-        await asyncio.to_thread(self._opened.close)
+PAGE = 50
+"""The most sessions in one answer."""
 
 
 class EditorAgent:
     """Implements the protocol's agent for one connection. `flags` are settings, as the command line gives them.
 
-    `warn` is called with messages for people that the protocol has no place for, such as an MCP server that is not
-    used.
+    `warn` is called with messages for people that the protocol has no place for. `stream_fn` replaces the model's own
+    stream function, for tests.
     """
 
-    def __init__(self, flags: dict[str, Any], warn: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(
+        self,
+        flags: dict[str, Any],
+        warn: Callable[[str], None] = lambda text: None,
+        *,
+        stream_fn: StreamFn | None = None,
+    ) -> None:
         self._flags = flags
+        self._stream_fn = stream_fn
         self._warn = warn
-        self._sessions: dict[str, _EditorSession] = {}
+        self._sessions: dict[str, EditorSession] = {}
         self._telemetry = Telemetry()
         self._editor: Any = None
+        self._has_forms = False
+        self._auth_methods: list[Any] = auth_methods(has_terminal=False)
+        self._introductions: set[asyncio.Task[None]] = set()
 
     def on_connect(self, conn: Any) -> None:
         self._editor = conn
 
     async def close(self) -> None:
+        """Ends all sessions."""
         sessions, self._sessions = list(self._sessions.values()), {}
         for session in sessions:
-            session.made.agent.abort()
-            await session.made.agent.wait_for_idle()
             await session.close()
         if (problem := await asyncio.to_thread(self._telemetry.close)) is not None:
             self._warn(problem)
 
-    # -- the protocol's methods --------------------------------------------------------------------------------
+    # -- the connection --------------------------------------------------------------------------------------------
 
-    async def initialize(self, protocol_version: int, **_: Any) -> schema.InitializeResponse:
+    async def initialize(
+        self, protocol_version: int, client_capabilities: schema.ClientCapabilities | None = None, **_: Any
+    ) -> schema.InitializeResponse:
+        able = schema.ClientCapabilities() if client_capabilities is None else client_capabilities
+        self._has_forms = able.elicitation is not None and able.elicitation.form is not None
+        has_terminal = isinstance(able.auth, schema.AuthCapabilities) and bool(able.auth.terminal)
+        self._auth_methods = auth_methods(has_terminal=has_terminal)
         return schema.InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
             agent_capabilities=schema.AgentCapabilities(
                 load_session=True,
                 mcp_capabilities=schema.McpCapabilities(http=True),
                 prompt_capabilities=schema.PromptCapabilities(image=True, embedded_context=True),
-                session_capabilities=schema.SessionCapabilities(list=schema.SessionListCapabilities()),
+                session_capabilities=schema.SessionCapabilities(
+                    list=schema.SessionListCapabilities(),
+                    delete=schema.SessionDeleteCapabilities(),
+                    additional_directories=schema.SessionAdditionalDirectoriesCapabilities(),
+                    fork=schema.SessionForkCapabilities(),
+                    resume=schema.SessionResumeCapabilities(),
+                    close=schema.SessionCloseCapabilities(),
+                ),
             ),
             agent_info=schema.Implementation(name="swink", title="Swink", version=__version__),
-            auth_methods=[],
+            auth_methods=self._auth_methods,
         )
 
-    async def authenticate(self, method_id: str, **_: Any) -> None:
-        raise RequestError.invalid_params({"message": "keys are stored with `swink keys set PROVIDER`"})
+    async def authenticate(self, method_id: str, **_: Any) -> schema.AuthenticateResponse:
+        """Succeeds if there is a key now, however it was given."""
+        if method_id not in [method.id for method in self._auth_methods]:
+            raise _invalid(f"no way to authenticate is called {method_id[:40]!r}")
+        try:
+            await asyncio.to_thread(self._find_model)
+        except ApplicationError as error:
+            raise self._no_key(error) from error
+        return schema.AuthenticateResponse()
+
+    def _find_model(self) -> None:
+        settings, credentials = load_settings(flags=self._flags), Credentials()
+        stream_fn_of(choose_model(settings, credentials)[0], settings, credentials)
+
+    def _no_key(self, error: Exception) -> RequestError:
+        ways = "; ".join([f"{method.name} ({method.id})" for method in self._auth_methods])
+        return RequestError(AUTH_REQUIRED, f"{error}; `swink keys set PROVIDER` stores a key. Ways to give one: {ways}")
+
+    async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        if method == "session/delete":  # `transport` sends it here: the protocol's package does not know it yet
+            await self.delete_session(schema.DeleteSessionRequest.model_validate(params).session_id)
+            return {}
+        raise RequestError.method_not_found(method)
+
+    async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
+        pass
+
+    # -- sessions --------------------------------------------------------------------------------------------------
 
     async def new_session(
         self,
@@ -121,8 +139,9 @@ class EditorAgent:
         mcp_servers: Sequence[Any] | None = None,
         **_: Any,
     ) -> schema.NewSessionResponse:
-        session = await self._opened(cwd, additional_directories or [], mcp_servers or (), WantedSession())
-        return schema.NewSessionResponse(session_id=session.id, modes=_modes(session))
+        session = await self._open(cwd, additional_directories, mcp_servers, WantedSession())
+        self._introduce(session)
+        return schema.NewSessionResponse(session_id=session.id, modes=session.modes, config_options=session.config)
 
     async def load_session(
         self,
@@ -132,198 +151,148 @@ class EditorAgent:
         additional_directories: list[str] | None = None,
         **_: Any,
     ) -> schema.LoadSessionResponse:
+        session = await self._open_again(cwd, additional_directories, mcp_servers, session_id)
+        await session.replay()
+        return schema.LoadSessionResponse(modes=session.modes, config_options=session.config)
+
+    async def resume_session(
+        self,
+        session_id: str,
+        cwd: str,
+        additional_directories: list[str] | None = None,
+        mcp_servers: Sequence[Any] | None = None,
+        **_: Any,
+    ) -> schema.ResumeSessionResponse:
+        session = await self._open_again(cwd, additional_directories, mcp_servers, session_id)
+        return schema.ResumeSessionResponse(modes=session.modes, config_options=session.config)
+
+    async def fork_session(
+        self,
+        session_id: str,
+        cwd: str,
+        additional_directories: list[str] | None = None,
+        mcp_servers: Sequence[Any] | None = None,
+        **_: Any,
+    ) -> schema.ForkSessionResponse:
         if (open_one := self._sessions.get(session_id)) is not None:
-            if open_one.is_running:
-                raise _refused("a prompt of this session is running")
+            self._refuse_busy(open_one)
+            await open_one.flush()
+        try:
+            forked = await asyncio.to_thread(self._fork, session_id)
+        except ApplicationError as error:
+            raise _invalid(str(error)) from error
+        session = await self._open(cwd, additional_directories, mcp_servers, WantedSession(id=forked))
+        self._introduce(session)
+        return schema.ForkSessionResponse(session_id=session.id, modes=session.modes, config_options=session.config)
+
+    def _fork(self, session_id: str) -> str:
+        with session_problems(), open_store(load_settings()).fork(session_id) as forked:
+            return forked.id
+
+    async def close_session(self, session_id: str, **_: Any) -> schema.CloseSessionResponse:
+        """Ends a session and its run. Its record stays."""
+        session = self._session(session_id)
+        del self._sessions[session_id]
+        await session.close()
+        return schema.CloseSessionResponse()
+
+    async def delete_session(self, session_id: str) -> None:
+        """Deletes a session. One that does not exist is gone already."""
+        if (session := self._sessions.get(session_id)) is not None:
+            self._refuse_busy(session)
             del self._sessions[session_id]
-            await open_one.close()
-        wanted = WantedSession(id=session_id)
-        session = await self._opened(cwd, additional_directories or [], mcp_servers or (), wanted)
-        for update in replayed(tuple(session.made.agent.messages), session.folder):
-            await self._tell(session, update)
-        return schema.LoadSessionResponse(modes=_modes(session))
+            await session.close()
+        try:
+            await asyncio.to_thread(_delete, session_id)
+        except ApplicationError as error:
+            raise _refused(str(error)) from error
 
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
     ) -> schema.ListSessionsResponse:
-        return schema.ListSessionsResponse(sessions=await asyncio.to_thread(_listed, cwd))
+        return await asyncio.to_thread(_listed, cwd, cursor)
 
     async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> schema.SetSessionModeResponse:
-        session = self._session(session_id)
-        if mode_id not in (offered := _offered(session)):
-            raise _invalid(f"no mode is called {mode_id[:40]!r}: there are {', '.join(offered)}")
-        session.made.approvals.mode = mode_id
+        await self._set(session_id, "mode", mode_id)
         return schema.SetSessionModeResponse()
+
+    async def set_config_option(
+        self, config_id: str, session_id: str, value: str | bool, **_: Any
+    ) -> schema.SetSessionConfigOptionResponse:
+        session = await self._set(session_id, config_id, str(value))
+        return schema.SetSessionConfigOptionResponse(config_options=session.config)
+
+    async def _set(self, session_id: str, option: str, value: str) -> EditorSession:
+        session = self._session(session_id)
+        try:
+            await session.set_option(option, value)
+        except NoModel as error:
+            raise self._no_key(error) from error
+        except ApplicationError as error:
+            raise _invalid(str(error)) from error
+        return session
 
     async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> schema.PromptResponse:
         session = self._session(session_id)
-        if session.is_running:
+        if session.is_busy:
             raise _refused("a prompt of this session is running: cancel it first")
-        message = UserMessage(_blocks(prompt))
-        if is_blank((message,)):
-            raise _invalid("the prompt has no content")
-        session.is_running, session.cancelled = True, CancellationToken()
-        try:
-            return schema.PromptResponse(stop_reason=_stop_reason(await self._run(session, message)))
-        finally:
-            session.is_running = False
+        return schema.PromptResponse(stop_reason=await session.prompt(prompt))
 
     async def cancel(self, session_id: str, **_: Any) -> None:
-        session = self._sessions.get(session_id)
-        if session is not None:
-            session.cancelled.cancel()
-            session.made.agent.abort()
-            for question in session.questions:
-                question.cancel()
+        if (session := self._sessions.get(session_id)) is not None:
+            session.cancel()
 
-    async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        raise RequestError.method_not_found(method)
-
-    async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
-        pass
-
-    # -- sessions ------------------------------------------------------------------------------------------------
-
-    def _session(self, session_id: str) -> _EditorSession:
+    def _session(self, session_id: str) -> EditorSession:
         session = self._sessions.get(session_id)
         if session is None:
             raise _invalid(f"no session {session_id[:100]!r} is open: session/new or session/load opens one")
         return session
 
-    async def _opened(
-        self, cwd: str, added: list[str], servers: Sequence[Any], wanted: WantedSession
-    ) -> _EditorSession:
+    def _refuse_busy(self, session: EditorSession) -> None:
+        if session.is_busy:
+            raise _refused("a prompt of this session is running: cancel it first")
+
+    def _introduce(self, session: EditorSession) -> None:
+        """Tells the editor what a session has, after the answer with its id, which is written without another wait."""
+        task = asyncio.ensure_future(session.introduce())
+        self._introductions.add(task)
+        task.add_done_callback(self._introductions.discard)
+
+    async def _open_again(
+        self, cwd: str, added: list[str] | None, servers: Sequence[Any] | None, session_id: str
+    ) -> EditorSession:
+        if (open_one := self._sessions.get(session_id)) is not None:
+            self._refuse_busy(open_one)
+            del self._sessions[session_id]
+            await open_one.close()
+        session = await self._open(cwd, added, servers, WantedSession(id=session_id))
+        self._introduce(session)
+        return session
+
+    async def _open(
+        self, cwd: str, added: list[str] | None, servers: Sequence[Any] | None, wanted: WantedSession
+    ) -> EditorSession:
         if not os.path.isabs(cwd) or not await asyncio.to_thread(os.path.isdir, cwd):
             raise _invalid(f"cwd is {cwd[:200]!r}; it must be the absolute path of a folder")
+        options = OpeningOptions(
+            flags=self._flags,
+            cwd=cwd,
+            added=tuple(added or ()),
+            session=wanted,
+            other_servers=_server_settings(servers or ()),
+        )
         try:
-            session = await asyncio.to_thread(self._open, cwd, added, _server_settings(servers), wanted)
+            opening = await asyncio.to_thread(Opening, options)
+            opening.telemetry = self._telemetry
+            session = await EditorSession.open(
+                self._editor, opening, has_forms=self._has_forms, stream_fn=self._stream_fn
+            )
         except (NoModel, AuthError) as error:
-            raise RequestError(-32000, f"{error}; `swink keys set PROVIDER` stores a key") from error
+            raise self._no_key(error) from error
         except ApplicationError as error:
             raise _invalid(str(error)) from error
         self._sessions[session.id] = session
         return session
-
-    def _open(
-        self, cwd: str, added: list[str], servers: tuple[ServerSettings, ...], wanted: WantedSession
-    ) -> _EditorSession:
-        options = OpeningOptions(flags=self._flags, cwd=cwd, added=tuple(added), session=wanted, other_servers=servers)
-        opening = Opening(options)
-        opening.telemetry = self._telemetry
-
-        async def ask(question: ApprovalQuestion) -> ApprovalAnswer:
-            return await self._ask(session, question)
-
-        opened = OpenAgent.open(opening, {"ask": ask, "is_attended": True})
-        for warning in opened.made.warnings:
-            self._warn(opened.redactor.redact(warning))
-        session = _EditorSession(opened)
-        return session
-
-    # -- a run ---------------------------------------------------------------------------------------------------
-
-    async def _run(self, session: _EditorSession, message: UserMessage) -> AgentResult:
-        made = session.made
-        if made.prepare is not None and not session.is_prepared:
-            try:
-                await asyncio.to_thread(made.prepare, session.cancelled)
-            except Aborted:
-                return AgentResult(messages=(), stop_reason=StopReason.ABORTED)
-            except ApplicationError as error:
-                raise RequestError(-32603, str(error)) from error
-            session.is_prepared = True
-        if session.cancelled.is_cancelled:
-            return AgentResult(messages=(), stop_reason=StopReason.ABORTED)
-        updates, masked = SessionUpdates(session.folder), made.redactor.events()
-        stream = made.agent.prompt_stream(message)
-        async for event in stream:
-            for shown in masked.feed(event):
-                for update in updates.of(shown):
-                    await self._tell(session, update)
-        result = await stream.result()
-        if result.error is not None and result.stop_reason is not StopReason.ABORTED:
-            if result.error_kind is ErrorKind.AUTH:
-                raise RequestError(-32000, f"{made.redactor.redact(result.error)}; `swink keys` shows and stores keys")
-            if result.error_kind is not ErrorKind.CONTENT_FILTERED:
-                raise RequestError(-32603, made.redactor.redact(result.error))
-        return result
-
-    async def _tell(self, session: _EditorSession, update: Any) -> None:
-        await self._editor.session_update(session_id=session.id, update=update)
-
-    async def _ask(self, session: _EditorSession, question: ApprovalQuestion) -> ApprovalAnswer:
-        """Asks the editor. Anything but a yes counts as no, also if the editor fails or the prompt is cancelled."""
-        request = question.shown or question.request
-        names = {
-            ApprovalChoice.SESSION_ACCESS: "For this session, allow commands that ask for no more access",
-            ApprovalChoice.SESSION_PREFIX: f"Always allow {safe_line(question.prefix or '')}",
-            ApprovalChoice.SESSION_TOOL: f"Always allow {safe_line(request.name)}",
-        }
-        always = next((one for one in names if one in question.choices), None)
-        kinds: dict[Any, str] = {"allow_once": "Allow"}
-        kinds |= {} if always is None else {"allow_always": names[always]}
-        kinds["reject_once"] = "Reject"
-        options = [schema.PermissionOption(option_id=kind, name=name, kind=kind) for kind, name in kinds.items()]
-        asking = asyncio.ensure_future(
-            self._editor.request_permission(
-                session_id=session.id,
-                tool_call=schema.ToolCallUpdate(
-                    tool_call_id=request.call_id,
-                    title=title_of(request.name, request.arguments),
-                    content=_shown(question, session.folder),
-                    # The access in its normal form, never as the model wrote it.
-                    raw_input={**request.arguments, **({"access": request.scope["access"]} if question.access else {})},
-                ),
-                options=options,
-            )
-        )
-        session.questions.add(asking)
-        try:
-            outcome = (await asking).outcome
-        except (asyncio.CancelledError, Exception):
-            return ApprovalAnswer(ApprovalChoice.NO, "the question was not answered")
-        finally:
-            session.questions.discard(asking)
-        chosen = outcome.option_id if isinstance(outcome, schema.AllowedOutcome) else ""
-        if chosen == "allow_once":
-            return ApprovalAnswer(ApprovalChoice.ONCE)
-        if chosen == "allow_always" and always is not None:
-            return ApprovalAnswer(always)
-        return ApprovalAnswer(ApprovalChoice.NO)
-
-
-def _shown(question: ApprovalQuestion, folder: str) -> list[Any]:
-    """The question with the whole call, as nothing that was cut can be allowed, and the diff of a write for editors
-    that draw one."""
-    words = "\n".join([question.render(), *question.warnings, question.why])
-    change = change_of(question.details, folder)
-    return [tool_content(text_block(words)), *([] if change is None else [change])]
-
-
-def _blocks(prompt: Sequence[Any]) -> list[UserBlock]:
-    blocks: list[UserBlock] = []
-    for block in prompt:
-        match block:
-            case schema.TextContentBlock():
-                blocks.append(Text(block.text))
-            case schema.ImageContentBlock():
-                blocks.append(_picture(block.data))
-            case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents() as resource):
-                blocks.append(Text(f'<resource uri="{safe_line(resource.uri)}">\n{resource.text}\n</resource>'))
-            case schema.ResourceContentBlock():
-                blocks.append(Text(f"[{safe_line(block.name)}]({safe_line(block.uri)})"))
-            case _:
-                raise _invalid(f"a prompt cannot have a part of the type {getattr(block, 'type', '?')}")
-    return blocks
-
-
-def _picture(data: str) -> Image:
-    """The picture, of the kind that it has, whatever the editor calls it. One that no model takes would stay in the
-    history, and every later prompt would fail."""
-    try:
-        return image_of(b64decode(data))
-    except ValueError as error:
-        raise _invalid(f"an image cannot be sent: {error}") from error
 
 
 def _server_settings(servers: Sequence[Any]) -> tuple[ServerSettings, ...]:
@@ -351,44 +320,56 @@ def _server_settings(servers: Sequence[Any]) -> tuple[ServerSettings, ...]:
     return tuple(found.values())
 
 
-def _offered(session: _EditorSession) -> dict[ApprovalsMode, str]:
-    """The modes to choose from: `auto` only if the folder or the user's flag chose it."""
-    has_auto = session.made.approval_mode.mode == "auto"
-    return {name: words for name, words in _MODES.items() if has_auto or name != "auto"}
-
-
-def _modes(session: _EditorSession) -> schema.SessionModeState:
-    current = session.made.approvals.mode
-    offered = _offered(session).items()
-    modes = [schema.SessionMode(id=name, name=name.capitalize(), description=words) for name, words in offered]
-    return schema.SessionModeState(current_mode_id=current, available_modes=modes)
-
-
-def _listed(cwd: str | None) -> list[schema.SessionInfo]:
+def _listed(cwd: str | None, cursor: str | None) -> schema.ListSessionsResponse:
+    """A page of the sessions with messages, most recently used first."""
     with session_problems():
-        store = open_store(load_settings())
-        infos = store.list(limit=_LISTED) if cwd is None else store.list(cwd=cwd, limit=_LISTED)
-    return [
+        settings = load_settings()
+        store, redactor = open_store(settings), redactor_for(settings, Credentials())
+        after, limit = _place_in(cursor), 2 * PAGE
+        while True:
+            infos = store.list(limit=limit) if cwd is None else store.list(cwd=cwd, limit=limit)
+            found = [info for info in infos if info.messages and (after is None or _place_of(info) < after)]
+            if len(found) > PAGE or len(infos) < limit:
+                break
+            limit *= 8
+    shown = [
         schema.SessionInfo(
             session_id=info.id,
             cwd=info.cwd or "/",
-            title=info.title or None,
+            title=redactor.redact(info.title) or None,
             # Without a time if a hostile file has an impossible one, or for a session without a record.
             updated_at=(formatted(info.updated, "%Y-%m-%dT%H:%M:%S.%f+00:00", UTC) or None) if info.updated else None,
         )
-        for info in infos
-        if info.messages
+        for info in found[:PAGE]
     ]
+    more = _cursor_to(found[PAGE - 1]) if len(found) > PAGE else None
+    return schema.ListSessionsResponse(sessions=shown, next_cursor=more)
 
 
-def _stop_reason(result: AgentResult) -> Any:
-    if result.stop_reason is StopReason.ABORTED:
-        return "cancelled"
-    if result.error_kind is ErrorKind.CONTENT_FILTERED:
-        return "refusal"
-    if result.stopped_by is not None and result.stopped_by.policy in _LIMITS:
-        return "max_turn_requests"
-    return "max_tokens" if result.stop_reason is StopReason.LENGTH else "end_turn"
+def _place_of(info: SessionInfo) -> tuple[int, str]:
+    """The place of a session in the list, which goes down."""
+    return info.updated, info.id
+
+
+def _cursor_to(info: SessionInfo) -> str:
+    return urlsafe_b64encode(f"{info.updated} {info.id}".encode()).decode()
+
+
+def _place_in(cursor: str | None) -> tuple[int, str] | None:
+    if cursor is None:
+        return None
+    try:
+        moment, _, session_id = urlsafe_b64decode(cursor.encode()).decode().partition(" ")
+        return int(moment), session_id
+    except ValueError:
+        raise _invalid("the cursor is not one of session/list") from None
+
+
+def _delete(session_id: str) -> None:
+    with session_problems():
+        store = open_store(load_settings())
+        if session_id in session_ids(store.folder):
+            store.delete(session_id)
 
 
 def _invalid(words: str) -> RequestError:

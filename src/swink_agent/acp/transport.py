@@ -16,6 +16,8 @@ from swink_agent.core.values.decoders import whole_json
 LONGEST_LINE = 50 * 1024 * 1024  # bytes of one message, including its images
 _PARSE_ERROR = -32700
 _INVALID_REQUEST = -32600
+_UNKNOWN_TO_THE_PACKAGE = frozenset({"session/delete"})
+"""Methods of the protocol that the package `acp` does not pass on."""
 
 
 class LineTransport:
@@ -85,6 +87,8 @@ def _message(line: bytes) -> dict[str, Any]:
         raise _Malformed(_INVALID_REQUEST, "the method of a message is a text", number)
     if method is None and "id" not in message:
         raise _Malformed(_INVALID_REQUEST, "a message must have a method, or the id of the request that it answers")
+    if method in _UNKNOWN_TO_THE_PACKAGE:
+        message["method"] = f"_{method}"  # as a method of an extension it reaches the agent
     if "error" in message and not isinstance(message["error"], dict):
         message["error"] = {"message": "the editor's error is not an object"}
     return message

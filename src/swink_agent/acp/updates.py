@@ -1,19 +1,31 @@
-"""Turns events and messages into the notifications that an editor shows.
+"""Turns changes and messages into the notifications that an editor shows.
 
-A call is shown with its kind, its title, the file that it is about, and its diff. Pure; `editor_agent` sends.
+A call is shown with its kind, its title, the file that it is about, and its diff. Pure; `session` sends. Everything
+given here is masked.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 from acp import helpers
-from acp.schema import ToolCallLocation
+from acp.schema import AgentMessageChunk, AgentThoughtChunk, ToolCallLocation
 
-from swink_agent.core import events, types
-from swink_agent.core.stream import TextDelta, ThinkingDelta
+from swink_agent.app.shown.changes import (
+    Begun,
+    Call,
+    Change,
+    Delegate,
+    Discarded,
+    Notice,
+    Stopped,
+    Text,
+    delegate_words,
+)
+from swink_agent.core import types
 from swink_agent.rendering.checklist import todo_of
 from swink_agent.rendering.escaping import safe_display
 
@@ -42,36 +54,50 @@ class SessionUpdates:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._known: set[str] = set()
+        self._message = _new_id()
 
-    def of(self, event: events.AgentEvent) -> Iterator[Any]:
-        """The notifications for an event, in order."""
-        match event:
-            case events.MessageUpdate(delta=TextDelta() as delta):
-                yield helpers.update_agent_message_text(delta.delta)
-            case events.MessageUpdate(delta=ThinkingDelta() as delta):
-                yield helpers.update_agent_thought_text(delta.delta)
-            case events.MessageEnd():
+    def of(self, change: Change) -> Iterator[Any]:
+        """The notifications for a change, in order."""
+        match change:
+            case Begun():
                 self._known.clear()
-                for call in event.message.tool_calls:
-                    yield self._begun(call.id, call.name, call.arguments)
-            case events.ToolApprovalRequested() | events.ToolExecutionStart() | events.ToolExecutionEnd():
-                if event.call_id not in self._known:
-                    yield self._begun(event.call_id, event.name, event.arguments or {})
-                if isinstance(event, events.ToolExecutionStart):
-                    yield helpers.update_tool_call(event.call_id, status="in_progress", raw_input=event.arguments)
-                elif isinstance(event, events.ToolExecutionEnd):
-                    result = event.result
-                    yield from _ended(
-                        event.call_id, event.name, result.content, result.details, self._folder, event.is_error
-                    )
-            case events.ToolExecutionUpdate():
-                yield helpers.update_tool_call(event.call_id, content=_content(event.update.content))
+                self._message = _new_id()
+            case Text(kind=kind, piece=piece):
+                yield _chunk(kind, piece, self._message)
+            case Discarded(why=why, had_text=had_text):
+                if had_text:
+                    yield _chunk("text", f"\n\n[the text before this was discarded: {why}]\n\n", self._message)
+                else:
+                    yield from self.of(Notice("warning", why))
+                self._message = _new_id()
+            case Call():
+                yield from self._call(change)
+            case Delegate(call_id=call_id, progress=progress):
+                yield helpers.update_tool_call(call_id, content=_words(delegate_words(progress)))
+            case Notice(kind=kind, words=words):
+                mark = "" if kind == "info" else f"{kind}: "
+                yield _chunk("text", f"\n\n{mark}{words}\n\n", _new_id())
+            case Stopped(kind=kind, why=why):
+                if kind == "policy":  # an abort is the user's, an error is the answer to the prompt
+                    yield from self.of(Notice("warning", why))
+
+    def _call(self, call: Call) -> Iterator[Any]:
+        if call.id not in self._known:
+            self._known.add(call.id)
+            yield shown_call(call.id, call.name, call.arguments, self._folder)
+        match call.state:
+            case "running" if call.words:
+                yield helpers.update_tool_call(call.id, content=_words(call.words))
+            case "running":
+                yield helpers.update_tool_call(call.id, status="in_progress", raw_input=call.arguments)
+            case "waiting":
+                words = f"it waits for an answer: {call.words}" if call.words else "it waits for an answer"
+                yield helpers.update_tool_call(call.id, content=_words(words))
+            case "done" | "failed" if call.result is not None:
+                result, is_error = call.result, call.state == "failed"
+                yield from _ended(call.id, call.name, result.content, result.details, self._folder, is_error)
             case _:
                 pass
-
-    def _begun(self, call_id: str, name: str, arguments: dict[str, Any]) -> Any:
-        self._known.add(call_id)
-        return shown_call(call_id, name, arguments, self._folder)
 
 
 def shown_call(call_id: str, name: str, arguments: dict[str, Any], folder: str) -> Any:
@@ -92,24 +118,49 @@ def title_of(name: str, arguments: dict[str, Any]) -> str:
 
 
 def replayed(messages: Sequence[types.AgentMessage], folder: str) -> Iterator[Any]:
+    """The notifications for a history."""
     for message in messages:
+        message_id = _new_id()
         if isinstance(message, types.UserMessage):
-            for block in message.content:
-                if isinstance(block, types.Text):
-                    yield helpers.update_user_message_text(block.text)
-                elif isinstance(block, types.Image) and isinstance(block.source, types.Base64Source):
-                    yield helpers.update_user_message(helpers.image_block(block.source.data, block.source.media_type))
+            yield from said(message, message_id)
         elif isinstance(message, types.AssistantMessage):
             for block in message.content:
                 if isinstance(block, types.Text):
-                    yield helpers.update_agent_message_text(block.text)
+                    yield _chunk("text", block.text, message_id)
                 elif isinstance(block, types.Thinking):
-                    yield helpers.update_agent_thought_text(block.thinking)
+                    yield _chunk("thinking", block.thinking, message_id)
                 elif isinstance(block, types.ToolCall):
                     yield shown_call(block.id, block.name, block.arguments, folder)
         elif isinstance(message, types.ToolResultMessage):
             call_id, name = message.tool_call_id, message.tool_name
             yield from _ended(call_id, name, message.content, message.details, folder, message.is_error)
+
+
+def said(message: types.UserMessage, message_id: str) -> Iterator[Any]:
+    """The notifications for a message of the user."""
+    for block in message.content:
+        if isinstance(block, types.Text):
+            content: Any = helpers.text_block(block.text)
+        elif isinstance(block, types.Image) and isinstance(block.source, types.Base64Source):
+            content = helpers.image_block(block.source.data, block.source.media_type)
+        elif isinstance(block, types.Document):
+            content = helpers.text_block(f"[{block.name or 'a document'}]")
+        else:
+            continue
+        chunk = helpers.update_user_message(content)
+        chunk.message_id = message_id
+        yield chunk
+
+
+def _chunk(kind: Literal["text", "thinking"], text: str, message_id: str) -> Any:
+    content = helpers.text_block(text)
+    if kind == "thinking":
+        return AgentThoughtChunk(session_update="agent_thought_chunk", content=content, message_id=message_id)
+    return AgentMessageChunk(session_update="agent_message_chunk", content=content, message_id=message_id)
+
+
+def _new_id() -> str:
+    return secrets.token_hex(8)
 
 
 def _ended(
@@ -131,11 +182,15 @@ def _ended(
         yield helpers.update_plan(entries)
 
 
+def _words(text: str) -> list[Any]:
+    return [helpers.tool_content(helpers.text_block(text))]
+
+
 def _content(content: Sequence[types.UserBlock]) -> list[Any]:
     parts: list[Any] = []
     for block in content:
         if isinstance(block, types.Text):
-            parts.append(helpers.tool_content(helpers.text_block(block.text)))
+            parts += _words(block.text)
         elif isinstance(block, types.Image) and isinstance(block.source, types.Base64Source):
             parts.append(helpers.tool_content(helpers.image_block(block.source.data, block.source.media_type)))
     return parts

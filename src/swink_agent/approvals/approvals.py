@@ -20,10 +20,10 @@ import msgspec
 
 from swink_agent.core.approval import Approval, Approve, ApproveWith, Defer, PendingCall, ProposedCall, Reject
 from swink_agent.core.secrets.redaction import Redactor
-from swink_agent.core.texts.invisible import compatibility_form, is_deceptive
 from swink_agent.core.values.checks import a_kind, is_function, is_not
 from swink_agent.core.values.value import Choice, Value, copy_json
 from swink_agent.rendering.escaping import display_warnings, safe_display
+from swink_agent.rendering.texts.invisible import compatibility_form, is_deceptive
 
 from .access import (
     access_of,

@@ -2,7 +2,7 @@
 
 Makes the lines of one call, each with its kind: a command as it is, a write or an edit as a diff, any other call by its
 arguments. The text is plain, for a terminal, a window or a page to lay out. `rendering/escaping` makes characters safe,
-`core/texts/diffs` makes the diff, and `approvals` asks.
+`rendering/texts/diffs` makes the diff, and `approvals` asks.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def _where(edit: Mapping[str, Any]) -> str:
 
 
 def _diff(old: str, new: str, limit: int | None) -> list[CallLine]:
-    from swink_agent.core.texts.diffs import diff_lines  # on use: most questions are about commands
+    from swink_agent.rendering.texts.diffs import diff_lines  # on use: most questions are about commands
 
     notes: list[str] = []
     if _ends_in_crlf(new) and (not old or _ends_in_crlf(old)):

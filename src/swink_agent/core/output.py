@@ -44,7 +44,7 @@ from .types import AgentResult, AgentToolResult, Extension, Text, UserBlock, ext
 from .values.checks import is_not
 from .values.data import encodable
 from .values.partial_json import PartialJson
-from .values.value import FlatDict, FrozenDict, FrozenList
+from .values.value import FrozenDict, FrozenList
 from .waits import Supervisor, new_task
 
 log = logging.getLogger("swink_agent")
@@ -68,7 +68,7 @@ _LONG = 64 * 1024
 _NUMBERS: frozenset[Any] = frozenset({int, float, bool, type(None)})
 _TEXTS: frozenset[Any] = frozenset({str, bytes, bytearray})
 _LISTS: frozenset[Any] = frozenset({list, tuple, set, frozenset, FrozenList})
-_OBJECTS: frozenset[Any] = frozenset({dict, FlatDict, FrozenDict})
+_OBJECTS: frozenset[Any] = frozenset({dict, FrozenDict})
 # Masking a short text, or another value, takes as long as masking so many characters of a long text.
 _PER_TEXT, _PER_VALUE = 100, 8
 _SURELY_REPEATED = 8

@@ -302,22 +302,17 @@ def as_result(value: Any, name: str) -> AgentToolResult:
 
 
 def as_json_result(result: AgentToolResult) -> AgentToolResult:
-    """Returns the result with its data as frozen JSON data and text that can be encoded; the same if it is so."""
-    content = tuple([_as_json_block(block) for block in result.content])
+    """Returns the result with frozen JSON data as details, and with text that can be encoded; the same if it is so."""
+    content = tuple([_encodable(block) if type(block) is Text else block for block in result.content])
     details = as_json_data(result.details, cuts_deep=True)
     if details is result.details and all(map(is_, content, result.content)):
         return result
     return AgentToolResult(content, details, result.is_error)
 
 
-def _as_json_block(block: UserBlock) -> UserBlock:
-    if type(block) is Text:
-        text = encodable(block.text)
-        return block if text is block.text else Text(text)
-    if type(block) is Extension:
-        data = as_json_data(block.data, cuts_deep=True)
-        return block if data is block.data else Extension(block.type_name, data)
-    return block
+def _encodable(block: Text) -> Text:
+    text = encodable(block.text)
+    return block if text is block.text else Text(text)
 
 
 def _to_json(value: Any) -> Any:

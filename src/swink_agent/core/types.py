@@ -165,10 +165,14 @@ def _suffix(path: str) -> str:
 
 
 class Extension(Value, frozen=True, tag_field="type", tag="extension"):
-    """A block that this version does not know, or that an application defines; adapters send a note instead."""
+    """A block that this version does not know, or that an application defines; adapters send a note instead. Its data
+    becomes JSON that refuses changes."""
 
     type_name: str
     data: Any = None
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "data", as_json_data(self.data, cuts_deep=True))
 
 
 UserBlock: TypeAlias = Text | Image | Document | Extension
@@ -443,7 +447,8 @@ class AssistantMessage(_Message, frozen=True, tag="assistant", gc=False):
 
 
 class ToolResultMessage(_Message, frozen=True, tag="tool_result", gc=True):
-    """The result of one tool call. `details` are for people and logs; they are never sent to a model."""
+    """The result of one tool call. `details` are for people and logs, and never sent to a model. They become JSON that
+    refuses changes."""
 
     tool_call_id: str
     content: tuple[UserBlock, ...]
@@ -471,6 +476,7 @@ class ToolResultMessage(_Message, frozen=True, tag="tool_result", gc=True):
         content: tuple[Any, ...] = self.content
         if not (type(content) is tuple and len(content) == 1 and type(content[0]) in USER_BLOCKS):
             force_setattr(self, "content", as_blocks(content, "ToolResultMessage", USER_BLOCKS))
+        force_setattr(self, "details", as_json_data(self.details, cuts_deep=True))
 
 
 if TYPE_CHECKING:

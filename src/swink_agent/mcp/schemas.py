@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from swink_agent.core.schemas.validation import InvalidSchema, compile_schema
-from swink_agent.core.texts.invisible import is_deceptive, ordinary_places
+from swink_agent.rendering.texts.invisible import is_deceptive, ordinary_places
 
 if TYPE_CHECKING:
     from swink_agent.core.secrets.redaction import Redactor

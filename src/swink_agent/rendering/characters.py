@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 from unicodedata import category
 
-from swink_agent.core.texts.invisible import is_deceptive, ordinary_places
+from swink_agent.rendering.texts.invisible import is_deceptive, ordinary_places
 
 from .escaping import MOST_MARKS_OF_A_SCRIPT, escaped, most_marks
 

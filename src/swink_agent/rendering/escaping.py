@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 
-from swink_agent.core.texts.invisible import compatibility_form, is_deceptive, ordinary_places
+from swink_agent.rendering.texts.invisible import compatibility_form, is_deceptive, ordinary_places
 
 from .cells import expand_tabs
 

@@ -63,7 +63,7 @@ def looks_like_diff(shown: str) -> bool:
 
 def diff_html(old: str, new: str) -> str:
     """Returns the difference between the two texts as a diff in HTML."""
-    from swink_agent.core.texts.diffs import diff_lines
+    from swink_agent.rendering.texts.diffs import diff_lines
 
     signs = {"added": ("ins", "+"), "removed": ("del", "-"), "context": ("", " "), "hunk": ("hunk", "")}
     lines = diff_lines(visible(old), visible(new))

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from swink_agent.core.machine.extras import MissingExtra, require
-from swink_agent.core.texts.invisible import is_deceptive, ordinary_places
 from swink_agent.core.values.checks import check_text, is_not
 from swink_agent.core.values.several import check_path
 from swink_agent.core.values.value import Value
+from swink_agent.rendering.texts.invisible import is_deceptive, ordinary_places
 
 from .reading import SkillFileError, read_beneath
 

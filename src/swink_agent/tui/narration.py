@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
-from swink_agent.app.runs.telling import seconds, shortening_of, summary_of
+from swink_agent.app.runs.telling import shortening_of, summary_of
+from swink_agent.app.shown.changes import CUT_OFF, stopped_words, why_discarded
 from swink_agent.app.talk.delegates import DelegateProgress
 from swink_agent.app.talk.shell import FROM_SHELL
 from swink_agent.core import events
@@ -79,10 +80,8 @@ class Narration:
                 self._show_calls(record)
             case events.MessageStart():
                 self._calls, self._is_earlier = [], False
-            case events.MessageRetry(attempt=attempt, error=error, delay=delay):
-                self._discard(f"attempt {attempt} failed, the next is in {seconds(round(delay, 1))}: {error}")
-            case events.ModelFallback(to_model=model, error=error):
-                self._discard(f"continuing with {model}: {error}")
+            case events.MessageRetry() | events.ModelFallback():
+                self._discard(why_discarded(event))
             case events.MessageEnd(message=message):
                 self._on_message(message)
                 self._show_calls(record)
@@ -101,7 +100,7 @@ class Narration:
             case events.AgentEnd(stopped_by=stopped_by):
                 self._close_reply("")
                 if stopped_by is not None:
-                    self.notice(f"{stopped_by.policy} stopped it: {stopped_by.reason}", "warning")
+                    self.notice(stopped_words(stopped_by), "warning")
             case _:
                 pass
 
@@ -184,7 +183,7 @@ class Narration:
         elif message.is_failed:
             stopped = "error"  # the reason is shown when the run ends
         elif message.stop_reason == StopReason.LENGTH:
-            note = "cut off at the model's limit of output"
+            note = CUT_OFF
         self._close_reply(stopped, note)
 
     def _close_reply(self, stopped: Literal["", "aborted", "error"], note: str = "") -> None:

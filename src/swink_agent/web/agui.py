@@ -17,12 +17,15 @@ from typing import Any, cast
 import msgspec
 from aiohttp import web
 
+from swink_agent.app.shown.changes import Changes, Delegate, Discarded, Notice, delegate_words, stopped_words
 from swink_agent.core.agent.options import Tools
+from swink_agent.core.encoding.codec import decode_event
+from swink_agent.core.events import AgentEvent
 from swink_agent.core.machine.extras import MissingExtra, require
 from swink_agent.core.policy import PolicyContext
 from swink_agent.core.run.turn import takes_context
 from swink_agent.core.tool import AgentTool, AgentToolResult
-from swink_agent.core.types import AgentMessage, Text, UserMessage, extract_text
+from swink_agent.core.types import AgentMessage, PolicyStop, Text, UserMessage, extract_text
 from swink_agent.core.values.decoders import converted
 from swink_agent.mcp.schemas import UnusableSchema, tame_schema
 from swink_agent.memory import SessionNotFound
@@ -39,6 +42,8 @@ from .talks import Talk
 _MOST_BYTES = 32 * MOST_JSON
 _MOST_TOOLS = 128
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+_TOLD = frozenset({"message_retry", "model_fallback", "context_compacted", "delegate_event"})
+"""Events that the protocol has no word for; custom events tell them."""
 _LOOK = 0.25
 """Seconds between two checks whether the client has left."""
 
@@ -106,7 +111,7 @@ async def serve(site: Site, request: web.Request) -> web.StreamResponse:
     site.readers.refuse_if_full()
     channel = await _channel(site, given)
     encoder: Any = encoding.EventEncoder(request.headers.get("accept", ""))
-    run = _Run(core, given.thread_id, given.run_id)
+    run = Translation(core, given.thread_id, given.run_id)
     async with channel.opening:
         position = channel.log.position
         talk = await _begin(site, request, channel, given, tools, by)
@@ -287,7 +292,7 @@ def _files(site: Site, channel: SessionChannel, messages: Sequence[Any]) -> list
 
 
 async def _stream(
-    request: web.Request, channel: SessionChannel, talk: Talk, run: _Run, position: int, encoder: Any
+    request: web.Request, channel: SessionChannel, talk: Talk, run: Translation, position: int, encoder: Any
 ) -> web.StreamResponse:
     response = web.StreamResponse(headers={"content-type": encoder.get_content_type(), "x-accel-buffering": "no"})
     wake = asyncio.Event()
@@ -325,7 +330,7 @@ async def _stream(
     return response
 
 
-class _Run:
+class Translation:
     """Translates our events into those of the protocol, for one request."""
 
     def __init__(self, core: Any, thread_id: str, run_id: str) -> None:
@@ -337,6 +342,7 @@ class _Run:
         self._said = False
         self._error = ""
         self._thought = ""
+        self._changes = Changes()
         self.is_over = False
 
     def begin(self) -> list[Any]:
@@ -345,7 +351,29 @@ class _Run:
     def translate(self, name: str, data: bytes) -> list[Any]:
         """Returns the protocol's events for one of ours."""
         handle: Callable[[dict[str, Any]], list[Any]] | None = getattr(self, f"_on_{name}", None)
-        return [] if handle is None or self.is_over else handle(msgspec.json.decode(data))
+        if self.is_over:
+            return []
+        told = self._told(decode_event(data)) if name in _TOLD else []
+        return told if handle is None else [*told, *handle(msgspec.json.decode(data))]
+
+    def _told(self, event: AgentEvent) -> list[Any]:
+        """What the protocol has no event for: a discarded reply, a shortening, the progress of a delegate."""
+        told: list[Any] = []
+        for change in self._changes.of(event):
+            match change:
+                case Discarded(why=why):
+                    told += [*self._closed(), self._custom("discarded", message=self._message, why=why)]
+                    self._message, self._said = secrets.token_hex(8), False
+                case Notice(kind=kind, words=words):
+                    told.append(self._custom("notice", kind=kind, text=words))
+                case Delegate(call_id=call_id, progress=progress):
+                    told.append(self._custom("delegate", call=call_id, text=delegate_words(progress)))
+                case _:
+                    pass
+        return told
+
+    def _custom(self, name: str, **value: Any) -> Any:
+        return self._core.CustomEvent(name=name, value=value)
 
     def _on_message_start(self, _: dict[str, Any]) -> list[Any]:
         self._message, self._said = secrets.token_hex(8), False
@@ -357,13 +385,6 @@ class _Run:
         if kind is None or not delta["delta"]:
             return []
         return [*self._opened(kind), self._content(kind, delta["delta"])]
-
-    def _on_message_retry(self, _: dict[str, Any]) -> list[Any]:
-        closed = self._closed()
-        self._message, self._said = secrets.token_hex(8), False
-        return closed
-
-    _on_model_fallback = _on_message_retry
 
     def _on_message_end(self, event: dict[str, Any]) -> list[Any]:
         message = event["message"]
@@ -418,7 +439,8 @@ class _Run:
     def _on_notice(self, event: dict[str, Any]) -> list[Any]:
         if event["kind"] == "error":
             self._error = event["text"]
-        return []
+            return []
+        return [self._custom("notice", kind=event["kind"], text=event["text"])]
 
     def _on_agent_end(self, event: dict[str, Any]) -> list[Any]:
         result: dict[str, Any] = event.get("result") or {}
@@ -427,7 +449,7 @@ class _Run:
         if result.get("error"):
             return self._failed(result["error"], result.get("error_kind"))
         if stopped := event.get("stopped_by"):
-            return self._failed(f"{stopped['policy']} stopped it: {stopped['reason']}", "stopped")
+            return self._failed(stopped_words(PolicyStop(**stopped)), "stopped")
         pending = [call["call_id"] for call in result.get("pending", ())]
         usage: dict[str, Any] = result.get("usage") or {}
         used = self._core.TokenUsage(

@@ -17,8 +17,8 @@ from swink_agent.core.encoding.codec import encode_event
 from swink_agent.core.events import AgentEnd, AgentEvent, AgentStart, ToolCallDeferred
 from swink_agent.core.secrets.redaction import EventRedactor, Redactor
 from swink_agent.core.types import AgentMessage, ModelSpec
-from swink_agent.memory import LoadedSession
 
+from .histories import History
 from .problems import Problem
 from .questions import Questions
 from .streams import EventLog
@@ -208,7 +208,7 @@ class SessionChannel:
             self.let_go_soon()
         return self.talk
 
-    def show(self, loaded: LoadedSession) -> LoadedSession:
+    def show(self, loaded: History) -> History:
         """Notes what a reader was shown, so that readers get a reset if the session has changed when it is opened."""
         if self.talk is None:
             count = len(loaded.messages)
@@ -322,7 +322,7 @@ class SessionChannels:
             size -= channel.size
 
 
-def state_of(channel: SessionChannel, loaded: LoadedSession, usual: Callable[[], str | None]) -> State:
+def state_of(channel: SessionChannel, loaded: History, usual: Callable[[], str | None]) -> State:
     """Returns the state of a session; without a conversation, the state in which one would begin. Call it in a thread.
 
     `usual` returns the model of new sessions.

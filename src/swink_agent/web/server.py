@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from aiohttp import web
 
 from swink_agent.adapters.kit.server_log import quoted
+from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.values.checks import check_methods, check_switch, is_not
 from swink_agent.core.values.several import several_texts
 from swink_agent.memory import JsonlSessionStore, SessionStore
@@ -93,6 +94,7 @@ def app(
         authorize=authorize,
         store=sessions,
         open_talk=open_talk,
+        redactor=Redactor(),
         durable=lambda: durable,
         evals=evals,
         max_upload=max_upload,

@@ -22,6 +22,7 @@ from swink_agent.adapters.kit.listener import Connection, listening, noted
 from swink_agent.adapters.kit.server_log import ServerLog
 from swink_agent.app.agent.models import choose_model, named_model
 from swink_agent.app.agent.opening import Opening
+from swink_agent.app.agent.standard import redactor_for
 from swink_agent.app.errors import ApplicationError, UsageProblem
 from swink_agent.app.evals.evaluation import results_folder
 from swink_agent.app.runs.sessions import open_store
@@ -81,6 +82,7 @@ def standard_site(opening: Opening, access: Access, *, stream_fn: StreamFn | Non
         authorize=lambda request, action, session: NAME,
         store=open_store(opening.settings),
         open_talk=open_talk,
+        redactor=redactor_for(opening.settings, opening.credentials),
         folder=str(opening.folder.resolve()),
         model=model,
         models=models,

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 from aiohttp import web
 
+from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import ThinkingLevel
 from swink_agent.memory import SessionInfo, SessionStore
 
 from .access import Access
 from .channels import OpenFn, SessionChannel, SessionChannels
-from .histories import Histories
+from .histories import Histories, masked_info
 from .problems import Problem
 from .routes.asking import Action
 from .streams import EventLog, Readers
@@ -49,6 +50,7 @@ class Site:
         authorize: AuthorizeFn,
         store: SessionStore,
         open_talk: OpenFn,
+        redactor: Redactor,
         folder: str = "",
         model: Callable[[], str | None] = lambda: None,
         models: Callable[[], Sequence[tuple[str, str, str]]] = tuple,
@@ -61,7 +63,9 @@ class Site:
     ) -> None:
         self.access = access
         self.store = store
-        self.histories = Histories(store)
+        self.redactor = redactor
+        """Masks what was recorded, also in other programs."""
+        self.histories = Histories(store, redactor)
         self.listed = EventLog()
         """Changes of the list of sessions: `row` for a new or changed session, `state`, `retitled`, `gone`, `bye`."""
         self.channels = SessionChannels(open_talk, self.list_state)
@@ -191,7 +195,7 @@ class Site:
                 return
 
     def _list_row(self, info: SessionInfo, state: str = "idle") -> None:
-        self._list("row", session=info.id, state=state, info=info)
+        self._list("row", session=info.id, state=state, info=masked_info(info, self.redactor))
 
     def _list(self, name: str, **fields: Any) -> None:
         self.listed.append(name, msgspec.json.encode(fields))

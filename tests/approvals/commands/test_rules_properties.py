@@ -12,7 +12,7 @@ from swink_agent.approvals.commands.named_commands import is_runner, named_comma
 from swink_agent.approvals.commands.rules import CommandRules, _is_denied
 from swink_agent.approvals.commands.shell_words import NotPlain, plain_words, read_script
 from swink_agent.approvals.display import safe_display
-from swink_agent.core.texts.invisible import is_deceptive, ordinary_places
+from swink_agent.rendering.texts.invisible import is_deceptive, ordinary_places
 
 ANYTHING = CommandRules(allow=["ls"])
 OPERATORS = list(";&|<>(){}$`*?[]~\r\t")

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from swink_agent import Agent, AgentToolResult, Image, Redactor, Text, ToolContext, ToolError, ToolResultMessage
 from swink_agent.approvals import Approvals, CallRules
 from swink_agent.core.approval import ProposedCall
-from swink_agent.core.texts.invisible import is_deceptive, ordinary_places
+from swink_agent.rendering.texts.invisible import is_deceptive, ordinary_places
 from swink_agent.testing import call, scripted
 from swink_agent.tools import WebFetchTool
 from swink_agent.tools.web import web_fetch

@@ -188,10 +188,10 @@ def test_hidden_paths_add_to_the_credentials(folder: Path, monkeypatch: pytest.M
         ".vscode/tasks.json",
         "sub/../.git/config",
         ".exrc",
-        "sub/.nvim.lua",
-        "sub/.dir-locals.el",
-        "sub/.Helix/languages.toml",
-        ".zed/tasks.json",
+        "sub/.VIMRC",
+        "sub/.vscode/x",
+        "sub/.hg/hgrc",
+        "sub/.jj/repo/config.toml",
     ],
 )
 def test_protected_names_have_no_place_to_write_to(workspace: Workspace, folder: Path, path: str) -> None:
@@ -225,7 +225,7 @@ def test_no_folder_becomes_one_by_its_last_file(workspace: Workspace, folder: Pa
             workspace.place(path)
 
 
-@pytest.mark.parametrize("path", [".gitignore", ".github/workflows/x.yml", "git/config", "sub/.vscode/x", ".git2/a"])
+@pytest.mark.parametrize("path", [".gitignore", ".github/x.yml", "git/config", ".hg/store", ".envrc", ".git2/a"])
 def test_names_like_protected_ones_are_free(workspace: Workspace, path: str) -> None:
     with workspace.place(path) as place:
         assert "/".join(place.parts) == path

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from swink_agent.core.texts.invisible import is_deceptive
 from swink_agent.core.types import Thinking
+from swink_agent.rendering.texts.invisible import is_deceptive
 
 SEARCHES = "web_searches"
 """The name of the number of searches in `Usage.extra`, and of their cost in `Cost.extra`."""

@@ -24,7 +24,7 @@ from swink_agent.core.types import AgentContext, ModelSpec, ThinkingLevel, UserM
 
 from ..errors import NoModel, UsageProblem
 from ..keys.credentials import Credentials
-from ..settings.definitions import TOOLS_OF_BASH, alias_of
+from ..settings.definitions import alias_of
 from ..settings.settings import Settings, SourcedValue
 from .providers import LOCAL, PROVIDERS, Provider, all_providers, provider_named
 
@@ -279,7 +279,7 @@ async def prepare_local(
     from .system_prompt import standard_prompt
 
     stream_fn = LocalStreamFn(name, cache_dir=settings.value("models_dir"), on_state=on_state, fetch=False)
-    wanted = {*settings.value("tools"), *(TOOLS_OF_BASH if "bash" in settings.value("tools") else ())}
+    wanted = settings.value("tools")  # those for background commands are offered only while there is one
     try:
         with TemporaryDirectory(prefix="swink-") as folder:  # the beginning is the same for every folder
             network, hosts = settings.value("network"), settings.value("allow_hosts")

@@ -24,7 +24,7 @@ from swink_agent.core.values.value import Value
 
 from ..errors import UsageProblem
 from ..keys.credentials import Credentials
-from ..runs.headless import PrepareFn
+from ..runs.one_run import PrepareFn
 from ..runs.undo import open_checkpoints, why_unkept
 from ..settings.definitions import TOOLS_OF_BASH
 from ..settings.mcp_servers import ServerSettings
@@ -35,6 +35,7 @@ from .approval_modes import ChosenMode, choose_mode
 from .confinement import open_confined, private_folders, sandbox_profile, writable_folders
 from .context import compaction, provider_options
 from .models import choose_model, is_small, local_fetch, stream_fn_of
+from .offered_tools import OfferedTools
 from .skills import usable_skills
 from .system_prompt import project_notes, standard_prompt
 
@@ -219,10 +220,12 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
 
         tools.append(TodoTool())
     servers = _servers(options, root, redactor, warnings)
+    beside = tools if servers is None else servers.tools_beside(tools, rules.denies_tool)
+    shell = cast("BashTool | None", next((tool for tool in tools if tool.name == "bash"), None))
     agent = Agent(
         model,
         system_prompt=system,
-        tools=tools if servers is None else servers.tools_beside(tools, rules.denies_tool),
+        tools=beside if shell is None else OfferedTools(beside, shell.tasks),
         transform_context=compaction(model, settings, system=system, tools=tools, reply=reply),
         # Policies of packages come first, so that the others compare and count a call as rewritten. Hooks come last:
         # they are slow, and run only for calls that no other policy refuses.
@@ -240,7 +243,7 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
         approval_mode=chosen,
         prepare=None if options.stream_fn else local_fetch(model, settings, options.on_local_state),
         sandbox=sandbox,
-        shell=cast("BashTool | None", next((tool for tool in tools if tool.name == "bash"), None)),
+        shell=shell,
         warnings=tuple(warnings),
         servers=servers,
         hooks=hooks,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from msgspec import field
 
@@ -30,20 +30,15 @@ from swink_agent.core.types import AgentResult, Cost, ModelSpec, PolicyStop, Sto
 from swink_agent.core.values.value import Value
 
 from ..errors import ApplicationError, ExitCode
+from .one_run import OneRun, PrepareFn, Reason
 
 _REFUSALS = (ToolOutcome.REJECTED, ToolOutcome.SKIPPED)
 
-T = TypeVar("T")
-PrepareFn: TypeAlias = Callable[[CancellationToken], None]
-"""Preparation before a run, called in a thread. Raises `ApplicationError`, or `Aborted` when cancelled."""
 PromptFn: TypeAlias = Callable[[CancellationToken], "Prompt | None"]
 """Waits for the prompt, called in a thread. Raises as `PrepareFn` does.
 
 `None` means no prompt: the conversation continues where it stopped.
 """
-
-Reason: TypeAlias = Literal["interrupted", "timeout", "output"]
-"""Why a run was stopped from outside: by a user, by the clock, or because the output was closed."""
 
 
 class RejectedCall(Value, frozen=True):
@@ -104,23 +99,18 @@ class HeadlessRun:
         self.agent = agent
         self._schema = schema
         self._answers = answers
-        self._timeout = timeout
-        self._prepare = prepare
-        self._waiting = CancellationToken()
+        self._one = OneRun(agent, timeout=timeout, prepare=prepare)
         self._clock = clock
-        self._reason: Reason | None = None
         self._record = RunRecord()
         self._start: float | None = None
 
     def interrupt(self, reason: Reason = "interrupted") -> None:
         """Ends the run soon and cleanly. The first reason counts."""
-        self._reason = self._reason or reason
-        self._waiting.cancel()
-        self.agent.abort()
+        self._one.interrupt(reason)
 
     def as_it_stands(self) -> Outcome:
         """The outcome if the run is abandoned now: interrupted, with the results so far. Call it from any thread."""
-        return self._cut_short(self._reason or "interrupted")
+        return self._cut_short(self._one.reason or "interrupted")
 
     async def run(self, prompt: Prompt | PromptFn | None) -> Outcome:
         """Runs to the end. Failures of the model or the provider are outcomes, not exceptions.
@@ -128,39 +118,28 @@ class HeadlessRun:
         While the prompt is awaited, the model is prepared. The time limit and the reported time start when the model
         is ready.
         """
-        given = self._in_thread(prompt) if callable(prompt) else prompt
+        given = self._one.in_thread(prompt) if callable(prompt) else prompt
         reading = given if isinstance(given, asyncio.Future) else None
         try:
             problem = await self._get_ready(reading)
             if problem is not None:
                 return problem
             self._start = self._clock()
-            timer = None
-            if self._timeout is not None:
-                timer = asyncio.get_running_loop().call_later(self._timeout, self.interrupt, "timeout")
-            try:
-                with self.agent.subscribe(self._record.feed):
-                    return await self._read_and_ask(given)
-            finally:
-                if timer is not None:
-                    timer.cancel()
+            with self._one.in_time(), self.agent.subscribe(self._record.feed):
+                return await self._read_and_ask(given)
         finally:
             if reading is not None:
-                self._waiting.cancel()
+                self._one.waiting.cancel()
                 await asyncio.gather(reading, return_exceptions=True)
-
-    def _in_thread(self, work: Callable[[CancellationToken], T]) -> asyncio.Future[T]:
-        return asyncio.get_running_loop().run_in_executor(None, work, self._waiting)
 
     async def _get_ready(self, reading: asyncio.Future[Any] | None) -> Outcome | None:
         """Prepares the run. Returns the outcome if that failed. The time limit does not apply here."""
-        if self._prepare is None:
+        if (preparing := self._one.preparing()) is None:
             return None
-        preparing = self._in_thread(self._prepare)
         both = {preparing} if reading is None else {preparing, reading}
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         if reading is not None and reading.done() and reading.exception() is not None:
-            self._waiting.cancel()  # a wrong prompt is reported at once, not after a model is fetched
+            self._one.waiting.cancel()  # a wrong prompt is reported at once, not after a model is fetched
             await asyncio.gather(preparing, return_exceptions=True)
             return await self._tried(reading)
         return await self._tried(preparing)
@@ -171,7 +150,7 @@ class HeadlessRun:
         except ApplicationError as error:
             return self._made(error.exit_code, error=str(error), stop_reason=StopReason.ERROR)
         except Aborted:
-            return self._cut_short(self._reason or "interrupted")
+            return self._cut_short(self._one.reason or "interrupted")
         return None
 
     async def _read_and_ask(self, prompt: Prompt | asyncio.Future[Prompt | None] | None) -> Outcome:
@@ -180,11 +159,11 @@ class HeadlessRun:
             if problem is not None:
                 return problem
             prompt = prompt.result()
-        if self._reason is not None:
-            return self._cut_short(self._reason)
+        if self._one.reason is not None:
+            return self._cut_short(self._one.reason)
         work = asyncio.ensure_future(self._answer(prompt))
         await asyncio.sleep(0)
-        if self._reason is not None:  # a signal that arrived before there was a run to abort
+        if self._one.reason is not None:  # a signal that arrived before there was a run to abort
             self.agent.abort()
         return await work
 
@@ -234,8 +213,8 @@ class HeadlessRun:
         return self._made(ExitCode.DONE)
 
     def _failed(self, error: AgentError) -> Outcome:
-        if self._reason is not None and isinstance(error, Aborted):
-            return self._cut_short(self._reason)
+        if self._one.reason is not None and isinstance(error, Aborted):
+            return self._cut_short(self._one.reason)
         if isinstance(error, StructuredOutputFailed) and error.stopped_by is not None:
             return self._made(ExitCode.LIMIT, error=_stopped(error.stopped_by))
         code = ExitCode.NO_MODEL if isinstance(error, AuthError) else ExitCode.FAILED
@@ -246,7 +225,7 @@ class HeadlessRun:
             case "interrupted":
                 code, error = ExitCode.INTERRUPTED, "interrupted"
             case "timeout":
-                code, error = ExitCode.LIMIT, f"stopped after {self._timeout:g} seconds (--timeout)"
+                code, error = ExitCode.LIMIT, self._one.timeout_words
             case "output":
                 code, error = ExitCode.FAILED, "stopped: the output was closed"
         return self._made(code, error=error, stop_reason=StopReason.ABORTED)

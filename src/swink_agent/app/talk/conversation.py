@@ -34,7 +34,7 @@ from .options import Farewell, TalkOptions, resuming
 from .plan import Mode
 from .prompts import mentioned_in, user_message
 from .queue import MessageQueue, Queued, QueuedKind
-from .runner import AgentRun, Runner, State, Work
+from .runner import AgentRun, RunEnd, Runner, State, Work
 from .shell import Shells
 from .tasks import Beside, SendGate
 from .usage import UsageTotals
@@ -73,6 +73,8 @@ class Conversation:
         self.opened: OpenAgent | None = None
         self._queue = MessageQueue()
         self._redactor = Redactor(enabled=options.opening.settings.value("masking"))
+        self.last_end: RunEnd | None = None
+        """How the last run ended; `None` before the first one has."""
         self._answer = ""
         self._subscription: Subscription | None = None
         self._gate = SendGate()
@@ -324,8 +326,7 @@ class Conversation:
             answers |= await waiting.ask_in_turn(calls, self._runner.waiting)
             state: State = "idle"
             if answers:
-                run = AgentRun(opened, None, answers=answers, notice=self.notice, stop=self.stop)
-                state = await self._run(run, ())
+                state = await self._run(opened, None, (), answers)
         finally:
             if left := opened.agent.pending:
                 self.notice(waiting.named(left))
@@ -468,11 +469,11 @@ class Conversation:
             shown = (*images, *mentioned_in(message, images))
             self.view.show_prompt(extract_text(message.content), shown, position)
             self.usage.said(prompts)
-        self.begin(self._run(AgentRun(self.opened, prompts, notice=self.notice, stop=self.stop), images))
+        self.begin(self._run(self.opened, prompts, images))
 
     def resume(self, answers: Mapping[str, Answer]) -> None:
         assert self.opened is not None
-        self.begin(self._run(AgentRun(self.opened, None, answers=answers, notice=self.notice, stop=self.stop), ()))
+        self.begin(self._run(self.opened, None, (), answers))
 
     def begin(self, work: Work) -> None:
         """Runs other work, such as a compaction, like a run: the user can stop it in the same way."""
@@ -492,11 +493,19 @@ class Conversation:
             self._give_back_queue()
         self.front.changed()
 
-    async def _run(self, run: AgentRun, images: Sequence[str]) -> State:
+    async def _run(
+        self,
+        opened: OpenAgent,
+        prompts: Sequence[AgentMessage] | None,
+        images: Sequence[str],
+        answers: Mapping[str, Answer] | None = None,
+    ) -> State:
         self.usage.begin_run()
+        run = AgentRun(opened, prompts, answers=answers, notice=self.notice, waiting=self._runner.waiting)
         try:
-            state = await run.run(self._runner.waiting)
+            state = await run.run()
         finally:
+            self.last_end = run.end
             if not run.has_begun:
                 self._take_back_prompt(run.prompts, images)
         if run.has_no_reply and run.prompts and isinstance(message := run.prompts[-1], UserMessage):

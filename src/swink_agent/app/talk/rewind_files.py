@@ -118,7 +118,7 @@ def _start(newest_first: Sequence[Checkpoint], since: Mapping[str, int]) -> Chec
 def shown_changes(plans: Sequence[tuple[str, Sequence[PathRewind]]]) -> str:
     """Returns a diff of the changes that the plans would make to text files. Call it in a thread."""
     from swink_agent.app.runs.undo import open_checkpoints, texts_of
-    from swink_agent.core.texts.diffs import diff_lines
+    from swink_agent.rendering.texts.diffs import diff_lines
 
     store = open_checkpoints()
     signs = {"added": "+", "removed": "-", "context": " ", "hunk": ""}

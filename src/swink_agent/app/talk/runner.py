@@ -1,26 +1,27 @@
 """Runs the agent, or other work such as a compaction, one at a time.
 
-`Runner` owns the state that the user sees, the elapsed time, and stopping. `AgentRun` owns the steps of one run of the
-agent: it prepares the model, sets the time limit, runs the agent, and reports how the run ended.
+`Runner` owns the state that the user sees, the elapsed time, and stopping. `AgentRun` is one run of the agent in a
+conversation, and tells how it ended; `runs.one_run` has what every run needs.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from swink_agent.app.errors import ApplicationError
+from swink_agent.app.runs.one_run import OneRun, Reason
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.cancel import CancellationToken
-from swink_agent.core.errors import Aborted, AgentError, AuthError
+from swink_agent.core.errors import Aborted, AgentError, AuthError, ErrorKind
 from swink_agent.core.run.pending import Answer
 from swink_agent.core.types import AgentMessage, AgentResult, AssistantMessage, StopReason
 
 from ..agent.open_agent import OpenAgent
 
 State: TypeAlias = Literal["idle", "running", "error", "aborted"]
-Work: TypeAlias = Coroutine[Any, Any, State]
+Work: TypeAlias = Coroutine[object, object, State]
 """Returns the state at its end. It may raise `Aborted`, or any other error, which is shown to the user."""
 
 
@@ -99,8 +100,16 @@ class Runner:
             self._on_end()
 
 
+class RunEnd(NamedTuple):
+    """How a run ended. `result` is `None` if it did not begin; `reason` is why it was stopped from outside."""
+
+    result: AgentResult | None
+    reason: Reason | None
+    error_kind: ErrorKind | None
+
+
 class AgentRun:
-    """One run with prompts, with answers to calls that wait, or with queued messages. The time limit calls `stop`."""
+    """One run of a conversation: with prompts, with answers to calls that wait, or with queued messages."""
 
     def __init__(
         self,
@@ -109,7 +118,7 @@ class AgentRun:
         *,
         answers: Mapping[str, Answer] | None = None,
         notice: Callable[[str, Literal["warning", "error"]], None],
-        stop: Callable[[], None],
+        waiting: CancellationToken,
     ) -> None:
         self._opened = opened
         self.prompts = () if prompts is None else tuple(prompts)
@@ -117,23 +126,26 @@ class AgentRun:
         """Whether the agent has got the prompts."""
         self.has_no_reply = False
         """Whether the run failed before the model replied."""
+        self.end = RunEnd(None, None, None)
         self._given = prompts
         self._answers = answers
         self._notice = notice
-        self._stop = stop
+        timeout: float | None = opened.opening.settings.value("timeout")
+        self._run = OneRun(opened.agent, timeout=timeout, prepare=opened.made.prepare, waiting=waiting)
 
-    async def run(self, waiting: CancellationToken) -> State:
+    async def run(self) -> State:
         """Runs to the end. The caller cancels `waiting` to stop it. Raises `AgentError` and `ApplicationError`."""
-        await self._prepare(waiting)
-        agent = self._opened.agent
-        limit: float | None = self._opened.opening.settings.value("timeout")
-        timer = None if limit is None else asyncio.get_running_loop().call_later(limit, self._on_timeout, limit)
+        await self._prepare()
         self.has_begun = True
         try:
-            result = await self._start(agent)
-        finally:
-            if timer is not None:
-                timer.cancel()
+            with self._run.in_time():
+                result = await self._start(self._opened.agent)
+        except AgentError as error:
+            self.end = RunEnd(None, self._run.reason, error.kind)
+            raise
+        self.end = RunEnd(result, self._run.reason, result.error_kind)
+        if self._run.reason == "timeout":
+            self._notice(self._run.timeout_words, "warning")
         if result.stop_reason == StopReason.ABORTED:
             return "aborted"
         if result.error is not None:
@@ -143,7 +155,7 @@ class AgentRun:
             return "error"
         return "idle"
 
-    def _start(self, agent: Agent) -> Coroutine[Any, Any, AgentResult]:
+    def _start(self, agent: Agent) -> Coroutine[object, object, AgentResult]:
         if self._answers is not None:
             return agent.resume(self._answers)
         return agent.continue_loop() if self._given is None else agent.prompt(list(self.prompts))
@@ -156,19 +168,14 @@ class AgentRun:
         refusal = await asyncio.to_thread(self._opened.opening.credentials.refusal, provider)
         return f"\n{refusal}; #key {provider} stores another"
 
-    def _on_timeout(self, limit: float) -> None:
-        self._notice(f"stopped after {limit:g} seconds (--timeout)", "warning")
-        self._stop()
-
-    async def _prepare(self, waiting: CancellationToken) -> None:
-        """Prepares the model, for example downloads it, in a thread that stops when the run is stopped."""
-        if (prepare := self._opened.made.prepare) is not None:
-            work = asyncio.get_running_loop().run_in_executor(None, prepare, waiting)
+    async def _prepare(self) -> None:
+        """Prepares the model in a thread that stops when the run is stopped."""
+        if (work := self._run.preparing()) is not None:
             try:
                 await asyncio.shield(work)
             except asyncio.CancelledError:
-                waiting.cancel()
+                self._run.waiting.cancel()
                 await asyncio.gather(work, return_exceptions=True)
                 raise
-        if waiting.is_cancelled:
+        if self._run.waiting.is_cancelled:
             raise Aborted

@@ -14,9 +14,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from swink_agent.core.texts.invisible import is_deceptive
 from swink_agent.core.values.value import Value
 from swink_agent.rendering.escaping import safe_display
+from swink_agent.rendering.texts.invisible import is_deceptive
 
 _BARE = frozenset(string.ascii_letters + string.digits + "_-./:,+=@%^")
 # Without a sign in front: `bash -c +x` treats it as an option of bash.

@@ -49,14 +49,15 @@ def set_key(ctx: click.Context, provider: str, store: Store | None) -> None:
             "a key is not an argument: other users can see it, and the shell keeps it in its history; "
             f"write swink keys set {provider}, and type the key when it is asked for, or pipe it in"
         )
-    where = credentials.set(provider, _read_key(provider), store)
+    where = credentials.set(provider, read_key(provider), store)
     click.echo(f"The key of {provider} is in {where}.", err=True)
     variable = credentials.in_environment(provider)
     if variable:
         click.echo(f"{variable} is set as well, and has priority.", err=True)
 
 
-def _read_key(provider: str) -> str:
+def read_key(provider: str) -> str:
+    """The key that the user types without echo, or that stdin contains. Raises `UsageProblem`."""
     if sys.stdin.isatty():
         return click.prompt(f"Key of {provider}", hide_input=True, err=True)
     data = os.read(0, _LONGEST_KEY)

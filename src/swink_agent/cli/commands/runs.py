@@ -70,7 +70,9 @@ class _Store:
 def _with_store(command: Callable[..., Any]) -> Callable[..., Any]:
     """Gives a command the options that name the store, as one `_Store`."""
 
-    @click.option("--url", help="The store: sqlite:///path or postgresql://… Default: the setting durable.url.")
+    @click.option(
+        "--url", help="The store: sqlite:///path, or postgresql://… without a password. Default: durable.url."
+    )
     @click.option("--app", metavar="MODULE:NAME", help="A Durable in your own code, instead of --url.")
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     @click.pass_context

@@ -14,7 +14,7 @@ from swink_agent.app.errors import SettingsError
 from swink_agent.app.trust import trust
 from swink_agent.app.trust.trust import FolderToTrust, Project, TrustStore, as_text, find_project
 from swink_agent.approvals.display import safe_display
-from swink_agent.core.texts.diffs import diff_lines
+from swink_agent.rendering.texts.diffs import diff_lines
 
 from ..screen.screen import Screen
 

@@ -18,7 +18,7 @@ from swink_agent.app.runs.input_files import folder_of
 from swink_agent.app.runs.telling import number_of
 from swink_agent.app.runs.undo import ChangedRun, changed_runs, choose_run, elsewhere, open_checkpoints, texts_of
 from swink_agent.approvals.display import safe_display
-from swink_agent.core.texts.diffs import diff_lines
+from swink_agent.rendering.texts.diffs import diff_lines
 from swink_agent.rendering.turns import local_moment
 from swink_agent.tools import CheckpointError, CheckpointStore, PathRewind
 

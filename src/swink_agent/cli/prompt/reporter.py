@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeAlias
 from swink_agent.app.runs.answers import OUTSIDE, named
 from swink_agent.app.runs.headless import Outcome
 from swink_agent.app.runs.telling import FetchProgress, number_of, seconds, shortening_of, summary_of
+from swink_agent.app.shown.changes import why_discarded
 from swink_agent.approvals.access import access_of, what_opens
 from swink_agent.approvals.display import safe_display
 from swink_agent.core import events
@@ -140,10 +141,8 @@ class Reporter:
                 self._decided = frozenset()  # ids may recur
                 self._tell_words()
                 self._live.wait("waiting for the model …")
-            case events.MessageRetry(attempt=attempt, error=error, delay=delay):
-                self.warn(f"attempt {attempt} failed, the next is in {delay:.0f} s: {error}")
-            case events.ModelFallback(to_model=model, error=error):
-                self.warn(f"continuing with {model}: {error}")
+            case events.MessageRetry() | events.ModelFallback():
+                self.warn(why_discarded(event))
             case events.ContextCompacted(report=report):
                 self.note(shortening_of(report))
             case events.MessageEnd(message=message):

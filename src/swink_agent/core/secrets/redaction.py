@@ -28,7 +28,7 @@ from ..types import AgentMessage
 from ..values.checks import a_kind
 from ..values.data import as_json_data
 from ..values.several import several_texts
-from ..values.value import FlatDict, FrozenDict, FrozenList, is_secret_name
+from ..values.value import FrozenDict, FrozenList, is_secret_name
 from .forms import Found, SecretForms
 from .masking import masked
 from .ordinary import is_ordinary
@@ -43,7 +43,7 @@ _MOST_ROUNDS = 3
 _MOST_REMEMBERED = 256 * 1024  # characters of masked texts that a redactor remembers at most
 _TEXTS: frozenset[Any] = frozenset({str})
 _LISTS: frozenset[Any] = frozenset({list, tuple, FrozenList})
-_OBJECTS: frozenset[Any] = frozenset({dict, FrozenDict, FlatDict})
+_OBJECTS: frozenset[Any] = frozenset({dict, FrozenDict})
 _PER_TEXT = 100  # characters added to the length of each remembered text, for the memory that an entry takes
 
 M = TypeVar("M")

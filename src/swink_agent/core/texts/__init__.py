@@ -1,1 +1,1 @@
-"""Compares texts in bounded time, and finds characters that hide something."""
+"""Compares texts in bounded time."""

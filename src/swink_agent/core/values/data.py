@@ -13,9 +13,9 @@ import msgspec
 
 from .checks import a_kind
 from .nesting import DEEPEST, is_too_deep, kept_shallow, shown, too_deep
-from .value import FlatDict, FrozenDict, FrozenList
+from .value import FrozenDict, FrozenList
 
-_FROZEN: frozenset[Any] = frozenset({FlatDict, FrozenDict, FrozenList})
+_FROZEN: frozenset[Any] = frozenset({FrozenDict, FrozenList})
 _CONSTANT: frozenset[Any] = frozenset({int, bool, type(None)})
 _KEYS: frozenset[Any] = frozenset({str})
 _LISTS: frozenset[Any] = frozenset({list, tuple})
@@ -60,8 +60,7 @@ def _frozen(value: Any, levels: int) -> Any:
     if kind is float and math.isfinite(value):
         return value
     if levels and kind is dict and _KEYS.issuperset(map(type, value)) and _is_encodable("".join(value)):
-        fields = {key: item if type(item) in _CONSTANT else _frozen(item, levels - 1) for key, item in value.items()}
-        return FlatDict(fields) if _FROZEN.isdisjoint(map(type, fields.values())) else FrozenDict(fields)
+        return FrozenDict({key: _frozen(item, levels - 1) for key, item in value.items()})
     if levels and kind in _LISTS:
         return FrozenList([_frozen(item, levels - 1) for item in value])
     raise _NotJson(value)

@@ -4,12 +4,12 @@ The library masks, copies, encodes and compares data of tools, models and applic
 some of the interpreter's stack, which is enough for about a thousand levels, fewer if the caller is deep itself. So
 data from outside is limited to far fewer levels, and deeper data is kept as text. Nothing in this module is recursive.
 
-Ordinary data is copied in `value`.
+`value` copies data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 from msgspec import Struct
@@ -109,8 +109,6 @@ def _written(value: object, waiting: list[object]) -> str:
 def _scalar(value: object) -> str:
     if isinstance(value, str):
         value = value.encode("utf-8", "replace").decode()
-    elif isinstance(value, int) and not -(2**63) <= value < 2**64:
-        value = str(value)  # the encoder accepts no larger number
     return encode(value).decode()
 
 
@@ -120,41 +118,6 @@ def shown(value: object) -> str:
         return str(value)
     except Exception:  # `str` of an application's object may fail
         return f"<{type(value).__name__}>"
-
-
-def copied(
-    value: Any, change: Callable[[Any, Any], Any] | None = None, key_of: Callable[[Any], Any] | None = None
-) -> Any:
-    """Returns a copy in plain dicts and lists, at any depth. An object that occurs twice is one object in the copy too.
-
-    `change` receives each value that contains no others, and its key, if it has one; `key_of` makes the keys of the
-    copy.
-    """
-    top: list[Any] = [value]
-    known: dict[int, tuple[Any, Any]] = {}
-    """The copies by the identity of their originals, which are kept alive so that no other object gets their id."""
-    waiting: list[tuple[Any, Any, Any, Any]] = [(top, 0, value, None)]
-    while waiting:
-        place, at, one, key = waiting.pop()
-        identity = id(one)
-        items = _items(one)
-        fields = _fields(one) if items is None else None
-        if identity in known:
-            place[at] = known[identity][1]
-        elif fields is not None:
-            place[at] = new = dict[Any, Any]()
-            known[identity] = one, new
-            for name, item in fields.items():
-                new_name = name if key_of is None else key_of(name)
-                new[new_name] = None  # keeps the order, whichever is filled first
-                waiting.append((new, new_name, item, name))
-        elif items is not None:
-            place[at] = new = list(items)
-            known[identity] = one, new
-            waiting += [(new, index, item, None) for index, item in enumerate(new)]
-        else:
-            place[at] = one if change is None else change(one, key)
-    return top[0]
 
 
 def inside(value: object) -> Iterable[object]:
@@ -193,12 +156,12 @@ def _fields(value: object) -> Mapping[Any, Any] | None:
         if isinstance(value, Struct):
             return {name: getattr(value, name) for name in value.__struct_fields__}
         names = getattr(type(value), "__dataclass_fields__", None)
-        return None if names is None else {name: field_of(value, name) for name in names}
+        return None if names is None else {name: _field_of(value, name) for name in names}
     except Exception:
         return None
 
 
-def field_of(value: object, name: str) -> Any:
+def _field_of(value: object, name: str) -> Any:
     """Returns a field of a dataclass; `None` if it is not set, or cannot be read."""
     try:
         return getattr(value, name)

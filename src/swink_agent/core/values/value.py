@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from ..texts.likeness import close_names
 from .checks import is_not
-from .nesting import copied
 
 _LONGEST_TEXT = 60
 _LONGEST_REASON = 240
@@ -164,29 +163,22 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 def copy_json(value: T) -> T:
-    """Returns a deep copy of JSON data, in plain dicts and lists. Other objects are shared."""
-    kind: type = type(value)
-    if kind is FlatDict:
-        flat: Any = value  # `cast` would cost a call
-        return dict(flat)  # pyright: ignore[reportReturnType]
-    if kind in _SCALARS:
-        return value
-    try:
-        return _copy(value)
-    except RecursionError:
-        return copied(value)
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        copy = dict(cast("dict[Any, Any]", value))
-        for key, item in copy.items():
-            if type(item) not in _SCALARS:
-                copy[key] = _copy(item)
-        return copy
-    if isinstance(value, list):
-        return [_copy(item) for item in cast("list[Any]", value)]
-    return value
+    """Returns a copy of JSON data in plain dicts and lists, at any depth. Other objects are shared. A list or dict that
+    occurs twice is one in the copy too."""
+    top: list[Any] = [value]
+    copies: dict[int, Any] = {}
+    waiting: list[Any] = [top]
+    while waiting:
+        place = waiting.pop()
+        entries: list[tuple[Any, Any]] = [*(place.items() if isinstance(place, dict) else enumerate(place))]
+        for key, item in entries:
+            plain: Any = dict if issubclass(type(item), dict) else list if issubclass(type(item), list) else None
+            if plain is not None:
+                if id(item) not in copies:
+                    copies[id(item)] = plain(item)
+                    waiting.append(copies[id(item)])
+                place[key] = copies[id(item)]
+    return top[0]
 
 
 def _refuse(self: object, *_: Any, **__: Any) -> Any:
@@ -207,12 +199,6 @@ class FrozenDict(dict[Any, Any]):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> dict[Any, Any]:
         return copy_json(self)
-
-
-class FlatDict(FrozenDict):
-    """A frozen dict without dicts and lists in it, as the arguments of most calls are: copying it is one step."""
-
-    __slots__ = ()
 
 
 class FrozenList(list[Any]):

@@ -30,6 +30,7 @@ _ANNOTATIONS = frozenset(
     | {"$defs", "definitions", "$schema", "$id", "$comment", "contentEncoding", "contentMediaType", "nullable"}
 )
 _BOUNDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
+_COUNTS = frozenset({"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"})
 _KNOWN = {
     "object": frozenset({"properties", "required", "additionalProperties", "minProperties", "maxProperties"}),
     "array": frozenset({"items", "minItems", "maxItems", "prefixItems"}),
@@ -87,14 +88,17 @@ class _Schemas:
 
     def _rule(self, schema: JsonSchema) -> str:
         if "$ref" in schema:
-            self._note(schema, "$ref")
-            return self._reference(str(schema["$ref"]))
+            beside = {key: value for key, value in schema.items() if key != "$ref" and key not in _ANNOTATIONS}
+            if not beside:
+                return self._reference(str(schema["$ref"]))
+            return self.rule(self._merged([{"$ref": schema["$ref"]}, beside]))
         if "const" in schema:
             return self._one_of(schema, [schema["const"]])
         if "enum" in schema:
             return self._one_of(schema, cast("list[Any]", schema["enum"]))
         if "allOf" in schema:
-            return self.rule(self._merged(schema))
+            beside = {key: value for key, value in schema.items() if key != "allOf"}
+            return self.rule(self._merged([beside, *cast("list[JsonSchema | bool]", schema["allOf"])]))
         for keyword in ("anyOf", "oneOf"):
             if keyword in schema:
                 return self._choice(schema, keyword)
@@ -105,6 +109,7 @@ class _Schemas:
 
     def _typed(self, kind: str, schema: JsonSchema) -> str:
         self._note(schema)
+        schema = _with_whole_counts(schema)
         makers = {
             "object": self._object,
             "array": self._array,
@@ -130,7 +135,8 @@ class _Schemas:
         if rest:
             import jsonschema_rs
 
-            whole = {**schema, "$defs": cast("Any", self.document).get("$defs", {})}
+            places = {key: cast("Any", self.document).get(key, {}) for key in ("$defs", "definitions")}
+            whole = {**schema, **places}
             is_valid = jsonschema_rs.validator_for(whole).is_valid
             values = [value for value in values if is_valid(value)]
         if not values:
@@ -154,46 +160,77 @@ class _Schemas:
             raise ValueError(f"the schema refers to {reference!r}, which it does not contain")
         return cast("JsonSchema", found)
 
-    def _merged(self, schema: JsonSchema) -> dict[str, Any]:
-        """`allOf` as one schema: properties are joined, and the last part wins where two disagree."""
-        merged: dict[str, Any] = {key: value for key, value in schema.items() if key != "allOf"}
-        for part in cast("list[JsonSchema]", schema["allOf"]):
-            part = self._resolved(str(part["$ref"])) if "$ref" in part else part
+    def _merged(self, parts: Iterable[JsonSchema | bool]) -> JsonSchema | bool:
+        """One schema for values that all parts accept. Where two parts disagree on a keyword, the last one wins."""
+        merged: dict[str, Any] = {}
+        for part in parts:
+            if part is False:
+                return False
+            if part is True:
+                continue
+            resolved = self._resolved(str(part["$ref"])) if set(part) - _ANNOTATIONS == {"$ref"} else part
+            part = {key: value for key, value in resolved.items() if key not in _ANNOTATIONS}
+            if "properties" in merged and "properties" in part and _refuses_more(merged, part):
+                self.grammar.is_exact = False  # one part does not accept what the other declares
             for key, value in part.items():
-                if key == "properties":
-                    merged[key] = {**merged.get(key, {}), **value}
-                elif key == "required":
-                    merged[key] = [*merged.get(key, []), *value]
-                else:
-                    self.grammar.is_exact = self.grammar.is_exact and merged.get(key, value) == value
-                    merged[key] = value
+                merged[key] = self._both(key, merged[key], value) if key in merged else value
         return merged
+
+    def _both(self, key: str, first: Any, second: Any) -> Any:
+        """The value of a keyword that two parts have."""
+        if first == second:
+            return first
+        match key:
+            case "properties":
+                return {
+                    **first,
+                    **{name: _all(first[name], value) if name in first else value for name, value in second.items()},
+                }
+            case "items" | "additionalProperties":
+                return _all(first, second)
+            case "required" | "allOf":
+                return [*first, *second]
+            case "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties":
+                return max(first, second)
+            case "maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties":
+                return min(first, second)
+            case _:
+                self.grammar.is_exact = False
+                return second
 
     def _choice(self, schema: JsonSchema, keyword: str) -> str:
         self._note(schema, keyword)
         rest = {key: value for key, value in schema.items() if key != keyword and key not in _ANNOTATIONS}
-        options = cast("list[JsonSchema]", schema[keyword])
+        options = cast("list[JsonSchema | bool]", schema[keyword])
         if keyword == "oneOf":  # a value that fits two of them is invalid
             self.grammar.is_exact = self.grammar.is_exact and _are_apart(options)
-        return self._alternatives(
-            self.rule({**rest, **option} if isinstance(cast("Any", option), Mapping) else option) for option in options
-        )
+        possible = [option for option in options if option is not False]
+        if not possible:
+            raise ValueError(f"the schema accepts nothing: {keyword} has no option that does")
+        return self._alternatives(self.rule(self._merged([rest, option]) if rest else option) for option in possible)
 
     # -- objects ---------------------------------------------------------------------------------------------
 
     def _object(self, schema: JsonSchema) -> str:
-        properties = cast("dict[str, JsonSchema]", schema.get("properties") or {})
-        required = set(cast("list[str]", schema.get("required") or []))
+        properties, required = self._declared(schema)
         undeclared = schema.get("additionalProperties", True)
-        if not properties and not required and undeclared is not False:
+        if not properties and undeclared is not False:
             return self._map(undeclared, schema)
-        unnamed: dict[str, JsonSchema] = {name: {} for name in sorted(required - set(properties))}
-        properties = {**properties, **unnamed}
-        least, most = schema.get("minProperties", 0), schema.get("maxProperties", len(properties))
-        if len(required) < least or len(properties) > most:
-            self.grammar.is_exact = False
         pairs = [(name, self.rule(value), name in required) for name, value in properties.items()]
         return self.grammar.fresh('"{" ' + self._members(pairs) + ' "}"')
+
+    def _declared(self, schema: JsonSchema) -> tuple[dict[str, JsonSchema | bool], set[str]]:
+        """The properties that are written, and the names of those that must be."""
+        required = set(cast("list[str]", schema.get("required") or []))
+        properties = cast("dict[str, JsonSchema | bool]", schema.get("properties") or {})
+        properties = {name: value for name, value in properties.items() if value is not False or name in required}
+        undeclared = cast("JsonSchema | bool", schema.get("additionalProperties", True))
+        properties |= dict.fromkeys(sorted(required - set(properties)), undeclared)
+        if properties:
+            least, most = schema.get("minProperties", 0), schema.get("maxProperties", len(properties))
+            if len(required) < least or len(properties) > most:
+                self.grammar.is_exact = False
+        return properties, required
 
     def _map(self, values: JsonSchema | bool, schema: JsonSchema) -> str:
         pair = f'{self.grammar.primitive("json-string")} ": " {self.rule(values)}'
@@ -215,17 +252,21 @@ class _Schemas:
 
     # -- exclusions ------------------------------------------------------------------------------------------
 
-    def differing(self, schema: JsonSchema, excluding: Sequence[Any]) -> str:
+    def differing(self, schema: JsonSchema | bool, excluding: Sequence[Any]) -> str:
         """The schema's rule without the excluded values, if a string in them can differ; else the plain rule."""
         return self._differing(schema, excluding) or self.rule(schema)
 
-    def _differing(self, schema: JsonSchema, excluding: Sequence[Any]) -> str | None:
+    def _differing(self, schema: JsonSchema | bool, excluding: Sequence[Any]) -> str | None:
         """A rule whose every text differs from all excluded values; `None` if no string in it can differ."""
+        if isinstance(schema, bool) or set(schema) & {"$ref", "allOf", "oneOf", "enum", "const"}:
+            return None
         if "anyOf" in schema:
-            options = [{**schema, **option} for option in cast("list[dict[str, Any]]", schema["anyOf"])]
-            for option in options:
-                option.pop("anyOf")
+            rest = {key: value for key, value in schema.items() if key != "anyOf"}
+            options = [self._merged([rest, option]) for option in cast("list[JsonSchema | bool]", schema["anyOf"])]
+            if any(isinstance(option, bool) for option in options):
+                return None
             return self._alternatives(self.differing(option, excluding) for option in options)
+        schema = _with_whole_counts(schema)
         match schema.get("type"):
             case "string" if _is_free(schema):
                 texts = [value for value in excluding if isinstance(value, str)]
@@ -238,17 +279,17 @@ class _Schemas:
                 return None
 
     def _array_differing(self, schema: JsonSchema, excluding: Sequence[Any]) -> str | None:
-        items, most = cast("JsonSchema", schema.get("items", {})), schema.get("maxItems")
+        items, most = cast("JsonSchema | bool", schema.get("items", {})), schema.get("maxItems")
         first = self._differing(items, [value[0] for value in excluding if isinstance(value, list) and value])
-        if first is None or not isinstance(cast("Any", items), Mapping) or most == 0:
+        if first is None or most == 0:
             return None
-        more = f'(", " {self.rule(items)}){times(max(0, int(schema.get("minItems", 0)) - 1), most and most - 1)}'
+        self._note(schema)
+        more = f'(", " {self.rule(items)}){times(max(0, schema.get("minItems", 0) - 1), most and most - 1)}'
         return self.grammar.fresh(f'"[" {first} {more} "]"')
 
     def _object_differing(self, schema: JsonSchema, excluding: Sequence[Any]) -> str | None:
         """A rule for objects in which one required property differs; the others are free."""
-        properties = cast("dict[str, JsonSchema]", schema.get("properties") or {})
-        required = set(cast("list[str]", schema.get("required") or []))
+        properties, required = self._declared(schema)
         values = [cast("Mapping[str, Any]", value) for value in excluding if isinstance(value, Mapping)]
         alternatives: list[str] = []
         for name in properties:
@@ -258,6 +299,8 @@ class _Schemas:
                 rules = {key: other if key == name else self.rule(value) for key, value in properties.items()}
                 pairs = [(key, rule, key in required) for key, rule in rules.items()]
                 alternatives.append(self.grammar.fresh('"{" ' + self._members(pairs) + ' "}"'))
+        if alternatives:
+            self._note(schema)
         return self._alternatives(alternatives) if alternatives else None
 
     def _not_one_of(self, texts: Sequence[str]) -> str:
@@ -285,7 +328,7 @@ class _Schemas:
     # -- arrays, strings, numbers ----------------------------------------------------------------------------
 
     def _array(self, schema: JsonSchema) -> str:
-        least, most = int(schema.get("minItems", 0)), schema.get("maxItems")
+        least, most = schema.get("minItems", 0), schema.get("maxItems")
         if "prefixItems" in schema:
             items = [self.rule(item) for item in cast("list[JsonSchema]", schema["prefixItems"])]
             if least > len(items) or (most is not None and most < len(items)):
@@ -295,7 +338,7 @@ class _Schemas:
         return self.grammar.fresh(f'"[" {repeated(item, least, most)} "]"')
 
     def _string(self, schema: JsonSchema) -> str:
-        least, most = int(schema.get("minLength", 0)), schema.get("maxLength")
+        least, most = schema.get("minLength", 0), schema.get("maxLength")
         if not least and most is None:
             return self.grammar.primitive("json-string")
         if least > MOST_REPEATS:
@@ -309,14 +352,18 @@ class _Schemas:
     def _integer(self, schema: JsonSchema) -> str:
         if not _BOUNDS & set(schema):
             return self.grammar.primitive("json-integer")
-        return self._alternatives(whole_numbers(*_bounds(schema)))
+        low, high = _bounds(schema)
+        if low > _FURTHEST or high < -_FURTHEST:  # it has more digits than the grammar writes
+            self.grammar.is_exact = False
+            return self.grammar.primitive("json-integer")
+        return self._alternatives(whole_numbers(low, high))
 
     def _number(self, schema: JsonSchema) -> str:
         """A rule for a number. A bounded one is whole, or has a fraction that cannot cross a bound."""
         if not _BOUNDS & set(schema):
             return self.grammar.primitive("json-number")
         low, high = _bounds(schema)
-        if low == high + 1:  # fractions are between them, but no whole number
+        if low == high + 1 or low > _FURTHEST or high < -_FURTHEST:  # no whole number to write lies between them
             self.grammar.is_exact = False
             return self.grammar.primitive("json-number")
         whole = self._integer(schema)
@@ -329,16 +376,41 @@ class _Schemas:
 def _bounds(schema: JsonSchema) -> tuple[int, int]:
     """The smallest and the largest whole number that the schema allows and the grammar can write."""
     lows, highs = [-_FURTHEST], [_FURTHEST]
-    if "minimum" in schema:
-        lows.append(math.ceil(schema["minimum"]))
-    if "maximum" in schema:
-        highs.append(math.floor(schema["maximum"]))
-    exclusive_low, exclusive_high = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
-    if isinstance(exclusive_low, (int, float)) and not isinstance(exclusive_low, bool):
-        lows.append(math.floor(exclusive_low) + 1)
-    if isinstance(exclusive_high, (int, float)) and not isinstance(exclusive_high, bool):
-        highs.append(math.ceil(exclusive_high) - 1)
+    for key, value in schema.items():
+        if key not in _BOUNDS or isinstance(value, bool) or math.isinf(value):
+            continue
+        match key:
+            case "minimum":
+                lows.append(math.ceil(value))
+            case "maximum":
+                highs.append(math.floor(value))
+            case "exclusiveMinimum":
+                lows.append(math.floor(value) + 1)
+            case _:
+                highs.append(math.ceil(value) - 1)
     return max(lows), min(highs)
+
+
+def _with_whole_counts(schema: JsonSchema) -> JsonSchema:
+    """The schema with counts as whole numbers: `2.0` is one in JSON."""
+    whole = {
+        key: math.ceil(value) if key.startswith("min") else math.floor(value)
+        for key, value in schema.items()
+        if key in _COUNTS and isinstance(value, float)
+    }
+    return {**schema, **whole} if whole else schema
+
+
+def _all(first: JsonSchema | bool, second: JsonSchema | bool) -> JsonSchema | bool:
+    return second if first is True else first if second is True else {"allOf": [first, second]}
+
+
+def _refuses_more(first: JsonSchema, second: JsonSchema) -> bool:
+    """Whether one of the two says something of properties that only the other declares."""
+    return any(
+        one.get("additionalProperties", True) is not True and set(other["properties"]) - set(one["properties"])
+        for one, other in ((first, second), (second, first))
+    )
 
 
 def _implied(schema: JsonSchema) -> str:
@@ -355,12 +427,12 @@ def _is_free(schema: JsonSchema) -> bool:
     return has_no_more and schema.get("minLength", 0) <= 1 and schema.get("maxLength", MOST_REPEATS + 1) > MOST_REPEATS
 
 
-def _are_apart(options: Sequence[JsonSchema]) -> bool:
+def _are_apart(options: Sequence[JsonSchema | bool]) -> bool:
     """Whether no value fits two of the options, as far as their types and constants show."""
     types: list[str] = []
     constants: list[str] = []
     for option in options:
-        if not isinstance(cast("Any", option), Mapping):
+        if isinstance(option, bool):
             return False
         kind = option.get("type")
         if "enum" in option or "const" in option:

@@ -76,8 +76,8 @@ def choice_of(
     grammar = Grammar()
     used = _calls_not_to_repeat(context)
     if options.tool_choice == "auto":
-        stuck = _stuck_tool(context)
-        tools = [tool for tool in tools if tool.name != stuck]
+        stuck = _stuck_tools(context)
+        tools = [tool for tool in tools if tool.name not in stuck]
         tools = _limited_to_read_files(tools, context) if is_brief else tools
     calls: list[str] = []
     for tool in tools:
@@ -149,17 +149,15 @@ def plain(text: str) -> str:
     return _CONTROL.sub(lambda found: f"{found[0]} ", text)
 
 
-def _stuck_tool(context: AgentContext) -> str:
-    """The tool of the last two calls, if both failed: a small model's third try is not better."""
+def _stuck_tools(context: AgentContext) -> set[str]:
+    """The tools that failed twice since anything succeeded: a small model's third try is not better."""
     failed: list[str] = []
     for message in reversed(context.messages):
-        if type(message) is UserMessage or len(failed) == 2:
+        if type(message) is UserMessage or (type(message) is ToolResultMessage and not message.is_error):
             break
         if type(message) is ToolResultMessage:
-            if not message.is_error:
-                return ""
             failed.append(message.tool_name)
-    return failed[0] if len(failed) == 2 and failed[0] == failed[1] else ""
+    return {name for name in failed if failed.count(name) > 1}
 
 
 # -- the conversation ----------------------------------------------------------------------------------------

@@ -143,7 +143,7 @@ def _tool(use: turns.ToolUse) -> list[str]:
 
 
 def _diff(old: str, new: str) -> str:
-    from swink_agent.core.texts.diffs import diff_lines
+    from swink_agent.rendering.texts.diffs import diff_lines
 
     signs = {"added": "+", "removed": "-", "context": " ", "hunk": ""}
     lines = diff_lines(visible(old), visible(new))

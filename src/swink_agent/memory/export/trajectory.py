@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from swink_agent.core import types
+from swink_agent.core.values.data import as_json
 from swink_agent.core.values.decoders import json_decoder, whole_json
-from swink_agent.core.values.nesting import copied
 from swink_agent.memory.log.records import UnknownMessage
 from swink_agent.memory.sessions.info import SessionInfo
 from swink_agent.rendering.turns import LabelAt, NoteAt
@@ -59,15 +59,7 @@ def export_atif(
         "final_metrics": {**_totals(info, messages), "total_steps": len(steps)},
         "extra": {"title": info.title, "folder": info.cwd},
     }
-    try:
-        encoded = msgspec.json.encode(document)
-    except UnicodeEncodeError:  # it has lone surrogates, which UTF-8 cannot encode
-        encoded = msgspec.json.encode(copied(document, lambda value, key: _whole(value), _whole))
-    return msgspec.json.format(encoded, indent=2).decode() + "\n"
-
-
-def _whole(value: Any) -> Any:
-    return types.encodable(value) if isinstance(value, str) else value
+    return msgspec.json.format(as_json(document), indent=2).decode() + "\n"
 
 
 def _steps(messages: Sequence[types.AgentMessage]) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from swink_agent.core import types
-from swink_agent.core.texts.invisible import is_deceptive, ordinary_places
+from swink_agent.rendering.texts.invisible import is_deceptive, ordinary_places
 
 _MOST_TERMS = 500
 _MOST_WORDS = 5000

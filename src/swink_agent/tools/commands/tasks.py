@@ -65,6 +65,8 @@ class BackgroundTask:
         """How it ended; `None` while it runs."""
         self.is_told = False
         """Whether the model knows that it ended."""
+        self.is_seen = False
+        """Whether the model has its last output."""
         self.problem = ""
         """Why it never began, if it did not."""
         self.process: SandboxedProcess | None = None
@@ -182,6 +184,11 @@ class BackgroundTasks:
     @property
     def running(self) -> Sequence[BackgroundTask]:
         return [task for task in self.all if task.is_running]
+
+    @property
+    def has_unseen(self) -> bool:
+        """Whether one runs, or ended with output that the model has not asked for."""
+        return not all(task.is_seen for task in self.all)
 
     def find(self, task_id: str) -> BackgroundTask:
         """The one with this id. Raises `ToolError`, which names the known ids."""
@@ -385,7 +392,7 @@ async def looked_at(task: BackgroundTask, ctx: ToolContext) -> AgentToolResult:
     is_running = task.is_running
     new = await in_thread(ctx, task.take)  # searching a long output for secrets takes a while
     if not is_running:
-        task.is_told = True
+        task.is_told = task.is_seen = True
     ran = task.seconds
     state = f"running for {ran:,.{1 if ran < _FEW_SECONDS else 0}f} s" if is_running else task.state
     endings = [f"{task.id}: {state}"]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from swink_agent.core.approval import ProposedCall
 from swink_agent.core.errors import ToolError
-from swink_agent.core.texts.diffs import DiffKind, DiffPart, diff_groups
+from swink_agent.rendering.texts.diffs import DiffKind, DiffPart, diff_groups
 from swink_agent.rendering.turns import changed_texts
 
 from .edit_file import EditFileTool, edits_in

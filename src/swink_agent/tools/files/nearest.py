@@ -12,8 +12,8 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from swink_agent.core.texts.invisible import compatibility_form
 from swink_agent.core.texts.likeness import likeness
+from swink_agent.rendering.texts.invisible import compatibility_form
 
 from .._bounded import bound_text
 

@@ -18,11 +18,11 @@ from swink_agent.core.encoding.media import kind_of
 from swink_agent.core.errors import ToolError
 from swink_agent.core.machine.extras import require
 from swink_agent.core.secrets.redaction import Redactor, masked_beginning
-from swink_agent.core.texts.invisible import is_deceptive, ordinary_places
 from swink_agent.core.tool import AgentToolResult, ToolContext
 from swink_agent.core.types import Base64Source, Image, Text
 from swink_agent.core.values.checks import is_function, is_not
 from swink_agent.core.values.several import several_texts
+from swink_agent.rendering.texts.invisible import is_deceptive, ordinary_places
 
 from .._bounded import cut_bytes, show_size
 from .converting import CONVERTER, as_markdown, decoded, plain_text

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, TypeAlias
 from swink_agent import sandbox as sandboxes
 from swink_agent.core.errors import ToolError
 from swink_agent.core.machine.files import files_in_use, identity_of
-from swink_agent.core.texts.invisible import compatibility_form
 from swink_agent.core.tool import ToolContext
 from swink_agent.core.values.checks import is_not
 from swink_agent.core.values.several import several_paths, several_texts
+from swink_agent.rendering.texts.invisible import compatibility_form
 
 from .._bounded import show_name, show_size
 from .beneath import LeavesRoot, Opened, Root, open_root

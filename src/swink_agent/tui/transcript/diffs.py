@@ -1,6 +1,6 @@
 """Draws a change of a file: numbered, highlighted, with changed words marked, and side by side in wide windows.
 
-Owns the look of a change. `core.texts.diffs` compares the texts; `highlighting` knows the languages.
+Owns the look of a change. `rendering.texts.diffs` compares the texts; `highlighting` knows the languages.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from swink_agent.core.texts.diffs import DiffKind, diff_lines
+from swink_agent.rendering.texts.diffs import DiffKind, diff_lines
 
 from .highlighting import Highlighter, family_of_path
 from .line import Line, Span, padded, plain, safe

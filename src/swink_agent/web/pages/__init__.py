@@ -19,11 +19,12 @@ import msgspec
 from aiohttp import web
 
 from swink_agent.core.values.decoders import json_decoder
-from swink_agent.memory import LoadedSession, SessionInfo
+from swink_agent.memory import SessionInfo
 from swink_agent.rendering.blocks import entry_html
 from swink_agent.rendering.turns import Label, Note, Reply, entries
 
 from ..channels import state_of
+from ..histories import History, masked_info
 from ..problems import Problem, invalid
 from ..routes.asking import Action
 from ..routes.live import position_in
@@ -220,17 +221,17 @@ async def _found(site: Site, request: web.Request, base: str, query: str) -> str
     found: dict[str, SessionInfo] = {}
     for info in await asyncio.to_thread(site.store.list, limit=_MOST_SEARCHED):
         if wanted in info.title.casefold() and await site.may(request, "read", info.id):
-            found[info.id] = info
+            found[info.id] = masked_info(info, site.redactor)
     hits = await hits_of(site, request, query, _MOST_HITS)
     snippets = {hit.session.id: hit.snippet for hit in reversed(hits)}
     found = {**found, **{hit.session.id: hit.session for hit in hits if hit.session.id not in found}}
     return listed_html(base, list(found.values())[:_MOST_FOUND], site.channels.word, snippets)
 
 
-def _last(loaded: LoadedSession, end: int) -> tuple[str, int]:
+def _last(loaded: History, end: int) -> tuple[str, int]:
     """Returns the last entries before a message as HTML, and the number of messages before them."""
     messages = loaded.messages[:end]
-    labels = [(label.text, label.position) for label in loaded.labels if label.position <= end]
+    labels = [label for label in loaded.labels if label[1] <= end]
     every = list(entries(messages, labels, ()))
     shown = every[-_AT_ONCE:]
     before = every[-_AT_ONCE - 1] if len(every) > _AT_ONCE else None

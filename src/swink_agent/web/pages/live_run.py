@@ -13,6 +13,7 @@ import msgspec
 
 from swink_agent.app.runs import telling
 from swink_agent.app.runs.telling import summary_of
+from swink_agent.app.shown.changes import stopped_words, why_discarded
 from swink_agent.app.talk.delegates import DelegateProgress, is_streamed
 from swink_agent.core import events
 from swink_agent.core.encoding.codec import decode_event
@@ -181,7 +182,7 @@ class Live:
                 self._notice(telling.shortening_of(event.report), "info")
             case events.MessageStart() | events.MessageRetry() | events.ModelFallback():
                 if not isinstance(event, events.MessageStart):
-                    self._notice(event.error, "warning")
+                    self._notice(why_discarded(event), "warning")
                 self._streaming = _Streaming(self.end)
                 self._tell("put", id=anchor(self.end), html=self._streaming.html(self._goes_on))
             case events.MessageEnd():
@@ -220,6 +221,8 @@ class Live:
 
     def _end(self, event: events.AgentEnd) -> None:
         self.is_running = False
+        if event.stopped_by is not None:
+            self._notice(stopped_words(event.stopped_by), "warning")
         if self._streaming is not None:
             self._tell("drop", id=anchor(self._streaming.position))
             self._streaming = None

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from aiohttp import web
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from swink_agent.core.encoding.codec import encode_message
+from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, ThinkingLevel
 from swink_agent.memory import SearchHit, SessionInfo
 
 from ..channels import state_of
+from ..histories import masked_info
 from ..problems import Problem, invalid
 from ..questions import Question
 from .asking import Asked, answered, read_format
@@ -131,7 +133,7 @@ async def listed(site: Site, request: web.Request, most: int, before: str = "") 
         infos = await asyncio.to_thread(site.store.list, limit=limit)
         for one in infos[seen:]:
             if is_behind and await site.may(request, "read", one.id):
-                found.append(one)
+                found.append(masked_info(one, site.redactor))
                 if len(found) > most:
                     break
             is_behind = is_behind or one.id == before
@@ -162,8 +164,12 @@ async def hits_of(site: Site, request: web.Request, query: str, most: int) -> li
                 allowed[hit.session.id] = await site.may(request, "read", hit.session.id)
         shown = [hit for hit in found if allowed[hit.session.id]]
         if len(shown) >= most or len(found) < limit:
-            return shown[:most]
+            return [_masked(hit, site.redactor) for hit in shown[:most]]
         limit *= 8  # too many hits were in other users' sessions
+
+
+def _masked(hit: SearchHit, redactor: Redactor) -> SearchHit:
+    return structs.replace(hit, session=masked_info(hit.session, redactor), snippet=redactor.redact(hit.snippet))
 
 
 async def create(asked: Asked) -> web.StreamResponse:

@@ -38,8 +38,10 @@ async def choose_model(conversation: Conversation, rest: str) -> None:
     conversation.notice(f"{model} is used from now on")
 
 
-def model_items(credentials: Credentials, now: str = "", aliases: Mapping[str, str] | None = None) -> list[PickItem]:
-    """Returns the models to choose from.
+def model_items(
+    credentials: Credentials, now: str = "", aliases: Mapping[str, str] | None = None, *, is_usable: bool = False
+) -> list[PickItem]:
+    """Returns the models to choose from; with `is_usable`, only those that can be used as they are.
 
     In this order: the current one, the user's aliases, models of providers with a key, local models, and the others.
     """
@@ -51,6 +53,8 @@ def model_items(credentials: Credentials, now: str = "", aliases: Mapping[str, s
     catalog = ModelCatalog.load()
     for provider in all_providers():
         has_key = credentials.has_key(provider.name)
+        if is_usable and not has_key and provider.needs_key:
+            continue
         for info in catalog.models(provider.name):
             window = f"{info.context_window // 1000:,}k window" if info.context_window else ""
             price = f"${info.prices.input:g}/${info.prices.output:g} a million" if info.prices.input else ""

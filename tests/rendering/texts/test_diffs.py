@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swink_agent.core.texts.diffs import LineComparison, diff_groups, diff_lines
+from swink_agent.rendering.texts.diffs import LineComparison, diff_groups, diff_lines
 
 TEXTS = st.lists(st.sampled_from(["a", "b", "c", "", "long line"]), max_size=30).map("\n".join)
 

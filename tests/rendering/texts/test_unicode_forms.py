@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swink_agent.core.texts.invisible import compatibility_form
+from swink_agent.rendering.texts.invisible import compatibility_form
 
 
 @pytest.mark.slow

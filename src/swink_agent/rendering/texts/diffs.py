@@ -10,8 +10,8 @@ from collections import Counter
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
-from .likeness import Block as _Block
-from .likeness import joined_blocks
+from swink_agent.core.texts.likeness import Block as _Block
+from swink_agent.core.texts.likeness import joined_blocks
 
 DiffKind: TypeAlias = Literal["added", "removed", "context", "hunk"]
 

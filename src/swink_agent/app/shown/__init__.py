@@ -1,0 +1,1 @@
+"""What readers see of a run, in the same values for every front end."""

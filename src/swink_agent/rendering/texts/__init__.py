@@ -1,0 +1,1 @@
+"""The comparison of texts, and characters that hide something."""
