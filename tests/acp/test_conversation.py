@@ -265,6 +265,10 @@ async def test_added_folders_are_open_to_the_tools(desk: Path) -> None:
     client = Client()
     replies = (call("read_file", path=str(desk.parent / "beside" / "b.txt")), "Read.")
     async with conversing(client, *replies, approve="smart") as agent:
+        for place in ("beside", str(desk / "missing")):
+            with pytest.raises(RequestError) as refused:
+                await new(agent, desk, additional_directories=[place])
+            assert refused.value.code == -32602
         session = await new(agent, desk, additional_directories=[str(desk.parent / "beside")])
         await client.say(session, "Read it")
     assert "beside the folder" in str(client.of("tool_call_update")[-1].content)

@@ -274,6 +274,8 @@ class EditorAgent:
     ) -> EditorSession:
         if not os.path.isabs(cwd) or not await asyncio.to_thread(os.path.isdir, cwd):
             raise _invalid(f"cwd is {cwd[:200]!r}; it must be the absolute path of a folder")
+        if relative := next((place for place in added or () if not os.path.isabs(place)), None):
+            raise _invalid(f"additionalDirectories has {relative[:200]!r}; it must have absolute paths of folders")
         options = OpeningOptions(
             flags=self._flags,
             cwd=cwd,
