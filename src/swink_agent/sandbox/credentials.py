@@ -232,7 +232,7 @@ def default_hidden(home: str | os.PathLike[str], environ: Mapping[str, str] | No
     names += _ON_MAC if sys.platform == "darwin" else ()
     at_home = (os.path.join(home, name) for name in names)
     moved = (*_moved_by_xdg(names, environ), *_moved(home, environ), *_git_settings(home, environ))
-    return tuple(dict.fromkeys((*at_home, *_IN_SYSTEM, *moved)))
+    return _outermost((*at_home, *_IN_SYSTEM, *moved))
 
 
 def own_hidden(home: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
@@ -243,6 +243,15 @@ def own_hidden(home: str | os.PathLike[str], environ: Mapping[str, str] | None =
     moved = [place for name in _OWN_VARIABLES if (place := _place(environ.get(name, ""), home))]
     at_home = (os.path.join(home, name) for name in names)
     return tuple(dict.fromkeys((*at_home, *_moved_by_xdg(names, environ), *moved)))
+
+
+def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
+    """The paths that are not in another one: whoever opens a folder by its name opens what is in it."""
+    found: list[str] = []
+    for path in sorted(dict.fromkeys(paths), key=lambda path: path.split(os.path.sep)):
+        if not found or not f"{path}{os.path.sep}".startswith(f"{found[-1]}{os.path.sep}"):
+            found.append(path)
+    return tuple(found)
 
 
 def _moved_by_xdg(names: Iterable[str], environ: Mapping[str, str]) -> Iterator[str]:

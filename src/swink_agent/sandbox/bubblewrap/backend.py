@@ -46,6 +46,7 @@ _SYSTEM_FOLDERS = (
     *("/sys", "/var/lib/dpkg", "/run/current-system", "/run/systemd/resolve", "/run/opengl-driver"),
 )
 _SEARCH_AGAIN_AFTER = 30.0
+_LOOK_AT_HOME_AGAIN = 2.0
 _COARSE = 50_000_000
 """Nanoseconds by which the time of a folder may lag the clock. Within them, a second change may keep the same time."""
 _States = tuple["tuple[int, int, int] | None", ...]
@@ -102,6 +103,8 @@ class BubblewrapSandbox(Sandbox):
         self._places: tuple[object, object, list[str]] = ((), (), [])
         self._closed_homes = profile.closed_homes()
         self._at_home: Sequence[str] = ()
+        self._seen_at_home: Sequence[str] = ()
+        self._looked_at_home = -_LOOK_AT_HOME_AGAIN
         self._covers: tuple[object, dict[str, list[str]]] = ((), {})
         """The hidden paths of the last look, and the mounts that cover each."""
 
@@ -115,7 +118,7 @@ class BubblewrapSandbox(Sandbox):
                 if not self.profile.network:
                     command.entrance = self._network.entrance()
                     command.keeps = self._network if request.background else None
-                at_home = self.profile.read_at_home() if self._closed_homes else ()
+                at_home = self._read_at_home()
                 hidden = self._hidden_now(at_home)
                 held = self._holds(hidden)
                 arguments = [*self._mounted(command, hidden, held, at_home), "--chdir", request.cwd]
@@ -195,11 +198,13 @@ class BubblewrapSandbox(Sandbox):
         for home in closed:
             command.mounted.cover(home)
             mounts += [*self._empty_folder("0755"), home]
-        for path in sorted(at_home):
-            if is_in(path, closed) and path not in profile.write:
-                mounts += (
-                    ["--symlink", os.readlink(path), path] if os.path.islink(path) else ["--ro-bind-try", path, path]
-                )
+        for path in sorted(at_home) if closed else ():
+            if not is_in(path, closed) or path in profile.write:
+                continue
+            if os.path.islink(path):
+                mounts += ["--symlink", os.readlink(path), path]
+            elif command.mounted.open(path):  # else it is gone, or leads through a link by now
+                mounts += ["--ro-bind", path, path]
         for folder in folders:
             mounts += ["--ro-bind-try", folder, folder] if folder not in outer else []
         for root in sorted(profile.write):
@@ -224,6 +229,13 @@ class BubblewrapSandbox(Sandbox):
         for home in closed:
             mounts += ["--remount-ro", home]
         return mounts
+
+    def _read_at_home(self) -> Sequence[str]:
+        """What commands see of home folders, looked up again after a moment: there are more than a hundred names."""
+        if self._closed_homes and time.monotonic() - self._looked_at_home > _LOOK_AT_HOME_AGAIN:
+            self._seen_at_home = self.profile.read_at_home()
+            self._looked_at_home = time.monotonic()
+        return self._seen_at_home
 
     def _holds(self, hidden: Sequence[str]) -> tuple[Hold, ...]:
         """How the protected paths are held. Those further in are searched for again after a while.
