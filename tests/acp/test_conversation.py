@@ -214,6 +214,7 @@ async def test_a_choice_of_the_program_is_a_form_or_a_list(desk: Path) -> None:
     async with conversing(client, "unused") as agent:
         assert await client.say(await new(agent, desk), "/thinking") == "end_turn"
     assert client.forms == []
+    assert "\n```\nThinking\noff  now\nminimal\nlow\n" in client.said
     assert "cannot ask you to choose" in client.said
 
 
@@ -265,6 +266,10 @@ async def test_added_folders_are_open_to_the_tools(desk: Path) -> None:
     client = Client()
     replies = (call("read_file", path=str(desk.parent / "beside" / "b.txt")), "Read.")
     async with conversing(client, *replies, approve="smart") as agent:
+        for place in ("beside", str(desk / "missing")):
+            with pytest.raises(RequestError) as refused:
+                await new(agent, desk, additional_directories=[place])
+            assert refused.value.code == -32602
         session = await new(agent, desk, additional_directories=[str(desk.parent / "beside")])
         await client.say(session, "Read it")
     assert "beside the folder" in str(client.of("tool_call_update")[-1].content)
