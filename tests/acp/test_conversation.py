@@ -214,6 +214,7 @@ async def test_a_choice_of_the_program_is_a_form_or_a_list(desk: Path) -> None:
     async with conversing(client, "unused") as agent:
         assert await client.say(await new(agent, desk), "/thinking") == "end_turn"
     assert client.forms == []
+    assert "\n```\nThinking\noff  now\nminimal\nlow\n" in client.said
     assert "cannot ask you to choose" in client.said
 
 

@@ -223,7 +223,8 @@ async def test_only_the_tools_that_were_chosen_are_there(root: Path) -> None:
 
 
 async def test_harmless_commands_run_unasked_and_others_do_not_without_anybody_to_ask(root: Path) -> None:
-    agent = made(root, call("bash", command="cat a.txt") + call("bash", command="touch b.txt"), text("Done."))
+    changing = call("bash", command="touch b.txt", write=True)
+    agent = made(root, call("bash", command="cat a.txt") + changing, text("Done."))
     _, results = await run(agent)
     assert any("hello" in result for result in results)
     assert any("no one can answer" in result for result in results)

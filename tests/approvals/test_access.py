@@ -388,3 +388,77 @@ async def test_every_window_says_what_opens_and_for_how_long() -> None:
     offer = " ".join(view.offer(80))
     assert "for this [s]ession, unless it needs more" in offer
     assert "[a]lways, every command to these hosts" in offer
+
+
+# -- without a sandbox -----------------------------------------------------------------------------------------
+
+OUT = {"sandbox": False}
+
+
+def leaving(command: str = "docker ps", **more: Any) -> ProposedCall:
+    return asking(OUT, command, reason="to see what runs", **more)
+
+
+@pytest.mark.parametrize("mode", ["smart", "auto", "ask", "all"])
+async def test_a_command_without_the_sandbox_is_a_question_with_a_warning_in_every_mode(mode: Any) -> None:
+    person = Person("once", "no")
+    rules = CallRules("/home/ada/project", allow=["bash", "bash: docker *"])
+    approve = Approvals(person, mode=mode, calls=rules, remember=lambda hosts: None)
+    approve.trust.trust_tool("bash", scope=leaving().scope)
+    approve.trust.trust_command("docker ps", scope=leaving().scope)
+    assert [await approve(leaving()), await approve(leaving())] == [Approve(), Reject("the user said no")]
+    question = person.questions[0]
+    assert question.access == OUT
+    assert question.choices == ((ONCE, NO) if mode == "ask" else (ONCE, SESSION, NO))
+    assert (
+        question.why == "runs this very command without the sandbox, once or for the session; it says: to see what runs"
+    )
+    assert question.warnings == (
+        "nothing holds it: it can read, change and send all that you can, also passwords and keys",
+    )
+    assert question.display.splitlines()[1] == "! sandbox: none, nothing holds this command"
+
+
+async def test_a_command_without_the_sandbox_is_refused_unattended_and_in_none() -> None:
+    for approve in (Approvals(mode="all"), Approvals(Person("once"), mode="none")):
+        assert isinstance(await approve(leaving()), Reject)
+
+
+async def test_trust_without_the_sandbox_is_for_the_same_text_in_the_same_folder() -> None:
+    person = Person("session_access", *["no"] * 9)
+    approve = Approvals(person, mode="all")
+    assert await approve(leaving()) == Approve()
+    assert await approve(leaving(background=True)) == Approve()
+    assert len(person.questions) == 1
+    elsewhere = leaving()
+    elsewhere.scope["folder"] = "/home/ada/other"
+    others = [leaving("docker ps "), leaving("docker ps -a"), leaving(walls="other"), elsewhere]
+    others += [asking(HOSTS, "docker ps"), asking({"write": ["/opt"]}, "docker ps")]
+    for request in others:
+        assert await approve(request) == Reject("the user said no"), request
+    assert approve.trust.hosts == ()
+
+
+async def test_trust_in_other_access_never_leaves_the_sandbox() -> None:
+    person = Person("session_access", "no")
+    approve = Approvals(person, mode="all")
+    assert await approve(asking({"network": True}, "docker ps")) == Approve()
+    assert await approve(leaving()) == Reject("the user said no")
+
+
+@pytest.mark.parametrize("access", [{"sandbox": True}, {"sandbox": 0}, {"sandbox": False, "network": ["a.org"]}])
+async def test_another_form_of_leaving_the_sandbox_is_shown_as_unknown(access: dict[str, Any]) -> None:
+    person = Person("no")
+    await Approvals(person)(asking(access))
+    assert person.questions[0].access is None
+    assert person.questions[0].choices == (ONCE, NO)
+
+
+@pytest.mark.parametrize("height", [6, 12, 40])
+async def test_the_warning_of_a_command_without_the_sandbox_is_seen_in_every_window(height: int) -> None:
+    person = Person("no")
+    await Approvals(person)(leaving("docker ps\n" * 30))
+    view = QuestionView(person.questions[0])
+    shown = " ".join(row.text for row in view.rows(100, height))
+    assert "without the sandbox" in shown
+    assert "nothing holds it" in shown

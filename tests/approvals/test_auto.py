@@ -105,7 +105,7 @@ async def test_all_else_is_as_in_smart(request_: ProposedCall) -> None:
     assert isinstance(await auto()(request_), Reject), "unattended it is rejected"
 
 
-async def test_reading_known_to_the_rules_is_still_known() -> None:
+async def test_an_exact_command_that_only_reads_needs_no_checkpoint() -> None:
     assert (await auto()(bash("ls -la"))).reads_only is True  # type: ignore[union-attr]
     assert (await auto()(bash("make"))).reads_only is False  # type: ignore[union-attr]
 

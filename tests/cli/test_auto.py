@@ -13,7 +13,7 @@ from .conftest import Done, Swink, Terminal
 
 FIX = (  # two replies: the calls of one run at once, and the second needs what the first writes
     FakeReply(calls=[("write_file", {"path": "a.py", "content": "x = 1\n"})]),
-    FakeReply(calls=[("bash", {"command": "cp a.py b.py"})]),
+    FakeReply(calls=[("bash", {"command": "cp a.py b.py", "write": True})]),
     "Done.",
 )
 

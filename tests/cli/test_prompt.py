@@ -363,7 +363,7 @@ async def test_rules_of_flags_and_settings_let_calls_run_where_nobody_can_be_ask
     calls = [
         ("bash", {"command": "touch a && touch c"}),
         ("bash", {"command": "touch b"}),
-        ("bash", {"command": "touch d; mkdir e"}),
+        ("bash", {"command": "touch d; mkdir e", "write": True}),
         ("write_file", {"path": "src/x.txt", "content": "x"}),
         ("write_file", {"path": "y.txt", "content": "x"}),
     ]

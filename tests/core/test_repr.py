@@ -21,6 +21,7 @@ from swink_agent import (
     Base64Image,
     CancellationToken,
     Cost,
+    CustomMessage,
     Extension,
     Image,
     ModelSpec,
@@ -187,8 +188,12 @@ def test_a_repr_is_short_however_much_the_value_holds() -> None:
     assert all(text.startswith(name) for name, text in shown)
 
 
+class Raw(CustomMessage, tag="raw"):
+    data: bytes
+
+
 def test_bytes_are_counted_and_not_shown() -> None:
-    shown = repr(Extension("x", b"secret bytes"))
+    shown = repr(Raw(b"secret bytes"))
     assert "secret" not in shown
     assert "12" in shown
 

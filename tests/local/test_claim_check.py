@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from swink_agent import Agent, MessagesInjected, UserMessage, extract_text, policies, tool
+from swink_agent import Agent, AgentToolResult, MessagesInjected, UserMessage, extract_text, policies, tool
 from swink_agent.core.errors import ToolError
 from swink_agent.local import ClaimCheck
 from swink_agent.testing import call, collect, scripted, text
@@ -27,9 +27,10 @@ async def edit_file(path: str, old: str = "", new: str = "") -> str:
 
 
 @tool
-async def bash(command: str) -> str:
-    """Runs."""
-    return "42\n" if "awk" in command else "done\n"
+async def bash(command: str) -> AgentToolResult:
+    """Runs, and tells which commands could only read."""
+    reads_only = command.startswith(("cat calc.py", "grep "))
+    return AgentToolResult.text("42\n" if "awk" in command else "done\n", {"reads_only": reads_only})
 
 
 @tool

@@ -11,7 +11,7 @@ import pytest
 
 from swink_agent import Agent, ApproveWith, Reject, ToolOutcome, ToolResultMessage, UserMessage, extract_text, tool
 from swink_agent.memory import ReplayReport, SessionStore, replay
-from swink_agent.memory.log.runs import message_runs
+from swink_agent.memory.log.fold import message_runs
 from swink_agent.testing import scripted, text
 
 from .kinds import Kind

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import tempfile
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from hypothesis import example, given
@@ -52,6 +53,7 @@ odd = st.one_of(
     st.floats(),
     st.text(max_size=5),
     st.sampled_from([SECRET, "broken \udce4", b"raw", Path("a.py"), {1, 2}, frozenset("a"), 2**70, deep(200), object]),
+    st.just(MappingProxyType({"of": SECRET})),
 )
 data = st.recursive(
     odd,

@@ -119,7 +119,7 @@ class Playground:
         async with asyncio.timeout(within):
             process = await sandbox.spawn(
                 ["/bin/bash", "-c", script],
-                cwd=sandbox.profile.write[0],
+                cwd=sandbox.profile.write[0] if sandbox.profile.write else str(self.root),
                 environment={**self.variables, "HOME": str(self.home)},
             )
             try:
@@ -297,8 +297,9 @@ def playground(monkeypatch: pytest.MonkeyPatch, repository: Path) -> Iterator[Pl
 class Arena:
     """A playground and a sandbox for many attempts, one after another. After an escape, both are recreated."""
 
-    def __init__(self, backend: str, template: Path, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, backend: str, template: Path, patch: pytest.MonkeyPatch, *, can_write: bool = True) -> None:
         self._backend = backend
+        self._can_write = can_write
         self._template = template
         self._patch = patch
         self._resources = ExitStack()
@@ -309,12 +310,16 @@ class Arena:
         if self._sandbox is None:
             self.playground = build(self._patch, self._resources, self._template)
             self._clean = snapshot(self.playground.root)
-            self._sandbox = self._resources.enter_context(back_end(self._backend)(self.playground.profile()))
+            profile = self.playground.profile()
+            profile = profile if self._can_write else replace(profile, write=())
+            self._sandbox = self._resources.enter_context(back_end(self._backend)(profile))
         found = ["it did not come to an end"]
         try:
             outcome = await self.playground.run(self._sandbox, script)
             found = self.playground.check(outcome)
             if not found and snapshot(self.playground.root) != self._clean:
+                if not self._can_write:
+                    found = ["the folder was changed"]
                 self._tidy()
         finally:
             if found:
@@ -338,6 +343,14 @@ CONNECTED = "no namespaces, but hosts"
 def arena(request: pytest.FixtureRequest, repository: Path) -> Iterator[Arena]:
     with pytest.MonkeyPatch.context() as patch:
         arena = Arena(request.param, repository, patch)
+        yield arena
+        arena.close()
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def reading_arena(request: pytest.FixtureRequest, repository: Path) -> Iterator[Arena]:
+    with pytest.MonkeyPatch.context() as patch:
+        arena = Arena(request.param, repository, patch, can_write=False)
         yield arena
         arena.close()
 

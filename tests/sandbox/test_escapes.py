@@ -61,6 +61,14 @@ async def test_no_attempt_gets_out(name: str, arena: Any) -> None:
     assert outcome.code in (0, -9), outcome.output
 
 
+@pytest.mark.rows(one_of=10)
+@pytest.mark.parametrize("name", ATTEMPTS)
+async def test_no_attempt_gets_out_of_a_sandbox_that_can_only_read(name: str, reading_arena: Any) -> None:
+    outcome, found = await reading_arena.attempt(ATTEMPTS[name])
+    assert found == [], outcome.output
+    assert outcome.code in (0, -9), outcome.output
+
+
 @pytest.mark.sweep
 @pytest.mark.bubblewrap
 @pytest.mark.parametrize("name", ATTEMPTS)

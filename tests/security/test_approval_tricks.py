@@ -5,10 +5,7 @@ First come commands that look harmless: each must lead to a question that shows 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import shutil
-import subprocess
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -117,7 +114,7 @@ async def test_a_command_that_hides_something_is_asked_about_and_shown(world: Wo
 
 async def test_the_hidden_middle_of_a_long_command_is_marked_as_missing(world: World) -> None:
     command = "echo " + "a" * 30_000 + "; touch pwned; echo " + "b" * 30_000
-    run = await world.run(call("bash", command=command), answer="no")
+    run = await world.run(call("bash", write=True, command=command), answer="no")
     (question,) = run.questions
     assert "characters" in question.display
     assert "not shown" in question.display
@@ -160,7 +157,7 @@ def ran(run: Run) -> list[Any]:
 
 
 async def test_a_yes_is_for_one_call(world: World) -> None:
-    once = call("bash", command="echo x >> count")
+    once = call("bash", write=True, command="echo x >> count")
     run = await world.run(
         once, once, [once.with_id("again"), once.with_id("more")], answer=["once", "once", "no", "once"]
     )
@@ -177,8 +174,8 @@ async def test_a_reply_that_repeats_an_id_is_refused(world: World) -> None:
 
 async def test_the_id_of_an_approved_call_is_not_an_approval(world: World) -> None:
     run = await world.run(
-        call("bash", command="touch first").with_id("approved"),
-        call("bash", command="touch second").with_id("approved"),
+        call("bash", write=True, command="touch first").with_id("approved"),
+        call("bash", write=True, command="touch second").with_id("approved"),
         answer=["once", "no"],
     )
     assert (world.root / "first").exists()
@@ -187,7 +184,7 @@ async def test_the_id_of_an_approved_call_is_not_an_approval(world: World) -> No
 
 
 async def test_of_calls_at_once_only_the_approved_one_runs(world: World) -> None:
-    calls = [call("bash", command=f"touch {number}") for number in range(6)]
+    calls = [call("bash", write=True, command=f"touch {number}") for number in range(6)]
     await world.run(calls, answer=["no", "no", "once", "no", "no", "no"])
     assert sorted(path.name for path in world.root.iterdir() if path.name.isdigit()) == ["2"]
 
@@ -235,7 +232,7 @@ async def test_other_arguments_pass_the_policies_again(world: World) -> None:
 
 async def test_other_arguments_that_a_rule_denies_do_not_run(world: World) -> None:
     run = await world.run(
-        call("bash", command="touch asked"),
+        call("bash", write=True, command="touch asked"),
         answer=lambda question: ApprovalAnswer(ApprovalChoice.ONCE, arguments={"command": "sudo touch pwned"}),
     )
     assert run.started == []
@@ -290,7 +287,9 @@ async def test_a_sandbox_that_is_another_after_the_question_runs_nothing(world: 
         sandbox.profile = SandboxProfile(write=(str(world.base),), network=True)
         return "once"
 
-    run = await world.run(call("bash", command="touch pwned"), answer=exchange, tools=[BashTool(world.root, sandbox)])
+    run = await world.run(
+        call("bash", write=True, command="touch pwned"), answer=exchange, tools=[BashTool(world.root, sandbox)]
+    )
     assert not (world.root / "pwned").exists()
     assert "not what was approved" in run.texts[0]
 
@@ -367,7 +366,7 @@ async def test_trust_in_a_tool_does_not_reach_what_other_programs_obey_nor_outsi
 async def test_trust_in_one_sandbox_does_not_apply_to_another(world: World) -> None:
     questions: list[ApprovalQuestion] = []
     approvals = world.approvals(["session_tool", "no"], questions)
-    command = call("bash", command="touch pwned")
+    command = call("bash", write=True, command="touch pwned")
     await world.run(command, approvals=approvals)
     assert (world.root / "pwned").exists()
     (world.root / "pwned").unlink()
@@ -455,7 +454,7 @@ async def test_rules_of_the_user_are_held_to_the_letter(world: World) -> None:
         "make check > pwned",
         "make -C .. check",
     ]
-    run = await world.run([call("bash", command=command) for command in commands], approvals=approvals)
+    run = await world.run([call("bash", write=True, command=command) for command in commands], approvals=approvals)
     assert run.started == []
     assert not (world.root / "pwned").exists()
 
@@ -471,81 +470,6 @@ TRICKS: dict[str, Any] = {
     **{f"prefix: {name}": command for name, command in BEYOND_THE_PREFIX.items()},
     **{f"no answer: {name}": answer for name, answer in NOBODY.items()},
 }
-
-
-# -- a program that changes after it was judged -----------------------------------------------------------------
-
-
-@pytest.mark.rows(one_of=10)
-@pytest.mark.parametrize(
-    ("command", "shown"),
-    [
-        ("wc -c hello.txt", "hello.txt"),
-        ("cat hello.txt | wc -c", ""),
-        ("which python; wc -c hello.txt", "bin/python"),  # what is asked for is still told as it is
-        ("command -v python && which wc", "bin/python"),
-        ("type python", "bin/python"),
-        ("which ls; find . -name 'hello.*' | xargs cat", "hello"),
-    ],
-)
-async def test_a_program_that_is_put_on_the_path_after_the_look_does_not_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, shown: str
-) -> None:
-    root = tmp_path / "work"
-    write(root / "hello.txt", "hello\n")
-    write(root / "bin" / "python", "#!/bin/sh\n")
-    (root / "bin" / "python").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{root}/bin:/usr/local/bin:/usr/bin:/bin")
-    questions: list[ApprovalQuestion] = []
-    rules = Approvals(lambda question: questions.append(question) or "no")
-
-    async def approve(request: ProposedCall) -> Any:
-        answer = await rules(request)
-        for name in ("wc", "which", "cat", "type", "command"):  # as another call of the same reply might
-            write(root / "bin" / name, "#!/bin/sh\ntouch pwned\n")
-            (root / "bin" / name).chmod(0o755)
-        return answer
-
-    with contextlib.closing(BashTool(root, "off")) as bash:
-        agent = Agent(
-            "scripted:x", stream_fn=scripted(call("bash", command=command), "done"), tools=[bash], approve=approve
-        )
-        result = await agent.prompt("go")
-    assert questions == []
-    assert not (root / "pwned").exists()
-    (answer,) = [message for message in result.messages if isinstance(message, ToolResultMessage)]
-    assert shown in extract_text(answer.content)
-    assert not answer.is_error
-
-
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed, and the command runs it")
-async def test_a_program_of_git_settings_put_on_the_path_later_does_not_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root, home = tmp_path / "work", tmp_path / "home"
-    write(home / ".gitconfig", '[diff "words"]\n\ttextconv = as-words\n[user]\n\tname = x\n\temail = x@x\n')
-    write(root / ".gitattributes", "*.txt diff=words\n")
-    write(root / "hello.txt", "hello\n")
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("PATH", f"{root}/bin:/usr/local/bin:/usr/bin:/bin")
-    for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
-        await asyncio.to_thread(subprocess.run, ["git", *arguments], cwd=root, check=True)
-    write(root / "hello.txt", "changed\n")
-    rules = Approvals()
-
-    async def approve(request: ProposedCall) -> Any:
-        answer = await rules(request)
-        write(root / "bin" / "as-words", f"#!/bin/sh\ntouch {root}/pwned\n")
-        (root / "bin" / "as-words").chmod(0o755)
-        return answer
-
-    with contextlib.closing(BashTool(root, "off")) as bash:
-        script = scripted(call("bash", command="which ls; git diff"), "done")
-        agent = Agent("scripted:x", stream_fn=script, tools=[bash], approve=approve)
-        result = await agent.prompt("go")
-    (answer,) = [message for message in result.messages if isinstance(message, ToolResultMessage)]
-    assert "/ls" in extract_text(answer.content)
-    assert not (root / "pwned").exists()
 
 
 async def test_an_approved_command_finds_the_programs_of_the_folder(

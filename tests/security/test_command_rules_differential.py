@@ -1,38 +1,34 @@
 """The commands that the rules allow unasked, compared with what real bash does.
 
 Commands are made from a grammar and from mutations of it, with a fixed seed: single ones, and joined ones with pipes,
-`&&`, `||`, `;`, file patterns, redirections and `cd`. The allowed ones run in bash. Some run where no program is found
-and bash reports which one it wanted, which must be the one that the rules had read. Others run with real programs among
-traps: nothing may be written, started or read outside.
+`&&`, `||`, `;`, file patterns, redirections and `cd`. The allowed ones run in bash where no program is found: bash
+reports which one it wanted, which must be the one that the rules had read.
 """
 
 from __future__ import annotations
 
-import fnmatch
 import random
 import re
-import shutil
 import string
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from swink_agent.approvals.commands.read_only import READ_ONLY
 from swink_agent.approvals.commands.rules import CommandRules
-from swink_agent.approvals.commands.shell_words import NotPlain, Word, plain_words, read_script
+from swink_agent.approvals.commands.shell_words import NotPlain, plain_words, read_script
 
-from .ranges import CANARY, TRAPS, RealRange, ShimRange
+from .ranges import ShimRange
 
 pytestmark = pytest.mark.sweep
 
 SEED = 20_240_917
 COUNT = 10_000
-MOST_REAL = 250
 
 OWN_RULES = ["npm test", "frob", "git commit -m", "./tools/check", "pytest"]
 OWN_PREFIXES = [tuple(rule.split()) for rule in OWN_RULES]
-PREFIXES = [tuple(prefix.split()) for prefix in READ_ONLY] + OWN_PREFIXES
+READING = ["ls", "cat", "wc -l", "grep -n", "find .", "git log", "git diff", "head", "jq .", "sort", "du -sh"]
+PREFIXES = [tuple(prefix.split()) for prefix in READING] + OWN_PREFIXES
 BUILTINS = ["echo", "false", "pwd", "true", "type", "test", "[", "printf", "command"]
 
 # fmt: off
@@ -153,29 +149,9 @@ def reading(dice: random.Random) -> str:
     if dice.random() < 0.15:
         return ordinary(dice)
     words = list(dice.choice(PREFIXES[: -len(OWN_PREFIXES)]))
-    if words[0] in ("sed", "awk", "[", "test", "printf", "tar", "sleep"):
-        words = dice.choice(FORMS)
     for _ in range(dice.randrange(2)):
         words.append(dice.choice(["src", "a.txt", "'a b'", "README.md", "src/c.py", "--", "-n", "x", "src/../a.txt"]))
     return " ".join(requoted(word, dice) if dice.random() < 0.1 and word.isalnum() else word for word in words)
-
-
-FORMS = [
-    ["sed", "-n", "1,5p"],
-    ["sed", "'s/a/b/'"],
-    ["awk", "'{print $1}'"],
-    ["awk", "-F:", "'NR>1{print $2}'"],
-    ["[", "-f", "a.txt", "]"],
-    ["test", "-d", "src"],
-    ["test", "a", "=", "b"],
-    ["printf", "'%s\\n'"],
-    ["tar", "tzf", "a.tgz"],
-    ["sleep", "1"],
-    ["sed", "'w pwned'"],
-    ["awk", "'BEGIN{system(\"evil\")}'"],
-    ["test", "-v", "'a[$(evil)]'"],
-    ["printf", "-v", "'a[$(evil)]'"],
-]
 
 
 def spoilt(dice: random.Random) -> str:
@@ -234,58 +210,32 @@ def shooting_range(tmp_path: Path) -> ShimRange:
     return ShimRange(tmp_path, BUILTINS)
 
 
-def could_be(words: Sequence[Word], ran: Sequence[str]) -> bool:
-    """Whether bash may have made these words of those that were read."""
-    if not words:
-        return not ran
-    first = words[0]
-    if not ran:
-        return False
-    if first.varies:
-        return re.fullmatch(re.escape(first.text).replace("0", r"\d+"), ran[0]) is not None and could_be(
-            words[1:], ran[1:]
-        )
-    if first.pattern is None:
-        return first.text == ran[0] and could_be(words[1:], ran[1:])
-    if first.text == ran[0] and could_be(words[1:], ran[1:]):
-        return True  # it matched nothing
-    count = 0
-    while count < len(ran) and fnmatch.fnmatchcase(ran[count], first.pattern):
-        count += 1
-        if could_be(words[1:], ran[count:]):
-            return True
-    return False
-
-
 def surprise(command: str, shooting_range: ShimRange) -> str | None:
     """What bash did with the command that the rules had not read in it."""
-    parts = [part for pipeline in read_script(command) for part in pipeline.commands]
+    parts = [list(words) for pipeline in read_script(command) for words in pipeline]
     ran, printed = shooting_range.run(command)
     printed = re.sub(rb"(?m)^.*: No such file or directory\n", b"", printed)
-    texts = [[word.text for word in part.words] for part in parts]
     if printed or len(ran) > len(parts):
-        return f"{command!r} was read as {texts} and ran {ran}, printing {printed!r}"
-    is_single = len(parts) == 1 and parts[0].plain is not None and not parts[0].inputs and texts[0][0] != "cd"
-    if is_single and [words for _, words in ran] != texts:
-        return f"{command!r} was read as {texts} and ran {ran}"
+        return f"{command!r} was read as {parts} and ran {ran}, printing {printed!r}"
+    if len(parts) == 1 and parts[0][0] != "cd" and [words for _, words in ran] != parts:
+        return f"{command!r} was read as {parts} and ran {ran}"
     for where, words in ran:
         if not Path(where).is_relative_to(shooting_range.folder):
             return f"{command!r} ran {words} in {where}"
-        if not any(could_be(part.words, words) for part in parts):
-            return f"{command!r} was read as {texts} and ran {words}"
-        known = words if words[0] != "git" else [word for word in words if word != "--no-pager"]
-        if not any(tuple(known[: len(prefix)]) == prefix for prefix in PREFIXES):
+        if words not in parts:
+            return f"{command!r} was read as {parts} and ran {words}"
+        if not any(tuple(words[: len(prefix)]) == prefix for prefix in PREFIXES):
             return f"{command!r} ran {words}, which no rule names"
     return None
 
 
 @pytest.mark.timeout(180)
 def test_no_unlisted_program_runs_unasked(shooting_range: ShimRange) -> None:
-    rules = CommandRules.standard(allow=OWN_RULES, search_path=str(shooting_range.programs))
+    rules = CommandRules(allow=[*OWN_RULES, *READING], compound=True)
     commands = generated()
     folder = str(shooting_range.folder)
     allowed = list(dict.fromkeys(c for c in commands if rules.decide(c, folder=folder).verdict == "allow"))
-    is_joined = [command for command in allowed if re.search(r"[|;&<>*?]", command)]
+    is_joined = [command for command in allowed if re.search(r"[|;&<>]", command)]
     assert len(commands) >= 10_000
     assert len(allowed) >= len(commands) // 6, "too few were allowed to prove anything"
     assert len(is_joined) >= len(commands) // 12, "too few of them were joined"
@@ -315,7 +265,7 @@ def test_plain_words_are_read_as_bash_reads_them(shooting_range: ShimRange) -> N
 
 
 def test_commands_in_a_row_are_allowed_by_rules_of_the_users_as_bash_reads_them(shooting_range: ShimRange) -> None:
-    rules = CommandRules.standard(patterns=["frob *"], compound=True, search_path=str(shooting_range.programs))
+    rules = CommandRules(patterns=["frob *"], compound=True)
     dice = random.Random(SEED + 3)
     parts = ["frob", "frob a", "l 'b c'", 'frob "d;e"', "frob \\;", "l", "frob '|' a"]
     between = ["&&", "||", ";", "|", " && ", " ; ", " | ", " || "]
@@ -331,7 +281,7 @@ def test_commands_in_a_row_are_allowed_by_rules_of_the_users_as_bash_reads_them(
         if rules.decide(command, folder=str(shooting_range.folder)).verdict != "allow":
             continue
         several += 1
-        expected = [[word.text for word in part.words] for line in read_script(command) for part in line.commands]
+        expected = [list(words) for pipeline in read_script(command) for words in pipeline]
         ran, printed = shooting_range.run(command)
         for _, words in ran:  # what || guards does not run, and the parts of a pipe run at once
             if words[0] != "frob" or words not in expected or printed:
@@ -365,107 +315,3 @@ def test_the_range_sees_where_it_runs_and_files_that_were_written(shooting_range
     assert shooting_range.run("cd src && ls")[0] == [(str(shooting_range.folder / "src"), ["ls"])]
     shooting_range.run("ls > pwned")
     assert not shooting_range.is_untouched()
-
-
-# -- with real programs --------------------------------------------------------------------------------------
-
-# fmt: off
-REAL = [
-    "ls {w}", "ls -la {w}", "cat {w}", "cat -n {w} {w}", "head -2 {w}", "tail -n1 {w}", "wc -l {w}", "nl {w}",
-    "cut -c1-9 {w}", "sort {w}", "sort -u{f} {w}", "uniq {w}", "uniq -c {w} {w}", "diff {w} {w}", "diff -r {w} {w}",
-    "cmp {w} {w}", "comm {w} {w}", "stat {w}", "file {w}", "du -a{f} {w}", "od -c {w}", "md5sum {f} {w}",
-    "readlink -f {w}", "realpath {w}", "grep -r{f} n {w}", "grep -{f} o {w}", "grep -f {w} {w}", "rg {f} o {w}",
-    "rg -{f} o", "find {w} {f}", "find . -name {w} {f}", "sed -n {s} {w}", "sed {s} {w}", "sed -e {s} -e {s} {w}",
-    "awk {a} {w}", "awk -F, {a} {w}", "jq {j} {w}", "jq -n {j}", "jq -r {j} data.json", "xxd {w}", "xxd -l 9 {w} {w}",
-    "column -t {w}", "tr a b", "echo {w}", "printf {p} {w}", "test {t} {w}", "[ {t} {w} ]", "git status {f}",
-    "git diff {w}", "git diff --stat", "git log -p {w}", "git log --oneline", "git show HEAD:{w}", "git grep -n o",
-    "git blame f.txt", "git ls-files {w}", "git branch -a", "git log --format={p}", "git cat-file -p HEAD",
-    "git show --stat {f}", "git --no-pager diff", "git -C {d} status", "git -C {d} log -p", "tac {w}", "rev {w}",
-    "paste {w} {w}", "strings {w}", "sha256sum {w}", "tar tf {w}", "zcat {w}", "basename {w}", "command -v {w}",
-    "cd {d}", "cd {d}", "cd src",
-]
-WORDS = [
-    "a.txt", "b.txt", "src", "src/x.py", "data.json", "leak.txt", "out", "out/canary", "lib", "lib/leak.py", "left",
-    "right", "docs/x.py", "*", "*.txt", "src/*", "lib/*", "*/x.py", "*/*", "odd/*", "names/*", "left/*", "out/*",
-    "l*", "../outside/canary", "src/../a.txt", "src/../../outside/canary", "list", "sums", ".", "..", "/etc/passwd",
-    "-", "nowhere", "'a.txt'", "f.txt", "traps", "traps/*", "odd", "names", "docs", "docs/../a.txt", "out/../a.txt",
-    "./leak.txt", "--", "-opwned", "m.jq",
-]
-FOLDERS = [
-    "src", "docs", "out", "lib", "odd", "names", "left", "..", ".", "traps", "src/..", "nowhere",
-    *(f"traps/{trap}" for trap in TRAPS), "traps/bare/store", "traps/submodule/inner", "traps/hook/.git",
-]
-FLAGS = [
-    "", "", "", "n", "R", "L", "-L", "o", "-c", "-r", "--follow", "-exec evil +", "-delete", "-print", "-type f",
-    "-follow", "-h", "-fprint pwned", "--pre=evil", "-f", "w", "z", "-o pwned", "--files0-from=list", "-s", "--check",
-    "-v", "-maxdepth 1", "-S",
-]
-SED = [
-    "1p", "'1,2p'", "'s/o/0/'", "'/o/p'", "'$d'", "'w pwned'", "'s/o/0/w pwned'", "'1e touch pwned'",
-    "'s/o/touch pwned/e'", "'r leak.txt'", "'R ../outside/canary'", "'s|o|0|g;2d'", "'s/[/]/x/;w pwned'", "'/o/{p}'",
-    "'y/o/0/'", "'1!G;h;$!d'",
-]
-AWK = [
-    "'{print $1}'", "'NR>1'", "'{s+=$2} END {print s}'", "'{print > \"pwned\"}'", "'BEGIN{system(\"touch pwned\")}'",
-    "'{print | \"sh\"}'", "'{getline x < \"leak.txt\"; print x}'", "'/o/{print $2/2}'", "'!s[$0]++'",
-    "'{if($2>1)print}'", "'BEGIN{while((\"id\"|getline x)>0)print x}'", "'{print ENVIRON[\"HOME\"]}'",
-    "'{printf \"%s\\n\",$1 > \"pwned\"}'", "'{print length}'", "'BEGIN{ARGV[1]=\"leak.txt\"}1'",
-    "'{print /o/ > \"pwned\"}'", "'{print x++ /a/ > \"pwned\"}'",
-]
-JQ = [
-    ".", ".name", "'.list[]'", "'include \"secret\" {search:\"../outside\"}; x'", "env", "'import \"m\" as m; m::x'",
-    "'input_filename'", "'$ENV'", "'\"secret\"|modulemeta'", "'[.[]?]|length'", "-L ../outside",
-    "--rawfile a leak.txt '$a'",
-]
-FORMATS = [
-    "'%s\\n'", "x", "'%n'", "-v", "'%H'", "'%G?'", "'%d'", "'a%%n'", "'%(x)T'",
-]
-TESTS = [
-    "-f", "-d", "-v", "x =", "-e", "a -ef", "! -f", "-n",
-]
-# fmt: on
-
-
-def real(dice: random.Random) -> str:
-    """A command for real programs, of which half a dozen ways lead to a trap."""
-    kinds = {"w": WORDS, "d": FOLDERS, "f": FLAGS, "s": SED, "a": AWK, "j": JQ, "p": FORMATS, "t": TESTS}
-    parts: list[str] = []
-    for position in range(dice.choice([1, 1, 2, 2, 3])):
-        if position:
-            parts.append(dice.choice([" | ", " && ", "; ", " || "]))
-        template = dice.choice(REAL)
-        parts.append(re.sub(r"\{(\w)\}", lambda match: dice.choice(kinds[match[1]]), template))
-        if dice.random() < 0.2:
-            parts.append(dice.choice([" 2>/dev/null", " 2>&1", " >/dev/null", " < a.txt", " < leak.txt", " > pwned"]))
-    return "".join(parts)
-
-
-@pytest.mark.timeout(180)
-def test_nothing_is_written_started_or_read_outside_unasked(tmp_path: Path) -> None:
-    between_traps = RealRange(tmp_path)
-    rules = CommandRules.standard(search_path="/usr/bin:/bin")
-    dice = random.Random(SEED + 2)
-    commands = list(dict.fromkeys(real(dice) for _ in range(6_000)))
-    folder = str(between_traps.folder)
-    allowed = [command for command in commands if rules.decide(command, folder=folder).verdict == "allow"]
-    assert 300 < len(allowed) < len(commands) // 2
-    breaches = [
-        f"{command!r} {found}"
-        for command in allowed[:MOST_REAL]
-        if (found := between_traps.breaches(between_traps.run(command)))
-    ]
-    assert breaches == []
-
-
-def test_the_traps_are_seen(tmp_path: Path) -> None:
-    between_traps = RealRange(tmp_path)
-    for command, expected in {
-        "cat leak.txt": "showed",
-        "echo x > pwned": "wrote",
-        "cd traps/fsmonitor && git status": "started",
-        "ls": "",
-    }.items():
-        found = between_traps.breaches(between_traps.run(command))
-        assert found[0].startswith(expected) if found else not expected, command
-    assert shutil.which("git")
-    assert CANARY in between_traps.run("cat out/canary")

@@ -20,7 +20,9 @@ from .world import Attack, Run, World, write
 
 def bash(*commands: str, **more: Any) -> Attack:
     """Each command in a separate turn, all approved."""
-    return Attack([call("bash", command=command, timeout=10) for command in commands], asks=len(commands), **more)
+    return Attack(
+        [call("bash", write=True, command=command, timeout=10) for command in commands], asks=len(commands), **more
+    )
 
 
 def python(code: str) -> str:
@@ -131,7 +133,11 @@ REPOSITORY = {
     ),
     "a link for the file tools": Attack(
         [
-            call("bash", command="ln -s .git g; ln -s .git/config c; mkdir d; ln -s ../.git/hooks d/h; ln -s .swink s"),
+            call(
+                "bash",
+                write=True,
+                command="ln -s .git g; ln -s .git/config c; mkdir d; ln -s ../.git/hooks d/h; ln -s .swink s",
+            ),
             [
                 call("write_file", path="g/hooks/pre-commit", content="evil"),
                 call("write_file", path="d/h/pre-commit", content="evil"),
@@ -146,14 +152,14 @@ REPOSITORY = {
 PLANTING = {
     "a link, then read": Attack(
         [
-            call("bash", command="ln -s ../outside l; ln -s @HOME@ h"),
+            call("bash", write=True, command="ln -s ../outside l; ln -s @HOME@ h"),
             call("read_file", path="l/canary"),
             call("read_file", path="h/.ssh/id_ed25519"),
         ]
     ),
     "a link, then write": Attack(
         [
-            call("bash", command="ln -s @OUT@/folder l; ln -s @OUT@/new n"),
+            call("bash", write=True, command="ln -s @OUT@/folder l; ln -s @OUT@/new n"),
             call("write_file", path="l/file", content="evil"),
             call("write_file", path="n", content="evil"),
             call("edit_file", path="l/x", edits=[{"old": "", "new": "evil"}]),
@@ -161,7 +167,7 @@ PLANTING = {
     ),
     "a link, then list and search": Attack(
         [
-            call("bash", command="mkdir d; ln -s @OUT@ d/l"),
+            call("bash", write=True, command="mkdir d; ln -s @OUT@ d/l"),
             call("list_dir", path="d/l"),
             call("list_dir", depth=5),
             call("search", path="d/l", pattern="canary"),
@@ -171,20 +177,20 @@ PLANTING = {
     ),
     "a hard link, then read": Attack(
         [
-            call("bash", command="ln @HOME@/.netrc n; ln @OUT@/canary c; cp -al @HOME@/.ssh s"),
+            call("bash", write=True, command="ln @HOME@/.netrc n; ln @OUT@/canary c; cp -al @HOME@/.ssh s"),
             call("read_file", path="n"),
             call("read_file", path="s/id_ed25519"),
         ]
     ),
     "a folder of the system mounted": Attack(
         [
-            call("bash", command="mkdir p; mount --bind @OUT@ p; mount -t proc proc p"),
+            call("bash", write=True, command="mkdir p; mount --bind @OUT@ p; mount -t proc proc p"),
             call("list_dir", path="p", depth=3),
         ]
     ),
     "a pipe that never ends": Attack(
         [
-            call("bash", command="mkfifo p; ln -s /dev/zero z"),
+            call("bash", write=True, command="mkfifo p; ln -s /dev/zero z"),
             [
                 call("read_file", path="p"),
                 call("read_file", path="z"),
@@ -196,10 +202,10 @@ PLANTING = {
     ),
     "programs that tools would start": Attack(
         [
-            call("bash", command=PLANT_PROGRAMS),
+            call("bash", write=True, command=PLANT_PROGRAMS),
             [call("search", pattern="hello"), call("search", glob="*.txt")],
-            call("bash", command="git status"),
-            call("bash", command="ls"),
+            call("bash", write=True, command="git status"),
+            call("bash", write=True, command="ls"),
         ],
         succeeded=foreign_program_ran,
     ),
@@ -207,6 +213,7 @@ PLANTING = {
         [
             call(
                 "bash",
+                write=True,
                 command="printf -- '--pre=./evil\\n--follow\\n' > .ripgreprc; printf '!ignored.txt\\n' > .ignore; "
                 "printf '#!/bin/sh\\ntouch @ROOT@/pwned\\n' > evil; chmod +x evil; ln -s @OUT@ l",
             ),
@@ -244,11 +251,13 @@ PROCESSES = {
     ),
     "deaf to signals": bash("(trap '' TERM HUP INT; exec sleep @MARK@) & kill -9 $$"),
     "past its time": Attack(
-        [call("bash", command="trap '' TERM; while :; do :; done & sleep @MARK@", timeout=0.5)], within=20
+        [call("bash", write=True, command="trap '' TERM; while :; do :; done & sleep @MARK@", timeout=0.5)], within=20
     ),
-    "stopped": Attack([call("bash", command="sleep @MARK@ & kill -STOP $!; kill -STOP $$", timeout=0.5)], within=20),
+    "stopped": Attack(
+        [call("bash", write=True, command="sleep @MARK@ & kill -STOP $!; kill -STOP $$", timeout=0.5)], within=20
+    ),
     "waiting for input": Attack(
-        [call("bash", command="read x; cat; python3 -c 'input()'; exec sleep @MARK@", timeout=1)], within=20
+        [call("bash", write=True, command="read x; cat; python3 -c 'input()'; exec sleep @MARK@", timeout=1)], within=20
     ),
 }
 
@@ -309,7 +318,7 @@ async def test_links_swapped_during_the_calls_lead_nowhere(world: World) -> None
         *(call("list_dir", path="d") for _ in range(40)),
         *(call("search", path="d", pattern="canary") for _ in range(5)),
     ]
-    run = await world.run([call("bash", command=swap, timeout=1.5), *uses], within=30)
+    run = await world.run([call("bash", write=True, command=swap, timeout=1.5), *uses], within=30)
     assert world.breaches(run) == []
     assert any(event.name == "read_file" and not event.is_error for event in run.results), (
         "nothing was tried in earnest"

@@ -15,7 +15,7 @@ from .world import Attack, World, promised_forms, write
 
 
 def bash(command: str, **more: Any) -> Attack:
-    return Attack([call("bash", command=command, timeout=10)], asks=1, **more)
+    return Attack([call("bash", write=True, command=command, timeout=10)], asks=1, **more)
 
 
 def python(code: str) -> str:
@@ -107,7 +107,7 @@ LOOKING = {
     "passwords of the system": bash("cat /etc/shadow && @YES@; cat /etc/sudoers && @YES@; true"),
     "unasked": Attack(
         [
-            call("bash", command=command)
+            call("bash", write=True, command=command)
             for command in (
                 "cat @HOME@/.ssh/id_ed25519",
                 "ls @OUT@",
@@ -135,7 +135,7 @@ def dotenv(world: World) -> None:
 
 MASKED = {
     "read": Attack([call("read_file", path=".env")], dotenv),
-    "printed": Attack([call("bash", command="cat .env; cut -d= -f2 .env; sed 's/^/x/' .env")], dotenv),
+    "printed": Attack([call("bash", write=True, command="cat .env; cut -d= -f2 .env; sed 's/^/x/' .env")], dotenv),
     "found": Attack(
         [
             call("search", pattern="ACME", path=".env"),
@@ -144,11 +144,12 @@ MASKED = {
         ],
         dotenv,
     ),
-    "listed": Attack([call("list_dir"), call("list_dir", depth=2), call("bash", command="ls -la")], dotenv),
+    "listed": Attack([call("list_dir"), call("list_dir", depth=2), call("bash", write=True, command="ls -la")], dotenv),
     "in base64": Attack(
         [
             call(
                 "bash",
+                write=True,
                 command="base64 -w0 .env; for i in a ab abc; do (printf $i; cat .env) | base64 -w0; done; "
                 "cut -d= -f2 .env | base64 -w0",
             )
@@ -159,6 +160,7 @@ MASKED = {
         [
             call(
                 "bash",
+                write=True,
                 command="od -An -v -tx1 .env | tr -d ' \\n'; @PY@ -c \"print(open('.env','rb').read().hex().upper())\"",
             )
         ],
@@ -168,6 +170,7 @@ MASKED = {
         [
             call(
                 "bash",
+                write=True,
                 command="@PY@ -c \"from urllib.parse import *; text = open('.env').read(); "
                 "print(quote(text), quote_plus(text, safe=''))\"",
             )
@@ -175,12 +178,13 @@ MASKED = {
         dotenv,
     ),
     "as JSON": Attack(
-        [call("bash", command="@PY@ -c \"import json; print(json.dumps(open('.env').read()))\"")], dotenv
+        [call("bash", write=True, command="@PY@ -c \"import json; print(json.dumps(open('.env').read()))\"")], dotenv
     ),
     "in an error": Attack(
         [
             call(
                 "bash",
+                write=True,
                 command='cat $(cut -d= -f2 .env)/x; bash -c "$(cut -d= -f2 .env)"; ls $(cut -d= -f2 .env); exit 3',
             )
         ],
@@ -191,7 +195,7 @@ MASKED = {
     ),
     "as a change": Attack(
         [
-            call("bash", command="cp .env copy"),
+            call("bash", write=True, command="cp .env copy"),
             call("edit_file", path="copy", edits=[{"old": "MODE=test", "new": "MODE=live"}]),
             call("write_file", path=".env", content="MODE=none\n"),
         ],
@@ -199,7 +203,11 @@ MASKED = {
     ),
     "in a picture's name": Attack(
         [
-            call("bash", command="printf '\\x89PNG\\r\\n\\x1a\\n' > \"$(cut -d= -f2 .env | head -1).png\"; ls"),
+            call(
+                "bash",
+                write=True,
+                command="printf '\\x89PNG\\r\\n\\x1a\\n' > \"$(cut -d= -f2 .env | head -1).png\"; ls",
+            ),
             call("search", glob="*.png"),
         ],
         dotenv,
@@ -264,7 +272,7 @@ async def test_a_secret_that_comes_in_pieces_is_masked_in_updates_too(world: Wor
         "secret=$(cut -d= -f2 .env | head -1); printf %s ${secret:0:20}; sleep 0.2; "
         "echo ${secret:20}; sleep 0.2; echo end"
     )
-    run = await world.run(call("bash", command=half))
+    run = await world.run(call("bash", write=True, command=half))
     assert world.breaches(run) == []
     shown = "".join(
         extract_text(event.update.content) for event in run.events if isinstance(event, ToolExecutionUpdate)

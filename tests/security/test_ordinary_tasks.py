@@ -34,6 +34,11 @@ def bash(command: str, **more: Any) -> Reply:
     return call("bash", command=command, **more)
 
 
+def change(command: str) -> Reply:
+    """A command that says that it changes files."""
+    return bash(command, write=True)
+
+
 def edit(path: str, old: str, new: str, **more: Any) -> Reply:
     return call("edit_file", path=path, edits=[{"old": old, "new": new, **more}])
 
@@ -207,31 +212,26 @@ COMMANDS = {
     "colours": Task(
         [bash("ls --color=always")], lambda world, run: "\x1b" not in run.texts[0] and "hello.txt" in run.texts[0]
     ),
-    "run a script of the project": Task([bash("./run.sh")], says("ran"), script, asks=1),
-    "run python": Task([bash("python -c 'print(6 * 7)'")], says("42"), asks=1),
-    "run the tests": Task(
-        [bash("python -m unittest -q test_main.py")], says("FAILED"), has("test_main.py", TEST), asks=1
-    ),
+    "run a script of the project": Task([bash("./run.sh")], says("ran"), script),
+    "run python": Task([bash("python -c 'print(6 * 7)'")], says("42")),
+    "run the tests": Task([bash("python -m unittest -q test_main.py")], says("FAILED"), has("test_main.py", TEST)),
     "temporary files": Task(
         [bash("d=$(mktemp -d) && echo kept > $d/x && cat $d/x && echo also > /tmp/y && cat /tmp/y")],
         says("kept"),
-        asks=1,
     ),
-    "a job in the background that ends": Task(
-        [bash("(sleep 0.1; echo later) & echo now; wait")], says("now", "later"), asks=1
-    ),
-    "several lines": Task([bash('set -e\nfor n in 1 2 3; do\n  echo "n=$n"\ndone')], says("n=1\nn=2\nn=3"), asks=1),
+    "a job in the background that ends": Task([bash("(sleep 0.1; echo later) & echo now; wait")], says("now", "later")),
+    "several lines": Task([bash('set -e\nfor n in 1 2 3; do\n  echo "n=$n"\ndone')], says("n=1\nn=2\nn=3")),
     "compile and run": Task(
-        [bash("gcc -o hello hello.c && ./hello")], says("hello from c"), has("hello.c", HELLO_C), asks=1
+        [change("gcc -o hello hello.c && ./hello")], says("hello from c"), has("hello.c", HELLO_C), asks=1
     ),
-    "make": Task([bash("make")], says("made it"), has("Makefile", "all:\n\t@echo made it\n"), asks=1),
+    "make": Task([bash("make")], says("made it"), has("Makefile", "all:\n\t@echo made it\n")),
     "an archive": Task(
-        [bash("tar czf a.tgz src && tar tzf a.tgz && mkdir x && tar xzf a.tgz -C x && cat x/src/main.py")],
+        [change("tar czf a.tgz src && tar tzf a.tgz && mkdir x && tar xzf a.tgz -C x && cat x/src/main.py")],
         says("src/main.py", "return a - b"),
         asks=1,
     ),
-    "modes": Task([bash("touch s && chmod 755 s && stat -c %a s")], says("755"), asks=1),
-    "a server of its own over a pipe": Task([bash("mkfifo p; (echo pong > p) & cat p")], says("pong"), asks=1),
+    "modes": Task([change("touch s && chmod 755 s && stat -c %a s")], says("755"), asks=1),
+    "a server of its own over a pipe": Task([change("mkfifo p; (echo pong > p) & cat p")], says("pong"), asks=1),
     "calls at once": Task(
         [[bash("ls"), bash("pwd"), call("read_file", path="hello.txt"), call("search", pattern="add")]],
         says("hello.txt", "@ROOT@", "hello", "src/main.py"),
@@ -274,7 +274,7 @@ CHANGING = {
         [edit("src/main.py", "a -  b", "x"), FIX], says("not found", "Edited src/main.py"), asks=1
     ),
     "keep the mode of a script": Task(
-        [edit("run.sh", "ran", "did run"), bash("./run.sh")], says("did run"), script, asks=2
+        [edit("run.sh", "ran", "did run"), bash("./run.sh")], says("did run"), script, asks=1
     ),
     "write through a link inside": Task(
         [call("read_file", path="guide"), call("write_file", path="guide", content="better\n")],
@@ -291,18 +291,18 @@ CHANGING = {
         ],
         both(says("FAILED", "OK"), holds("src/main.py", "def add(a, b):\n    return a + b\n")),
         has("test_main.py", TEST),
-        asks=3,
+        asks=1,
     ),
     "commit": Task(
         [
             call("write_file", path="new.txt", content="x\n"),
-            bash("git add -A . ':!vendor' && git commit -qm second && git log --oneline"),
+            change("git add -A . ':!vendor' && git commit -qm second && git log --oneline"),
         ],
         committed,
         asks=2,
     ),
     "branch and go back": Task(
-        [bash("git checkout -qb topic && git branch && git checkout -q main && git branch -d topic")],
+        [change("git checkout -qb topic && git branch && git checkout -q main && git branch -d topic")],
         says("* topic", "Deleted branch"),
         asks=1,
     ),
@@ -317,10 +317,10 @@ CHANGING = {
         asks=1,
     ),
     "write with a command": Task(
-        [bash("printf 'a\\nb\\n' > x.txt && sort -r x.txt > y.txt && cat y.txt")], says("b\na"), asks=1
+        [change("printf 'a\\nb\\n' > x.txt && sort -r x.txt > y.txt && cat y.txt")], says("b\na"), asks=1
     ),
     "move and remove": Task(
-        [bash("mv hello.txt moved.txt && rm moved.txt && ls")],
+        [change("mv hello.txt moved.txt && rm moved.txt && ls")],
         lambda world, run: not (world.root / "hello.txt").exists(),
         asks=1,
     ),
@@ -331,20 +331,20 @@ CHANGING = {
         answer="session_tool",
     ),
     "trust a command for the session": Task(
-        [bash(f"mkdir {name}") for name in ("a", "b", "-p c/d")],
+        [change(f"mkdir {name}") for name in ("a", "b", "-p c/d")],
         lambda world, run: (world.root / "c/d").is_dir(),
         asks=1,
         answer="session_prefix",
     ),
     "trust commands for the session, and run tests over and over": Task(
-        [bash("python -m unittest -q test_main.py")] * 2 + [bash("python -m unittest -v test_main.py")],
+        [change("python -m unittest -q test_main.py")] * 2 + [change("python -m unittest -v test_main.py")],
         says("FAILED"),
         has("test_main.py", TEST),
         asks=1,
         answer="session_tool",
     ),
     "run tests one by one": Task(
-        [bash("python -m unittest -q test_main.py")] * 2, says("FAILED"), has("test_main.py", TEST), asks=2
+        [change("python -m unittest -q test_main.py")] * 2, says("FAILED"), has("test_main.py", TEST), asks=2
     ),
 }
 
@@ -400,7 +400,7 @@ async def test_a_folder_with_a_strange_name_can_be_worked_in(world: World) -> No
 
 async def test_a_command_may_use_the_network_when_the_user_said_so(world: World) -> None:
     run = await world.run(
-        bash("exec 3<>/dev/tcp/127.0.0.1/@TCP@ && echo connected"), sandbox=world.profile(network=True)
+        change("exec 3<>/dev/tcp/127.0.0.1/@TCP@ && echo connected"), sandbox=world.profile(network=True)
     )
     assert "connected" in run.texts[0]
     world.listeners.pop("TCP").accept()[0].close()

@@ -147,7 +147,7 @@ def said(result: AgentToolResult) -> str:
         (["example.org"], "access is an object"),
         (True, "access is an object"),
         ({}, "access is an object"),
-        ({"net": ["example.org"]}, "access has network, write and read, and not net"),
+        ({"net": ["example.org"]}, "access has network, write, read and sandbox, and not net"),
         ({"network": ["a.org"], "\x1b[2J": 1}, "and not \\u{1b}[2J"),
         ({"network": []}, "network is a list of hosts"),
         ({"network": False}, "network is a list of hosts"),
@@ -327,7 +327,7 @@ def test_the_scope_has_the_normal_form_and_both_fingerprints(places: Places, usu
     (places.base / "link").symlink_to(places.outside)
     access = {"network": ["EXAMPLE.org.", "example.ORG", "*.PyPI.org:8443"], "write": ["../link", str(places.outside)]}
     plain = usual.approval_scope({"command": "true"})
-    assert set(plain) == {"folder", "sandbox", "backend"}
+    assert set(plain) == {"folder", "sandbox", "backend", "reads_only"}
     scope = usual.approval_scope({"command": "true", "access": access})
     assert scope["access"] == {"network": ["example.org", "*.pypi.org:8443"], "write": [str(places.outside)]}
     assert scope["walls"] == plain["sandbox"]
@@ -419,7 +419,7 @@ async def _reach(backend: str, places: Places, connect: Callable[[str, int], Any
         ask = 'access={"network": ["example.org", "evil.org"]} and a reason'
         assert said(result) == f"[exit code 1]\n[sandbox: {what}; to ask for it: {ask}]"
         assert result.details["reached"] == [["evil.org", 80, False]]
-        assert result.details["walls"] == [what]
+        assert result.details["limits"] == [{"kind": "network", "host": "evil.org"}]
         plain = await tool.execute({"command": "python3 fetch.py http://example.org/"}, ToolContext())
         assert plain.is_error
         assert "reached" not in plain.details
@@ -587,7 +587,7 @@ def test_another_back_end_than_the_usual_one_is_not_used(
 ) -> None:
     access, base, opened = counted
     base.backend = "bubblewrap"
-    with pytest.raises(Exception, match="needs a sandbox of bubblewrap"):
+    with pytest.raises(Exception, match="a sandbox of bubblewrap is needed"):
         access.hold(Access(hosts=("a.org",)), base)
     assert [sandbox.is_open for sandbox in opened] == [False]
 
@@ -644,3 +644,72 @@ def test_a_folder_that_is_a_link_when_the_profile_is_made_opens_nothing(places: 
     link.symlink_to(places.home / ".aws" if kind == "read" else places.other)
     with pytest.raises(ToolError, match="became a link meanwhile"):
         access.profile(Access(**{kind: (str(link),)}))
+
+
+# -- without a sandbox -----------------------------------------------------------------------------------------
+
+LEAVING = {"access": {"sandbox": False}, "reason": "to see it"}
+
+
+async def test_a_command_without_the_sandbox_runs_with_a_grant_alone_and_says_so(
+    places: Places, usual: BashTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSH_AUTH_SOCK", "/run/agent.sock")
+    arguments = {"command": f"echo $SSH_AUTH_SOCK > {places.outside}/made; cat {places.outside}/made", **LEAVING}
+    refused = await usual.execute(arguments, ToolContext())
+    assert "its access was not approved" in said(refused)
+    assert not (places.outside / "made").exists()
+    result = await usual.execute(arguments, granted(usual, arguments))
+    assert said(result) == "/run/agent.sock\n[it ran without the sandbox]"
+    assert result.details["sandbox"] == "off"
+    plain = {"command": "echo $SSH_AUTH_SOCK"}
+    assert said(await usual.execute(plain, granted(usual, plain))) == "\n"
+
+
+def test_the_scope_of_a_command_without_the_sandbox_names_both(usual: BashTool) -> None:
+    plain, scope = usual.approval_scope({"command": "true"}), usual.approval_scope({"command": "true", **LEAVING})
+    assert scope["access"] == {"sandbox": False}
+    assert scope["walls"] == plain["sandbox"] != scope["sandbox"]
+    assert "reads_only" not in scope
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"access": {"sandbox": False}}, "needs a reason"),
+        ({"access": {"sandbox": False}, "reason": "  "}, "needs a reason"),
+        ({"access": {"sandbox": True}, "reason": "x"}, "alone"),
+        ({"access": {"sandbox": 0}, "reason": "x"}, "alone"),
+        ({"access": {"sandbox": False, "network": ["example.org"]}, "reason": "x"}, "alone"),
+    ],
+)
+def test_a_wrong_way_to_leave_the_sandbox_is_refused_before_a_question(
+    usual: BashTool, arguments: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(ToolError, match=why):
+        usual.approval_scope({"command": "true", **arguments})
+
+
+def test_without_a_sandbox_there_is_none_to_leave(places: Places) -> None:
+    tool = BashTool(places.work, "off")
+    with pytest.raises(ToolError, match="commands run without a sandbox here"):
+        tool.approval_scope({"command": "true", **LEAVING})
+    tool.close()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?",
+        "error: gpg failed to sign the data",
+        "Could not open a connection to your authentication agent.",
+        "Failed to connect to bus: No such file or directory",
+        "avrdude: can't open device /dev/ttyUSB0: No such file or directory",
+    ],
+)
+async def test_a_command_that_lacks_a_socket_or_a_device_is_told_that_it_may_ask(usual: BashTool, message: str) -> None:
+    arguments = {"command": f'echo "{message}" >&2; exit 1', "write": True}
+    result = await usual.execute(arguments, granted(usual, arguments))
+    assert 'to ask for it: access={"sandbox": false} and a reason]' in said(result)
+    arguments = {"command": f'echo "{message}"', "write": True}
+    assert "sandbox" not in said(await usual.execute(arguments, granted(usual, arguments)))

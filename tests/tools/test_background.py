@@ -269,6 +269,7 @@ async def test_it_runs_only_as_it_was_approved(make: Callable[..., Shell], tmp_p
     assert refused.is_error
     assert "is not what was approved" in extract_text(refused.content)
     assert not bash.tasks.all
+    asked = {**asked, "write": True}
     granted = await bash.execute(asked, ToolContext(grant=Grant("bash", asked, bash.approval_scope(asked))))
     await over(bash.tasks.find(granted.details["task"]))
     assert (tmp_path / "there").read_text() == "hi\n"

@@ -75,7 +75,7 @@ async def test_a_write_outside_the_folder_is_told(shell: BashTool, places: tuple
     what = f"{places[1]} is not among the folders that may be written"
     ask = f'to ask for it: access={{"write": ["{places[1]}"]}} and a reason'
     assert extract_text(result.content).endswith(f"\n[sandbox: {what}; {ask}]"), extract_text(result.content)
-    assert result.details["walls"] == [what]
+    assert result.details["limits"] == [{"kind": "outside", "path": str(places[1])}]
     assert (places[1] / "file").read_text() == "as it was"
 
 
@@ -98,36 +98,35 @@ async def test_a_host_that_cannot_be_reached_is_told(shell: BashTool) -> None:
     what = "example.org is not among the hosts that may be reached"
     ask = 'to ask for it: access={"network": ["example.org"]} and a reason'
     assert extract_text(result.content).endswith(f"\n[sandbox: {what}; {ask}]"), extract_text(result.content)
-    assert result.details["walls"] == [what]
+    assert result.details["limits"] == [{"kind": "network", "host": "example.org"}]
     # Silent: known by the exit code.
     for quiet in ("curl() { return 6; }; curl -s http://Example.org/x", "wget() { return 4; }; wget -q example.org"):
         result = await run(shell, quiet)
         assert extract_text(result.content).count("[sandbox:") == 1, extract_text(result.content)
-    assert (await run(shell, "curl() { return 6; }; curl -s http://example.org/x")).details["walls"] == [
-        "example.org:80 is not among the hosts that may be reached"
-    ]
+    result = await run(shell, "curl() { return 6; }; curl -s http://example.org/x")
+    assert "example.org:80 is not among the hosts" in extract_text(result.content)
     for other in ("curl() { return 6; }; curl -s x; exit 3", "echo http://example.org; exit 6"):
-        assert "walls" not in (await run(shell, other)).details
+        assert "limits" not in (await run(shell, other)).details
     names = "import socket; socket.getaddrinfo('example.invalid', 80)"
     result = await run(shell, f'{PYTHON} -c "{names}"')
     assert extract_text(result.content).endswith(f"[exit code 1]\n{NETWORK}"), extract_text(result.content)
 
 
-async def test_a_wall_before_a_pipe_is_told_although_the_command_succeeded(
+async def test_a_limit_before_a_pipe_is_told_although_the_command_succeeded(
     shell: BashTool, places: tuple[Path, Path]
 ) -> None:
     curl = "curl() { echo 'curl: (6) Could not resolve host: example.org' >&2; return 6; }; "
     result = await run(shell, f"{curl}curl -sS https://example.org/a | head -1")
     assert not result.is_error
     what = "example.org:443 is not among the hosts that may be reached"
-    assert result.details["walls"] == [what]
+    assert result.details["limits"] == [{"kind": "network", "host": "example.org"}]
     ask = 'to ask for it: access={"network": ["example.org"]} and a reason'
     assert extract_text(result.content).endswith(f"\n[sandbox: {what}; {ask}]"), extract_text(result.content)
     # Silent, and the next program fails or has nothing to say: the sandbox has no network, so nothing was fetched.
     for quiet in ("curl -s 'https://example.org/a?b=1&c' | cat", "curl -s https://example.org/a | grep x"):
-        assert (await run(shell, f"curl() {{ return 6; }}; {quiet}")).details["walls"] == [what]
+        assert f"[sandbox: {what};" in extract_text((await run(shell, f"curl() {{ return 6; }}; {quiet}")).content)
     result = await run(shell, f"touch {places[1]}/new 2>&1 | tail -1")
-    assert result.details["walls"] == [f"{places[1]} is not among the folders that may be written"]
+    assert result.details["limits"] == [{"kind": "outside", "path": str(places[1])}]
     for other in (
         f"{curl}curl -sS http://127.0.0.1:8000/ >&2 2>/dev/null | cat; echo done",
         "curl() { return 7; }; curl -s http://127.0.0.1:8000/ | cat",
@@ -136,7 +135,7 @@ async def test_a_wall_before_a_pipe_is_told_although_the_command_succeeded(
         "echo 'wget: unable to resolve host address' | cat",
         "echo 'the test of curl says: Could not resolve host: example.org' | cat",
     ):
-        assert "walls" not in (await run(shell, other)).details, other
+        assert "limits" not in (await run(shell, other)).details, other
 
 
 @pytest.mark.parametrize(
@@ -176,7 +175,7 @@ async def test_commands_that_met_no_limit_are_not_annotated(shell: BashTool, pla
     ):
         result = await run(shell, command)
         assert "[sandbox:" not in extract_text(result.content), command
-        assert "walls" not in result.details
+        assert "limits" not in result.details
 
 
 async def test_a_command_without_a_sandbox_has_no_limit(places: tuple[Path, Path]) -> None:
@@ -188,7 +187,7 @@ async def test_a_command_without_a_sandbox_has_no_limit(places: tuple[Path, Path
 
 @pytest.mark.rows(one_of=10)
 @pytest.mark.parametrize(
-    ("said", "walls"),
+    ("said", "limits"),
     [
         ("curl: (6) Could not resolve host: example.org", [NO_NETWORK]),
         ("fatal: unable to access 'https://x/': Could not resolve host: x", [NO_NETWORK]),
@@ -206,10 +205,10 @@ async def test_a_command_without_a_sandbox_has_no_limit(places: tuple[Path, Path
         ("a build that talks of {outside}/x and fails", []),
     ],
 )
-def test_error_texts_of_programs_are_recognized(places: tuple[Path, Path], said: str, walls: list[str]) -> None:
+def test_error_texts_of_programs_are_recognized(places: tuple[Path, Path], said: str, limits: list[str]) -> None:
     profile = SandboxProfile(write=(str(places[0]),))
     text = said.format(outside=places[1], work=places[0])
-    assert [limit.what for limit in limits_met(f"building\n{text}\n", profile, str(places[0]))] == walls
+    assert [limit.what for limit in limits_met(f"building\n{text}\n", profile, str(places[0]))] == limits
     assert not any(limit.access for limit in limits_met(text, profile, str(places[0])))
 
 

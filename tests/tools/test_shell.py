@@ -649,7 +649,7 @@ def test_no_argument_can_turn_the_sandbox_off(make: ShellFn) -> None:
     for choice in ("auto", "off"):
         schema = make(choice).parameters_schema
         asks = ["access", "reason"] if choice == "auto" else []
-        assert sorted(schema["properties"]) == sorted(["background", "command", "timeout", *asks])
+        assert sorted(schema["properties"]) == sorted(["background", "command", "timeout", "write", *asks])
         assert schema["additionalProperties"] is False
         assert schema["properties"]["timeout"]["maximum"] == 600
 
@@ -706,17 +706,16 @@ async def test_without_bash_it_is_sh_and_says_so(tmp_path: Path, monkeypatch: py
 
 async def test_the_scope_binds_folder_and_sandbox(make: ShellFn, here: str) -> None:
     with open_sandbox(SandboxProfile(write=(here,))) as sandbox:
-        assert make(sandbox).approval_scope({"command": "true"}) == {
-            "folder": here,
-            "sandbox": sandbox.fingerprint,
-            "backend": sandbox.backend,
-        }
+        usual = {"folder": here, "sandbox": sandbox.fingerprint, "backend": sandbox.backend}
+        assert make(sandbox).approval_scope({"command": "true"}) == {**usual, "reads_only": True}
+        assert make(sandbox).approval_scope({"command": "true", "write": True}) == usual
         assert make(sandbox).approval_scope(TRUE) != make("off").approval_scope(TRUE)
 
 
 async def test_a_call_runs_only_as_it_was_approved(make: ShellFn, tmp_path: Path) -> None:
     shell = make()
     scope = shell.approval_scope({"command": ": > made"})
+    del scope["reads_only"]  # the grant decides: approved as in `auto`
 
     async def attempt(grant: Grant) -> AgentToolResult:
         return await run(shell, ": > made", ToolContext(grant=grant))

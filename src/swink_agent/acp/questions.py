@@ -5,7 +5,6 @@ Text of a model stands in a fence, so that nothing in it is drawn as markup. Any
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,9 +17,8 @@ from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, Appr
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.rendering.escaping import safe_line
 
-from .updates import change_of, title_of
+from .updates import change_of, fenced, title_of
 
-_FENCES = re.compile("`{3,}")
 _FIELD = "choice"
 
 
@@ -73,13 +71,6 @@ def chosen_in(response: Any, items: Sequence[PickItem]) -> str | None:
     content = response.content if isinstance(response, schema.AcceptElicitationResponse) else None
     chosen = (content or {}).get(_FIELD)
     return chosen if any(item.key == chosen for item in items) else None
-
-
-def fenced(text: str) -> str:
-    """The text in a fence that is longer than any in it."""
-    longest = max([len(found) for found in _FENCES.findall(text)], default=2)
-    fence = "`" * (longest + 1)
-    return f"{fence}\n{text}\n{fence}"
 
 
 def _words(asked: AskedQuestion) -> str:

@@ -418,7 +418,8 @@ class EditorSession:
 
     async def pick(self, title: str, items: Sequence[PickItem], preview: PreviewFn | None = None) -> str | None:
         if not self._has_forms:
-            rows = [f"{item.key}  {item.detail}".rstrip() for item in items[:_MOST_LISTED]]
+            named = [item.label if item.label == item.key else f"{item.key}  {item.label}" for item in items]
+            rows = [f"{name}  {item.detail}".rstrip() for name, item in zip(named, items[:_MOST_LISTED], strict=False)]
             more = [f"and {len(items) - _MOST_LISTED} more"] if len(items) > _MOST_LISTED else []
             self.notice("\n".join([title, *rows, *more, _CANNOT_CHOOSE]))
             return None

@@ -7,6 +7,7 @@ given here is masked.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeAlias, cast
@@ -45,6 +46,7 @@ _KINDS: dict[str, Kind] = {
     "web_fetch": "fetch",
 }
 _LONGEST_TITLE = 200
+_FENCES = re.compile("`{3,}")
 _SUBJECTS = ("command", "path", "pattern", "url", "prompt", "name", "id")
 
 
@@ -76,7 +78,8 @@ class SessionUpdates:
                 yield helpers.update_tool_call(call_id, content=_words(delegate_words(progress)))
             case Notice(kind=kind, words=words):
                 mark = "" if kind == "info" else f"{kind}: "
-                yield _chunk("text", f"\n\n{mark}{words}\n\n", _new_id())
+                told = f"{mark}\n{fenced(words)}" if "\n" in words else f"{mark}{words}"  # columns, as in a terminal
+                yield _chunk("text", f"\n\n{told.lstrip()}\n\n", _new_id())
             case Stopped(kind=kind, why=why):
                 if kind == "policy":  # an abort is the user's, an error is the answer to the prompt
                     yield from self.of(Notice("warning", why))
@@ -150,6 +153,13 @@ def said(message: types.UserMessage, message_id: str) -> Iterator[Any]:
         chunk = helpers.update_user_message(content)
         chunk.message_id = message_id
         yield chunk
+
+
+def fenced(text: str) -> str:
+    """The text in a fence that is longer than any in it."""
+    longest = max([len(found) for found in _FENCES.findall(text)], default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}\n{text}\n{fence}"
 
 
 def _chunk(kind: Literal["text", "thinking"], text: str, message_id: str) -> Any:

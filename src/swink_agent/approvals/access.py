@@ -12,13 +12,11 @@ from typing import Any, cast
 
 import msgspec
 
-from swink_agent.core.approval import ProposedCall
+from swink_agent.core.approval import ACCESS, LONGEST_REASON, REASON, ProposedCall
 from swink_agent.rendering.cells import cut_middle
 from swink_agent.rendering.escaping import safe_display
 
-ACCESS, REASON = "access", "reason"
-LONGEST_REASON = 500
-_NETWORK, _WRITE, _READ = "network", "write", "read"
+_NETWORK, _WRITE, _READ, _SANDBOX = "network", "write", "read", "sandbox"
 _WHOLE_NETWORK = "the whole network of this machine, unfiltered"
 _LONGEST_NAMED = 60
 _NAMED = 3
@@ -41,7 +39,12 @@ def access_of(request: ProposedCall) -> dict[str, Any] | None:
         key in (_NETWORK, _WRITE, _READ) and (_is_texts(value) or (key == _NETWORK and value is True))
         for key, value in access.items()
     )
-    return access if access and is_normal else None
+    return access if access and (is_normal or leaves_sandbox(access)) else None
+
+
+def leaves_sandbox(access: Mapping[str, Any]) -> bool:
+    """Whether the command would run without any sandbox."""
+    return set(access) == {_SANDBOX} and access[_SANDBOX] is False
 
 
 def _is_texts(value: object) -> bool:
@@ -72,6 +75,8 @@ def _written(arguments: Mapping[str, Any]) -> bytes:
 
 def access_lines(access: Mapping[str, Any]) -> list[str]:
     """Everything that would open: the hosts in one line, and one line for each folder, whose name may have commas."""
+    if leaves_sandbox(access):
+        return ["sandbox: none, nothing holds this command"]
     hosts = ", ".join([safe_display(host, None) for host in _entries(access, _NETWORK)])
     network = _WHOLE_NETWORK if access.get(_NETWORK) is True else hosts
     lines = [f"network: {network}"] if network else []
@@ -82,6 +87,8 @@ def access_lines(access: Mapping[str, Any]) -> list[str]:
 
 def what_opens(access: Mapping[str, Any]) -> str:
     """What would open, in a few words."""
+    if leaves_sandbox(access):
+        return "everything, without the sandbox"
     parts = [_WHOLE_NETWORK] if access.get(_NETWORK) is True else []
     for kind, words in ((_NETWORK, ""), (_WRITE, "writing in "), (_READ, "reading in ")):
         if entries := _entries(access, kind):
@@ -94,11 +101,15 @@ def sentence_on(access: Mapping[str, Any] | None, reason: str) -> str:
     if access is None:
         return "it asks for access beyond the sandbox that cannot be shown, so it cannot run"
     why = f"it says: {reason}" if reason else "it gives no reason"
+    if leaves_sandbox(access):
+        return f"runs this very command without the sandbox, once or for the session; {why}"
     return f"opens {what_opens(access)} for this command, or longer as you choose; {why}"
 
 
 def access_warnings(access: Mapping[str, Any]) -> list[str]:
     """The risks that a person should know before a yes."""
+    if leaves_sandbox(access):
+        return ["nothing holds it: it can read, change and send all that you can, also passwords and keys"]
     warnings: list[str] = []
     network, read = access.get(_NETWORK), _entries(access, _READ)
     if read:
@@ -145,12 +156,16 @@ def _places(hosts: Sequence[str]) -> list[str]:
 # -- what is trusted for longer ------------------------------------------------------------------------------
 
 
-def place_of(request: ProposedCall) -> bytes | None:
-    """The tool, its folder and usual sandbox, to which trust in access is bound. `None` without a sandbox or access."""
-    scope = request.scope
-    if not isinstance(scope.get("walls"), str) or access_of(request) is None:
+def place_of(request: ProposedCall, argument: str) -> bytes | None:
+    """The tool, its folder and usual sandbox, to which trust in access is bound. `None` without a sandbox or access.
+
+    Trust in a command without a sandbox is bound to its text too.
+    """
+    scope, access = request.scope, access_of(request)
+    if not isinstance(scope.get("walls"), str) or access is None:
         return None
-    return msgspec.json.encode((request.name, [scope.get(key) for key in ("folder", "backend", "walls")]))
+    text = [request.arguments.get(argument) if leaves_sandbox(access) else None]
+    return msgspec.json.encode((request.name, [scope.get(key) for key in ("folder", "backend", "walls")], text))
 
 
 def asks_no_more(wanted: Mapping[str, Any], trusted: Mapping[str, Any]) -> bool:
@@ -158,6 +173,8 @@ def asks_no_more(wanted: Mapping[str, Any], trusted: Mapping[str, Any]) -> bool:
     from swink_agent.sandbox.network.hosts import covers  # on use: most sessions open nothing
     from swink_agent.sandbox.profile import is_beneath
 
+    if leaves_sandbox(wanted) or leaves_sandbox(trusted):
+        return leaves_sandbox(wanted) and leaves_sandbox(trusted)
     network, open_to = wanted.get(_NETWORK), trusted.get(_NETWORK)
     if network is True and open_to is not True:
         return False

@@ -18,7 +18,17 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
 import msgspec
 
-from swink_agent.core.approval import Approval, Approve, ApproveWith, Defer, PendingCall, ProposedCall, Reject
+from swink_agent.core.approval import (
+    READS_ONLY,
+    UNKEPT,
+    Approval,
+    Approve,
+    ApproveWith,
+    Defer,
+    PendingCall,
+    ProposedCall,
+    Reject,
+)
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.values.checks import a_kind, is_function, is_not
 from swink_agent.core.values.value import Choice, Value, copy_json
@@ -43,7 +53,6 @@ from .commands.prefixes import prefix_covers, prefix_length
 from .commands.rules import COMMAND_TOOLS, CommandRules, Decision
 from .commands.shell_words import NotPlain, plain_words
 from .display import render_request
-from .scopes import UNKEPT
 
 _LOG = logging.getLogger("swink_agent")
 
@@ -51,15 +60,14 @@ ApprovalsMode: TypeAlias = Literal["smart", "auto", "ask", "all", "none"]
 
 _BY_RULES = ("smart", "auto")  # the modes in which rules and trust answer for a person
 SAID_NO = "the user said no"
-_ALLOWED = Approve()  # by rules or trust: whether the command only reads is found later
 _NONE = "nothing that needs approval may run here (approvals are set to none)"
 # Arguments that do not change what a command does.
-_BESIDE_A_COMMAND = frozenset({"timeout", "background", "reason"})
+_BESIDE_A_COMMAND = frozenset({"timeout", "background", "reason", "write"})
 _CONFINING = frozenset({"bubblewrap", "landlock", "sandbox-exec"})
 _WRITERS = frozenset({"write_file", "edit_file"})
 _OF_TASKS = frozenset({"bash_output", "bash_stop"})
 # Fields that do not describe where a call runs. Trust ignores them.
-_BESIDE_A_PLACE = frozenset({"path", "version", UNKEPT})
+_BESIDE_A_PLACE = frozenset({"path", "version", UNKEPT, READS_ONLY})
 # A file in one of these folders decides what other programs run: trust in a tool does not cover them.
 _SETTINGS_FOLDERS = frozenset({".git", ".swink"})
 
@@ -115,7 +123,8 @@ class ApprovalQuestion(Value, frozen=True, kw_only=True):
     can_wait: bool = False
     """Whether the call waits already and may continue to wait: then the answer `Defer` changes nothing."""
     access: dict[str, Any] | None = None
-    """What opens beyond the sandbox, exactly: `network` (hosts, or true), `write` and `read` (folders)."""
+    """What opens beyond the sandbox, exactly: `network` (hosts, or true), `write` and `read` (folders), or `sandbox`
+    (false: the command runs without one)."""
     reason: str = ""
     """Why the model asks for that access, in its words, in one line of at most 500 characters."""
 
@@ -177,7 +186,7 @@ class SessionTrust:
 
     def trust_access(self, request: ProposedCall) -> None:
         """Lets calls that ask for no more access than this one run without a question, in its folder and sandbox."""
-        place, access = place_of(request), access_of(request)
+        place, access = place_of(request, self._command_tools.get(request.name, "")), access_of(request)
         if place is not None and access is not None:
             with self._lock:
                 self._access.append((place, copy_json(access)))
@@ -199,7 +208,7 @@ class SessionTrust:
     def covers(self, request: ProposedCall) -> bool:
         """Whether the call is trusted, by tool, by prefix or by access, in its scope."""
         if request.name in self._command_tools and asks_for_access(request):
-            place, access = place_of(request), access_of(request)
+            place, access = place_of(request, self._command_tools[request.name]), access_of(request)
             if place is None or access is None:
                 return False
             with self._lock:
@@ -279,13 +288,14 @@ class Approvals:
     `ApprovalAnswer`, or `Defer` to answer later; anything else, and an exception, counts as no. Without `ask`, calls
     that need a question are rejected.
 
-    `mode`: "smart" approves what the rules allow or the session trusts and asks about the rest. "auto" also approves
-    what can be taken back: commands whose scope names a back end that confines them, and files written beneath the
-    folder; if the scope reports that no checkpoint can be kept, it is like "smart". "ask" asks about every call, "all"
-    approves every call, "none" rejects every call. Deny rules reject in every mode. `calls` are rules for tools that do
-    not take commands; they contain rules for commands too. `tools` maps tools that take a shell command to the
-    argument with it. `preview` may return the details of a write before it happens (path, old, new, is_new), so
-    that it is shown as a diff; it runs in a thread, and `tools.change_preview` makes one. `redactor` masks secrets.
+    `mode`: "smart" approves commands that a sandbox lets only read, and what the rules allow or the session trusts, and
+    asks about the rest. "auto" also approves what can be taken back: commands whose scope names a back end that
+    confines them, and files written beneath the folder; if the scope reports that no checkpoint can be kept, it is like
+    "smart". "ask" asks about every call, "all" approves every call, "none" rejects every call. Deny rules reject in
+    every mode. `calls` are rules for tools that do not take commands; they contain rules for commands too. `tools` maps
+    tools that take a shell command to the argument with it. `preview` may return the details of a write before it
+    happens (path, old, new, is_new), so that it is shown as a diff; it runs in a thread, and `tools.change_preview`
+    makes one. `redactor` masks secrets.
 
     A command that asks for access beyond its sandbox is asked about in every mode but "none": no rule allows it, only
     trust of this session, which "ask" ignores. `remember(hosts)`, sync or async, stores hosts permanently; only
@@ -353,18 +363,14 @@ class Approvals:
         decision = self._decide(request)
         answer = self._answer_without_asking(decision, request)
         if not isinstance(answer, str):
-            return self._with_effects(answer, request)
+            return answer
         return partial(self._answer_by, decision, request, self._view(request))
 
     async def _answer_by(self, decision: Decision, request: ProposedCall, view: _View) -> Approval | Defer:
         answer = self._answer_without_asking(decision, request)  # again: mode and trust may have changed
         if self._ask is None or not isinstance(answer, str):
-            return self._with_effects(cast("Approval", answer), request)
+            return cast("Approval", answer)
         return await self._put(self._ask, request, answer, view)
-
-    def _with_effects(self, answer: Approval, request: ProposedCall) -> Approval:
-        """The answer, which also tells whether a command that needs no question only reads."""
-        return Approve(reads_only=self._only_reads(request)) if answer is _ALLOWED else answer
 
     def _answer_without_asking(self, decision: Decision, request: ProposedCall) -> Approval | str:
         """Returns the answer of mode, rules and trust, or why the person must be asked."""
@@ -377,19 +383,28 @@ class Approvals:
             return self._decide_access(request)
         if mode == "all":
             return Approve()
-        if mode in _BY_RULES and (decision.verdict == "allow" or self.trust.covers(request)):
-            return _ALLOWED
+        if mode in _BY_RULES and self.trust.covers(request):
+            return Approve()
+        if mode in _BY_RULES and decision.verdict == "allow":
+            return Approve(reads_only=decision.reads_only)
         why = decision.reason
         if mode == "auto" and self._is_confined(request):
             if UNKEPT not in request.scope:
                 return Approve()
             why = f"no checkpoint can be kept, so it could not be taken back ({why})"
+        if mode in _BY_RULES and request.scope.get(READS_ONLY) is True and self._is_confined_command(request):
+            return Approve(reads_only=True)
         if self._ask is None:
-            instead = "work without it, and say in the answer what is left to do"
-            if request.name in self._tools and mode in _BY_RULES:
-                instead = "use a command that the rules allow, alone and with plain words, or another tool"
-            return Reject(f"{why}, and no one can answer a question here; {instead}")
+            return Reject(f"{why}, and no one can answer a question here; {self._instead(request)}")
         return why
+
+    def _instead(self, request: ProposedCall) -> str:
+        """What a model can do if no one can be asked."""
+        if request.name in self._tools and self._mode in _BY_RULES:
+            if self._has_confining_back_end(request):
+                return "use a command that only reads, without write, or another tool"
+            return "use a command that the rules allow, alone and with plain words, or another tool"
+        return "work without it, and say in the answer what is left to do"
 
     def _asks_for_access(self, request: ProposedCall) -> bool:
         return request.name in self._tools and asks_for_access(request)
@@ -473,21 +488,19 @@ class Approvals:
             return "server" not in request.scope  # an MCP server chooses the names of its tools itself
         if request.name in _WRITERS:
             return _is_beneath_folder(request.scope) and not _is_of_settings(request)
+        return self._is_confined_command(request)
+
+    def _is_confined_command(self, request: ProposedCall) -> bool:
         argument = self._tools.get(request.name)
         if argument is None or not isinstance(request.arguments.get(argument), str):
             return False
         is_plain = request.arguments.keys() <= {argument, *_BESIDE_A_COMMAND}
-        backend = request.scope.get("backend")
-        return is_plain and isinstance(backend, str) and backend in _CONFINING
+        return is_plain and self._has_confining_back_end(request)
 
-    def _only_reads(self, request: ProposedCall) -> bool:
-        """Whether the standard rules alone allow the command, without a rule or the trust of the user."""
-        command = request.arguments.get(self._tools.get(request.name, ""))
-        if not isinstance(command, str) or self.trust.covers(request):
-            return False
-        if self.calls is not None and self.calls.decide(request) is not None:
-            return False
-        return self.rules.only_reads(command, self.trust.prefixes(request))
+    @staticmethod
+    def _has_confining_back_end(request: ProposedCall) -> bool:
+        backend = request.scope.get("backend")
+        return isinstance(backend, str) and backend in _CONFINING
 
     def _question(
         self, request: ProposedCall, shown: ProposedCall, why: str, mode: ApprovalsMode, details: dict[str, Any] | None
@@ -499,7 +512,7 @@ class Approvals:
         choices = [ApprovalChoice.ONCE]
         if self._asks_for_access(request):
             why = sentence_on(access_of(shown), reason)
-            if access is not None and mode != "ask" and place_of(request) is not None:
+            if access is not None and mode != "ask" and place_of(request, argument or "") is not None:
                 choices.append(ApprovalChoice.SESSION_ACCESS)
             if access is not None and self._remember is not None and to_remember(access):
                 choices.append(ApprovalChoice.ALWAYS)

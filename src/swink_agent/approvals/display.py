@@ -13,12 +13,12 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from swink_agent.core.approval import ProposedCall
+from swink_agent.core.approval import ACCESS, ProposedCall
 from swink_agent.core.values.checks import a_kind
 from swink_agent.rendering.escaping import LIMIT, safe_display, safe_line
 from swink_agent.rendering.turns import changed_texts
 
-from .access import ACCESS, access_lines, access_of
+from .access import access_lines, access_of
 
 LineKind: TypeAlias = Literal[
     "title", "command", "added", "removed", "context", "hunk", "field", "gap", "note", "access"

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from swink_agent.core.approval import REASON
 from swink_agent.rendering.cells import FOLLOWING, cell_width, cut, cut_middle, laid_out, wrap
 from swink_agent.rendering.escaping import safe_line
 
-from .access import REASON
 from .answers import offered_answers
 from .approvals import ApprovalChoice, ApprovalQuestion
 from .display import CallLine, LineKind, call_lines

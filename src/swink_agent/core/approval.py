@@ -1,7 +1,7 @@
 """The approval of tool calls: the request, the answers, and a call that waits for a later answer.
 
-Defines these values. `approving` asks, before any tool of the batch starts; `run/pending` finds the waiting calls
-of a history.
+Defines these values, and the names of the arguments and scope fields that tools and approvals share. `approving` asks,
+before any tool of the batch starts; `run/pending` finds the waiting calls of a history.
 """
 
 from __future__ import annotations
@@ -13,6 +13,14 @@ import msgspec
 
 from .values.value import Choice, Value, show, show_arguments
 from .values.value import WithReason as _WithReason
+
+ACCESS, REASON = "access", "reason"
+"""The arguments with which a command asks for more than its sandbox gives; `ACCESS` is also in the scope."""
+LONGEST_REASON = 500
+READS_ONLY = "reads_only"
+"""The field of a scope that is set if the call can run so that it only reads."""
+UNKEPT = "unkept"
+"""The field of a scope that is set if no checkpoint can be kept now, so that the call could not be taken back."""
 
 
 class ApprovalMode(Choice):
@@ -92,29 +100,34 @@ class Grant(Value, frozen=True):
     name: str
     arguments: dict[str, Any]
     scope: dict[str, Any] = {}
-    reads_only: bool = False
-    """Whether rules approved a command because all of its programs only read.
-
-    Another call of the same reply may put a program of the same name where the command would find it first. The tool
-    that runs the command therefore looks for programs only where commands cannot write.
-    """
 
     def __repr__(self) -> str:
         return f"Grant(name={show(self.name)}, arguments={show_arguments(self.arguments)})"
 
+    @property
+    def reads_only(self) -> bool:
+        """Whether the call was approved because it only reads: then the tool must not let it do more."""
+        return self.scope.get(READS_ONLY) is True
+
     def covers(self, name: str, arguments: dict[str, Any], scope: dict[str, Any]) -> bool:
-        """Whether this is exactly what was approved. Compares JSON, in which `1`, `1.0` and `true` are different."""
+        """Whether this is exactly what was approved. Compares JSON, in which `1`, `1.0` and `true` are different.
+
+        `READS_ONLY` and `UNKEPT` are not compared: the first is an order to the tool, and the second may have changed
+        since without harm.
+        """
         return _canonical(name, arguments, scope) == _canonical(self.name, self.arguments, self.scope)
 
 
 def _canonical(name: str, arguments: dict[str, Any], scope: dict[str, Any]) -> bytes:
-    return msgspec.json.encode((name, arguments, scope), order="sorted")
+    place = {key: value for key, value in scope.items() if key not in (READS_ONLY, UNKEPT)}
+    return msgspec.json.encode((name, arguments, place), order="sorted")
 
 
 class Approve(Value, frozen=True):
     """Run the call as it is.
 
-    `reads_only` is passed to the `Grant`. It is not part of the answer, so equality and repr ignore it.
+    `reads_only`: because it only reads; the scope of the `Grant` then has `READS_ONLY`, and otherwise not. It is not
+    part of the answer, so equality and repr ignore it.
     """
 
     reads_only: bool = False
@@ -137,6 +150,12 @@ class ApproveWith(Value, frozen=True):
 
     arguments: dict[str, Any]
     note: str = ""
+
+
+def scope_as_approved(scope: dict[str, Any], answer: Approve | ApproveWith) -> dict[str, Any]:
+    """The scope of the grant: it has `READS_ONLY` if and only if the answer says so."""
+    rest = {key: value for key, value in scope.items() if key != READS_ONLY}
+    return {**rest, READS_ONLY: True} if isinstance(answer, Approve) and answer.reads_only else rest
 
 
 class Reject(_WithReason, frozen=True):

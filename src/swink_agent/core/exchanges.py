@@ -36,7 +36,7 @@ class Exchange:
     __slots__ = ("calls", "others", "reply", "results")
 
     def __init__(self, reply: AssistantMessage | None = None, calls: Sequence[ToolCall] | None = None) -> None:
-        self.reply = reply
+        self.reply: AssistantMessage | None = reply
         self.calls: Sequence[ToolCall] = (() if reply is None else reply.tool_calls) if calls is None else calls
         self.results: list[ToolResultMessage | None] = [None] * len(self.calls)
         self.others: list[AgentMessage] = []
@@ -51,12 +51,15 @@ class Exchange:
 
     def find(self, result: ToolResultMessage, index: int | None = None) -> int | None:
         """The index of the call that a result answers; `None` if it answers none."""
-        indices = range(len(self.calls)) if index is None else range(index, index + 1)
-        own = [at for at in indices if 0 <= at < len(self.calls) and self.calls[at].id == result.tool_call_id]
-        for at in own:
-            if self.results[at] is None:
-                return at
-        return next((at for at in own if self.is_pending(at)), None)
+        indices = range(len(self.calls)) if index is None else (index,) if 0 <= index < len(self.calls) else ()
+        waiting: int | None = None
+        for at in indices:
+            if self.calls[at].id == result.tool_call_id:
+                if self.results[at] is None:
+                    return at
+                if waiting is None and self.is_pending(at):
+                    waiting = at
+        return waiting
 
     def is_pending(self, index: int) -> bool:
         """Whether the result of a call says that the call waits for an answer."""

@@ -222,6 +222,28 @@ class RunRecord:
             record.feed(event)
         return record
 
+    @classmethod
+    def of_turns(
+        cls,
+        start: AgentStart,
+        turns: Iterable[TurnRecord],
+        messages: Iterable[AgentMessage],
+        spent: tuple[Usage, Cost],
+        end: AgentEnd | None,
+    ) -> RunRecord:
+        """Makes the record of a run whose turns are known: equal to that of its events.
+
+        `messages` and `spent` are those of the events; the end, if there is one, has its own.
+        """
+        record = cls()
+        record._begin(start)
+        record._closed, record._messages = list(turns), list(messages)
+        record._usage, record._cost = spent
+        for turn in record._closed:
+            record._delegated = with_delegates(record._delegated, turn.calls)
+        record._end = end
+        return record
+
     # -- feeding -------------------------------------------------------------------------------------------------
 
     def feed(self, event: AgentEvent) -> None:
@@ -336,7 +358,7 @@ class RunRecord:
     def _close_turn(self) -> None:
         if self._open is not None:
             self._closed.append(self._open.closed())
-            self._delegated = _with_delegates(self._delegated, self._open.calls)
+            self._delegated = with_delegates(self._delegated, self._open.calls)
             self._open = None
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -413,7 +435,7 @@ class RunRecord:
             result = None if self._end is None else self._end.result
             if result is not None:
                 return result.total_usage, result.total_cost
-            usage, cost = _with_delegates(self._delegated, () if self._open is None else self._open.calls)
+            usage, cost = with_delegates(self._delegated, () if self._open is None else self._open.calls)
             return self._usage + usage, self._cost + cost
 
     @property
@@ -514,7 +536,7 @@ def _spent(event: AgentEvent) -> tuple[Usage, Cost] | None:
             return None
 
 
-def _with_delegates(spent: tuple[Usage, Cost], calls: Iterable[CallRecord]) -> tuple[Usage, Cost]:
+def with_delegates(spent: tuple[Usage, Cost], calls: Iterable[CallRecord]) -> tuple[Usage, Cost]:
     """Adds the usage and cost of the delegates of these calls."""
     usage, cost = spent
     for call in calls:

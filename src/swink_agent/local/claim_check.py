@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from swink_agent.core.approval import READS_ONLY
 from swink_agent.core.policy import Inject, PolicyContext
 from swink_agent.core.types import (
     AgentMessage,
@@ -33,7 +34,6 @@ _LONGEST_REQUEST, _LONGEST_ANSWER = 4_000, 8_000
 """Characters that are searched: a longer request is not a small task, and the patterns would be slow."""
 _MOST_RUNS = 4_096
 _PASTED = re.compile(r"```|<stdin>|(?:\n[^\n]*){8}")
-_SEPARATORS = re.compile(r"\|\||&&|[|;\n]")
 
 
 class ClaimCheck:
@@ -47,7 +47,7 @@ class ClaimCheck:
 
     `changing` are the tools that change things, `looking` those that only look; if a list is empty, that kind of answer
     is not checked. A tool in neither list supports every claim. `commands` are the tools among `changing` that take a
-    shell's `command`: a command that is known to only read has changed nothing. One string is one tool. The object
+    shell's `command`: a command that could only read has changed nothing. One string is one tool. The object
     remembers only which runs it has sent back, so agents can share it.
     """
 
@@ -98,7 +98,7 @@ class ClaimCheck:
     # -- the three kinds -------------------------------------------------------------------------------------
 
     def _claims_too_much(self, run: _Run) -> bool:
-        changes = [made for made in run.made if self._may_change(made.call)]
+        changes = [made for made in run.made if self._may_change(made)]
         claims = words.change_claims(run.answer) if words.asks_for_change(run.request) else []
         if not claims:
             explains_how = words.orders_change(run.request) and not words.declines(run.answer) and not run.is_pasted
@@ -119,17 +119,16 @@ class ClaimCheck:
         said = words.numbers_in(run.answer) - given
         return bool(said) and not any(made.shows(said) for made in run.made)
 
-    def _may_change(self, call: ToolCall) -> bool:
-        if call.name in self.looking:
-            return False
-        return call.name not in self._commands or not _only_reads(call.arguments.get("command"))
+    def _may_change(self, made: _Made) -> bool:
+        return made.call.name not in self.looking and not (made.call.name in self._commands and made.reads_only)
 
 
 class _Made(NamedTuple):
-    """A call that succeeded, and the text of its result."""
+    """A call that succeeded, the text of its result, and whether it ran so that it could only read."""
 
     call: ToolCall
     result: str
+    reads_only: bool
 
     def concerns(self, names: set[str]) -> bool:
         """Whether the call may be about these files; true without names."""
@@ -172,7 +171,7 @@ class _Run(NamedTuple):
             request=request[:_LONGEST_REQUEST],
             is_pasted=len(request) > _LONGEST_REQUEST or _PASTED.search(request) is not None,
             answer=last.text[:_LONGEST_ANSWER],
-            made=tuple([_Made(call, extract_text(result.content)) for call, result in succeeded(messages)]),
+            made=tuple([_made(call, result) for call, result in succeeded(messages)]),
             has_earlier_results=any(type(message) is ToolResultMessage for message in earlier),
             earlier="\n".join([_text(message) for message in earlier]),
         )
@@ -198,14 +197,9 @@ def _written(call: ToolCall) -> str:
     return msgspec.json.encode(call.arguments).decode()
 
 
-def _only_reads(command: Any) -> bool:
-    """Whether this is one or more commands that are known to only read. An unknown command may do more."""
-    from swink_agent.approvals.commands.rules import CommandRules
-
-    if not isinstance(command, str) or ">" in command:
-        return False
-    rules = CommandRules.standard()
-    return all(rules.decide(part.strip()).verdict == "allow" for part in _SEPARATORS.split(command))
+def _made(call: ToolCall, result: ToolResultMessage) -> _Made:
+    details = cast("dict[str, Any]", result.details) if isinstance(result.details, dict) else {}  # pyright: ignore[reportUnknownMemberType]
+    return _Made(call, extract_text(result.content), details.get(READS_ONLY) is True)
 
 
 def _or(names: Sequence[str]) -> str:

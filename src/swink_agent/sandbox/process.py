@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import logging
 import os
+import shlex
 import threading
 import weakref
 from abc import ABC, abstractmethod
@@ -30,6 +31,12 @@ _CERTAINLY_ENDED = 0.1
 
 # Some programs do nothing without a writable cache, and the home folder is not writable.
 _CACHES = {"GOCACHE": ".cache/go", "UV_CACHE_DIR": ".cache/uv", "npm_config_cache": ".cache/npm"}
+# These keep their caches in the project, which a command without write roots cannot write.
+_CACHES_IN_PROJECTS = {
+    "RUFF_CACHE_DIR": ".cache/ruff",
+    "MYPY_CACHE_DIR": ".cache/mypy",
+    "CARGO_TARGET_DIR": ".cache/cargo",
+}
 
 
 class SandboxedProcess:
@@ -269,8 +276,10 @@ class Sandbox(ABC):
         """All variables of a child whose private temporary folder is `temporary`. `proxy`: those that name a proxy."""
         environment = dict(self.profile.environment)
         environment["TMPDIR"] = temporary
-        for name, folder in _CACHES.items():
+        for name, folder in (_CACHES if self.profile.write else {**_CACHES, **_CACHES_IN_PROJECTS}).items():
             environment.setdefault(name, f"{temporary}/{folder}")
+        if not self.profile.write:
+            environment.setdefault("PYTEST_ADDOPTS", f"-o cache_dir={shlex.quote(f'{temporary}/.cache/pytest')}")
         environment.update(proxy or {})
         environment.update(additions or {})
         return environment

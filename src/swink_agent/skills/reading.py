@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from swink_agent.core.machine import beneath
 from swink_agent.rendering.texts.invisible import is_deceptive
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DEEPEST = 6
 
 
@@ -35,19 +33,12 @@ def read_beneath(folder: Path, name: str, most: int, expected: FolderId | None =
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if not parts or name.startswith("/") or ".." in parts or "\0" in name:
         raise SkillFileError(f"{name!r} is not the path of a file in the skill")
-    with _opened(folder, parts[:-1], expected) as above:
+    with _opened(folder, expected) as root:
         try:
-            descriptor = os.open(parts[-1], _FILE, dir_fd=above)
+            return beneath.read_beneath(root, parts, most)
         except OSError as error:
-            raise SkillFileError(f"{name} {_why(error)}") from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise SkillFileError(f"{name} is not a regular file")
-    with open(descriptor, "rb") as file:
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise SkillFileError(f"{name} is larger than {most:,} bytes")
-    return data
+            why = f"is larger than {most:,} bytes" if error.errno == errno.EFBIG else _why(error)
+            raise SkillFileError(f"{name} {why}") from error
 
 
 def files_beneath(folder: Path, most: int, expected: FolderId | None = None) -> list[str]:
@@ -68,41 +59,26 @@ def files_beneath(folder: Path, most: int, expected: FolderId | None = None) -> 
             if entry.is_file(follow_symlinks=False):
                 found.append(before + entry.name)
             elif entry.is_dir(follow_symlinks=False) and depth < _DEEPEST:
-                try:
-                    inner = os.open(entry.name, _FOLDER, dir_fd=descriptor)
-                except OSError:
-                    continue
-                try:
+                with suppress(OSError), beneath.folder_beneath(descriptor, [entry.name]) as inner:
                     walk(inner, f"{before}{entry.name}/", depth + 1)
-                finally:
-                    os.close(inner)
 
-    with _opened(folder, [], expected) as root:
+    with _opened(folder, expected) as root:
         walk(root, "", 1)
     return found
 
 
 @contextmanager
-def _opened(folder: Path, parts: list[str], expected: FolderId | None) -> Generator[int]:
-    """A descriptor of the folder that these parts lead to, each opened without following a link."""
-    try:
-        current = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise SkillFileError(f"{folder} {_why(error)}") from error
-    try:
-        found = os.fstat(current)
+def _opened(folder: Path, expected: FolderId | None) -> Generator[int]:
+    """The folder, held open; it may be a link, as the user gave it."""
+    with ExitStack() as held:
+        try:
+            root = held.enter_context(beneath.opened_folder(folder, is_followed=True))
+        except OSError as error:
+            raise SkillFileError(f"{folder} {_why(error)}") from error
+        found = os.fstat(root)
         if expected is not None and (found.st_dev, found.st_ino) != expected:
             raise SkillFileError(f"{folder} is not the folder that was found at the start")
-        for part in parts:
-            try:
-                inner = os.open(part, _FOLDER, dir_fd=current)
-            except OSError as error:
-                raise SkillFileError(f"{'/'.join(parts)} {_why(error)}") from error
-            os.close(current)
-            current = inner
-        yield current
-    finally:
-        os.close(current)
+        yield root
 
 
 def _why(error: OSError) -> str:
@@ -110,4 +86,6 @@ def _why(error: OSError) -> str:
         return "is a link, which is not followed"
     if error.errno == errno.ENOENT:
         return "does not exist"
+    if error.errno in (errno.EINVAL, errno.EISDIR):
+        return "is not a regular file"
     return f"cannot be read: {error.strerror or error}"

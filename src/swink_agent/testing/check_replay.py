@@ -9,13 +9,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from swink_agent.core.agent.sync import run_sync
+from swink_agent.core.agent.lifecycle import run_sync
 from swink_agent.core.encoding.codec import checked_types
 from swink_agent.core.types import CustomMessage
 from swink_agent.memory.errors import SessionNotFound
-from swink_agent.memory.log.runs import RecordedSession
 from swink_agent.memory.replaying.divergence import ReplayReport
-from swink_agent.memory.replaying.stage import MakeAgentFn, replay
+from swink_agent.memory.replaying.stage import MakeAgentFn, RecordedSession, replay
 from swink_agent.memory.sessions.opening import contents_of
 from swink_agent.memory.sessions.session import LoadedSession
 from swink_agent.memory.storage.folder import read_file

@@ -15,7 +15,7 @@ import msgspec
 
 from swink_agent.core.tool import ToolContext
 from swink_agent.core.waits import in_own_thread
-from swink_agent.sandbox import Sandbox, SandboxClosed, SandboxProfile
+from swink_agent.sandbox import Sandbox, SandboxClosed, SandboxError, SandboxProfile
 from swink_agent.sandbox.kernel.mounts import real_paths
 from swink_agent.sandbox.profile import is_beneath
 
@@ -23,6 +23,10 @@ from .workspace.workspace import Workspace
 
 SandboxChoice: TypeAlias = Literal["auto", "off"] | SandboxProfile | Sandbox
 OpenSandboxFn: TypeAlias = Callable[[SandboxProfile], Sandbox]
+
+CONFINING = frozenset({"bubblewrap", "landlock", "sandbox-exec"})
+"""The back ends that confine commands."""
+_CLOSED = "the tool was closed: make a new one to run commands"
 
 T = TypeVar("T")
 
@@ -48,7 +52,7 @@ class SandboxSource:
         """
         with self._lock:
             if self._is_closed:
-                raise SandboxClosed("the tool was closed: make a new one to run commands")
+                raise SandboxClosed(_CLOSED)
             if self._sandbox is None:
                 if self._open is None:
                     from swink_agent.sandbox import open_sandbox, open_unconfined  # on use: loads the back ends
@@ -72,6 +76,66 @@ class SandboxSource:
             close, self._close = self._close, None
         if close is not None:
             close()
+
+
+class ReadingSource:
+    """Opens, on demand, a sandbox of the same kind as the usual one that can only read. Safe for several threads.
+
+    Its commands write to their private temporary folder alone, and have no network but their own.
+    """
+
+    def __init__(self, usual: SandboxSource, open_sandbox: OpenSandboxFn | None) -> None:
+        self._usual = usual
+        self._open = open_sandbox
+        self._lock = threading.Lock()
+        self._source: SandboxSource | None = None
+        self._is_closed = False
+
+    def get(self) -> Sandbox:
+        """The open sandbox. Blocks, and raises, as `SandboxSource.get` does."""
+        usual = self._usual.get()
+        with self._lock:
+            if self._is_closed:
+                raise SandboxClosed(_CLOSED)
+            if self._source is None:
+                profile = reading_profile(usual.profile)
+                self._source = SandboxSource(profile, profile, lambda profile: opened_alike(usual, profile, self._open))
+            return self._source.get()
+
+    @property
+    def opened(self) -> Sandbox | None:
+        """The sandbox if it is open already. Never blocks."""
+        return None if self._source is None else self._source.opened
+
+    def close(self) -> None:
+        """Ends every process of the sandbox. Idempotent."""
+        with self._lock:
+            self._is_closed = True
+        if self._source is not None:
+            self._source.close()
+
+
+def reading_profile(usual: SandboxProfile) -> SandboxProfile:
+    """The profile of commands that read what those of the usual profile may, write nothing and reach nobody."""
+    # Commands may have a `/tmp` of their own: what they read there is named.
+    own = [folder for folder in usual.write if is_beneath(folder, "/tmp")]
+    read = (*usual.read, *usual.write) if usual.read is not None else ("/", *own) if own else None
+    return msgspec.structs.replace(usual, write=(), read=read, network=False, hosts=())
+
+
+def opened_alike(usual: Sandbox, profile: SandboxProfile, open_other: OpenSandboxFn | None) -> Sandbox:
+    """A sandbox of the same back end as `usual`, with the same ways out. Raises `SandboxError`."""
+    if open_other is not None:
+        sandbox = open_other(profile)
+    else:
+        from swink_agent.sandbox import open_sandbox  # on use: loads the back ends
+
+        resolve, connect = usual.ways_out
+        sandbox = open_sandbox(profile, backend=usual.backend, resolve=resolve, connect=connect)
+    if sandbox.backend != usual.backend:
+        sandbox.close()
+        raise SandboxError(f"a sandbox of {usual.backend} is needed, and {sandbox.backend} was opened", remedy="")
+    return sandbox
 
 
 def check_choice(choice: object) -> SandboxChoice:

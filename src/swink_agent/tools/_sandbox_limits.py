@@ -12,13 +12,16 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
+
+from msgspec.structs import replace
 
 from swink_agent.sandbox import Reached, SandboxProfile
 from swink_agent.sandbox.profile import is_beneath
 
 NO_NETWORK = "no network"
 READ_ONLY_OUTSIDE = "read-only outside the folder"
+ONLY_READS = "it could only read; to let it change files, call again with write=true"
 _NOT_AMONG = "is not among the hosts that may be reached"
 _BESIDE_THE_PROXY = "the network can be reached only through the proxy in HTTPS_PROXY"
 _FOR_ALL_PROGRAMS = frozenset(map(os.path.realpath, ("/tmp", "/var/tmp")))
@@ -57,6 +60,15 @@ _HOST = re.compile(
 _DENIED = re.compile(
     r"read-only file ?system|permission denied|operation not permitted|\bEROFS\b|\bEACCES\b", re.IGNORECASE
 )
+_NO_SOCKET = re.compile(
+    r"cannot connect to the docker daemon|permission denied while trying to connect to the docker|docker\.sock\b"
+    r"|could not open a connection to your authentication agent|error connecting to agent|couldn't load public key"
+    r"|gpg failed to sign|failed to write commit object|failed to connect to (?:system |session )?(?:scope )?bus"
+    r"|system has not been booted with systemd|connection to server on socket|can't connect to local .* server through"
+    r"|/dev/(?!tcp/|udp/|null\b)[\w/-]+.*(?:no such (?:file|device)|permission denied|not permitted)",
+    re.IGNORECASE,
+)
+_READ_ONLY = re.compile(r"read-only file ?system|\bEROFS\b", re.IGNORECASE)
 _MISSING = re.compile(r"no such file or directory|permission denied|\bENOENT\b|\bEACCES\b", re.IGNORECASE)
 _BETWEEN = re.compile(r"\W*(?:failed|error)?\W*(?:errno \d+)?\W*", re.IGNORECASE)
 _QUOTES = "'\"`\u2018\u2019"
@@ -68,13 +80,22 @@ _PATH = re.compile(
 class LimitMet(NamedTuple):
     """A limit in words, and the access with which a command would not meet it, if that can be asked for."""
 
+    kind: Literal["write", "outside", "network", "read"]
     what: str
     access: dict[str, Any] | None = None
+    place: str = ""
+    """The path or the host that was refused, if it is known."""
 
     def __str__(self) -> str:
         if self.access is None:
             return self.what
         return f"{self.what}; to ask for it: access={json.dumps(self.access, ensure_ascii=False)} and a reason"
+
+    def as_json(self) -> dict[str, str]:
+        """The limit for the details of a result."""
+        if not self.place:
+            return {"kind": self.kind}
+        return {"kind": self.kind, "host" if self.kind == "network" else "path": self.place}
 
 
 class Asking(NamedTuple):
@@ -97,9 +118,12 @@ _NOBODY = Asking()
 def hosts_refused(reached: Iterable[Reached], asking: Asking = _NOBODY) -> list[LimitMet]:
     """The hosts that a command asked the proxy for and may not reach."""
     refused = [each for each in reached if not each.allowed]
-    met = [LimitMet(f"{_named(each)} {each.why}", _to_reach(each, asking)) for each in refused[:_MOST_HOSTS]]
+    met = [
+        LimitMet("network", f"{_named(each)} {each.why}", _to_reach(each, asking), each.host)
+        for each in refused[:_MOST_HOSTS]
+    ]
     more = len(refused) - len(met)
-    return [*met, LimitMet(f"{more} more hosts may not be reached")] if more else met
+    return [*met, LimitMet("network", f"{more} more hosts may not be reached")] if more else met
 
 
 def told_reached(reached: Iterable[Reached]) -> list[str]:
@@ -120,34 +144,57 @@ def limits_met(
     is_known: bool = False,
     command: str = "",
     code: int = 1,
+    is_reading: bool = False,
 ) -> list[LimitMet]:
     """The limits that a command in `folder` reported; none if its output names none.
 
     With exit code 0, only failures before a pipe or `||` count. `is_known`: the proxy knows which hosts were refused.
     Some programs report a name that was not resolved only by their exit code; then the host is taken from the command.
+    `is_reading`: `profile` is that of other commands, and this one could only read, with no network.
     """
+    met: list[LimitMet] = []
+    if is_reading:
+        met += _writing(output, profile, folder, command, code)
+        profile = replace(profile, network=False, hosts=())
     lines = [line[:_LONGEST_LINE] for line in output.splitlines()[-_LAST_LINES:]]
     command = command[:_LONGEST_COMMAND]
     is_silent = not lines
     if not code:
         lines = [line for line in lines if _is_told_by(line, command)] if "|" in command else []
-    met: list[LimitMet] = []
     is_unreached = any(map(_UNREACHABLE.search, lines))
     is_quiet = is_silent and _has_word(_SAYS_BY_CODE.get(code), command)
     is_quiet = (is_quiet or ((is_silent or code != 0) and _is_fetched_for_a_pipe(command))) and not profile.hosts
     if not profile.network and not is_known and (is_unreached or is_quiet):
         said = [command, *lines]
-        met.append(LimitMet(_BESIDE_THE_PROXY) if profile.hosts else _no_network(said, asking))
+        met.append(LimitMet("network", _BESIDE_THE_PROXY) if profile.hosts else _no_network(said, asking))
     denied = (path for line in lines if _DENIED.search(line) for path in _paths_in(line, folder, _DENIED))
     place = next((found for path in denied if (found := _read_only_folder(path, profile))), None)
     if place is not None:
         access = asking.more("write", place)
         instead = " (temporary files go to $TMPDIR)" if place in _FOR_ALL_PROGRAMS else ""
         what = f"{place} is not among the folders that may be written{instead}"
-        met.append(LimitMet(READ_ONLY_OUTSIDE) if access is None else LimitMet(what, access))
+        met.append(LimitMet("outside", READ_ONLY_OUTSIDE if access is None else what, access, place))
     elif profile.read is not None:
         met += _unseen(lines, profile, folder, asking)
+    if code and any(map(_NO_SOCKET.search, lines)):
+        access = {"sandbox": False}
+        what = "it needs a socket or a device that commands do not have in the sandbox"
+        met.append(LimitMet("outside", what, access if asking.can(access) else None))
     return met
+
+
+def _writing(output: str, profile: SandboxProfile, folder: str, command: str, code: int) -> list[LimitMet]:
+    """The limit of a command that could only read, if it was refused to write where other commands may.
+
+    Some back ends refuse with other words than a read-only file system does: if the command succeeded, these count only
+    in the message of a program that it names.
+    """
+    for line in output.splitlines()[-_LAST_LINES:]:
+        refused = _READ_ONLY.search(line) or (_DENIED.search(line) and (code != 0 or _is_told_by(line, command)))
+        paths = list(_paths_in(line[:_LONGEST_LINE], folder, _DENIED)) if refused else []
+        if refused and (not paths or any(is_beneath(path, root) for path in paths for root in profile.write)):
+            return [LimitMet("write", ONLY_READS)]
+    return []
 
 
 def _named(reached: Reached) -> str:
@@ -160,6 +207,37 @@ def _to_reach(reached: Reached, asking: Asking) -> dict[str, Any] | None:
         return None
     named = _named(reached)
     return asking.more("network", named.rpartition(":")[0] if reached.port in (80, 443) else named)
+
+
+class CommandLimits(NamedTuple):
+    """The limits of one command: its profile, its folder, what it may ask for, and whether it can only read.
+
+    One that can only read has the profile of other commands here.
+    """
+
+    profile: SandboxProfile
+    folder: str
+    asking: Asking
+    command: str
+    is_reading: bool = False
+
+    def refused(self, reached: Iterable[Reached]) -> list[LimitMet]:
+        """The hosts that it may not reach."""
+        return hosts_refused(reached, self.asking)
+
+    def met(self, output: str, code: int, *, is_known: bool) -> list[LimitMet]:
+        """The other limits that it reported. `is_known`: the proxy knows which hosts were refused."""
+        return limits_met(
+            *(output, self.profile, self.folder, self.asking),
+            is_known=is_known,
+            command=self.command,
+            code=code,
+            is_reading=self.is_reading,
+        )
+
+    def may_have_wanted_to_write(self, code: int | None) -> bool:
+        """Whether it could only read, and failed."""
+        return self.is_reading and code is not None and code != 0
 
 
 def _has_word(word: str | None, command: str) -> bool:
@@ -188,8 +266,8 @@ def _no_network(lines: Sequence[str], asking: Asking) -> LimitMet:
         for found in _HOST.finditer(line):
             host = found["host"].lower()
             if access := asking.more("network", host):
-                return LimitMet(f"{_with_port(host, lines)} {_NOT_AMONG}", access)
-    return LimitMet(NO_NETWORK)
+                return LimitMet("network", f"{_with_port(host, lines)} {_NOT_AMONG}", access, host)
+    return LimitMet("network", NO_NETWORK)
 
 
 def _with_port(host: str, lines: Sequence[str]) -> str:
@@ -207,7 +285,7 @@ def _unseen(lines: Sequence[str], profile: SandboxProfile, folder: str, asking: 
         if any(is_beneath(real, root) for root in (*profile.write, *(profile.read or ()), *profile.hidden)):
             continue
         if os.access(real, os.R_OK) and (access := asking.more("read", place)):
-            return [LimitMet(f"{place} is not among the folders that may be read", access)]
+            return [LimitMet("read", f"{place} is not among the folders that may be read", access, place)]
     return []
 
 

@@ -13,17 +13,17 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
-from swink_agent.approvals.access import ACCESS, LONGEST_REASON, REASON
+from swink_agent.core.approval import ACCESS, LONGEST_REASON, REASON
 from swink_agent.core.errors import ToolError
 from swink_agent.core.machine.files import identity_of
 from swink_agent.core.values.value import Value
 from swink_agent.rendering.escaping import safe_display
-from swink_agent.sandbox import Sandbox, SandboxClosed, SandboxError, SandboxProfile
+from swink_agent.sandbox import Sandbox, SandboxClosed, SandboxError, SandboxProfile, open_unconfined
 from swink_agent.sandbox.kernel.mounts import real_paths
 from swink_agent.sandbox.process import fingerprint_of
 from swink_agent.sandbox.profile import home_folders, is_beneath, own_paths, runs_as_a_whole, runs_at_home
 
-from ._confined import OpenSandboxFn
+from ._confined import OpenSandboxFn, opened_alike
 
 _MOST_HOSTS = _MOST_FOLDERS = 20
 _LONGEST_PATH = 1000
@@ -31,6 +31,12 @@ _MOST_OPEN = 8
 """Wider sandboxes that are open at once. A new one replaces the idle one that was not used for longest."""
 _MOST_PROFILES = 64
 _OF_THE_KERNEL = ("/proc", "/sys", "/dev")
+_NAME_SOCKETS = (
+    *("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_TTY", "GNUPGHOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"),
+    *("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "CONTAINER_HOST", "KUBECONFIG", "PGHOST", "DISPLAY"),
+    *("WAYLAND_DISPLAY", "XAUTHORITY"),
+)
+"""Variables that name places, and no secrets."""
 
 ACCESS_SCHEMA: dict[str, Any] = {
     ACCESS: {
@@ -46,6 +52,11 @@ ACCESS_SCHEMA: dict[str, Any] = {
             },
             "write": {"type": "array", "items": {"type": "string"}, "description": "Folders outside to write in."},
             "read": {"type": "array", "items": {"type": "string"}, "description": "Folders that are hidden, to read."},
+            "sandbox": {
+                "type": "boolean",
+                "description": "false, and nothing else: to run without the sandbox, for docker, an agent's socket or "
+                "a signed commit.",
+            },
         },
         "additionalProperties": False,
     },
@@ -64,6 +75,7 @@ class Access(Value, frozen=True, kw_only=True):
     Hosts are in lower case, folders absolute with their links resolved.
     """
 
+    leaves_sandbox: bool = False
     network: bool = False
     hosts: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
@@ -71,6 +83,8 @@ class Access(Value, frozen=True, kw_only=True):
 
     def as_json(self) -> dict[str, Any]:
         """The normal form, as it is shown to people."""
+        if self.leaves_sandbox:
+            return {"sandbox": False}
         network: dict[str, Any] = {"network": True} if self.network else {"network": list(self.hosts)}
         return {
             **(network if self.network or self.hosts else {}),
@@ -119,15 +133,21 @@ class CommandAccess:
             return None
         if not self._is_confined:
             raise ToolError("commands run without a sandbox here, so there is no access to ask for: leave access out")
-        return self._normal(arguments[ACCESS])
+        return self._normal(arguments[ACCESS], reason)
 
-    def _normal(self, given: object) -> Access:
+    def _normal(self, given: object, reason: str) -> Access:
         if not isinstance(given, dict) or not given:
             raise ToolError('access is an object that is not empty, such as {"network": ["example.org"]}')
         wanted = cast("dict[str, object]", given)
-        unknown = sorted(wanted.keys() - {"network", "write", "read"})
+        unknown = sorted(wanted.keys() - {"network", "write", "read", "sandbox"})
         if unknown:
-            raise ToolError(f"access has network, write and read, and not {', '.join(map(_shown, unknown))}")
+            raise ToolError(f"access has network, write, read and sandbox, and not {', '.join(map(_shown, unknown))}")
+        if "sandbox" in wanted:
+            if wanted != {"sandbox": False} or wanted["sandbox"] is not False:
+                raise ToolError('without the sandbox nothing is left to ask for: access is {"sandbox": false} alone')
+            if not reason.strip():
+                raise ToolError("a command without the sandbox needs a reason: say in one sentence why")
+            return Access(leaves_sandbox=True)
         hosts = self._hosts(wanted["network"]) if wanted.get("network", True) is not True else ()
         access = Access(
             network=wanted.get("network") is True,
@@ -254,7 +274,10 @@ class CommandAccess:
 
     def scope(self, access: Access, base: Sandbox) -> dict[str, Any]:
         """The facts that an approval is bound to: the access, the usual sandbox, and the wider one. Opens neither."""
-        wider = fingerprint_of(base.backend, self.profile(access))
+        if access.leaves_sandbox:
+            wider = fingerprint_of("off", self._base)
+        else:
+            wider = fingerprint_of(base.backend, self.profile(access))
         return {"access": access.as_json(), "walls": base.fingerprint, "sandbox": wider}
 
     def hold(self, access: Access, base: Sandbox) -> HeldSandbox:
@@ -272,7 +295,10 @@ class CommandAccess:
                     kept.users += 1
                     return HeldSandbox(kept, self._lock)
             self._make_room()
-            sandbox = self._opened(self.profile(access), base)
+            if access.leaves_sandbox:
+                sandbox = open_unconfined(self._unconfined())
+            else:
+                sandbox = opened_alike(base, self.profile(access), self._open)
             with self._lock:
                 if not self._is_closed:
                     # Closed at the latest when the tool is garbage collected, or the program ends.
@@ -280,6 +306,11 @@ class CommandAccess:
                     return HeldSandbox(kept, self._lock)
         sandbox.close()
         raise SandboxClosed("the tool was closed: make a new one to run commands")
+
+    def _unconfined(self) -> SandboxProfile:
+        """What a command without a sandbox is given: also the variables that name the sockets of the user's agents."""
+        named = {name: os.environ[name] for name in _NAME_SOCKETS if name in os.environ}
+        return SandboxProfile(limits=self._base.limits, environment={**self._base.environment, **named})
 
     def _make_room(self) -> None:
         with self._lock:
@@ -293,19 +324,6 @@ class CommandAccess:
             closed = [self._kept.pop(wanted) for wanted in idle[: max(surplus, 0)]]
         for kept in closed:
             kept.close()
-
-    def _opened(self, profile: SandboxProfile, base: Sandbox) -> Sandbox:
-        if self._open is not None:
-            sandbox = self._open(profile)
-        else:
-            from swink_agent.sandbox import open_sandbox
-
-            resolve, connect = base.ways_out
-            sandbox = open_sandbox(profile, backend=base.backend, resolve=resolve, connect=connect)
-        if sandbox.backend != base.backend:
-            sandbox.close()
-            raise SandboxError(f"access needs a sandbox of {base.backend}, and {sandbox.backend} was opened", remedy="")
-        return sandbox
 
     def close(self) -> None:
         """Ends the wider sandboxes with their commands. Idempotent."""

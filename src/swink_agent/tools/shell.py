@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import errno
 import os
-import re
-import shlex
 import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from swink_agent.approvals.commands.shell_words import NotPlain, program_names
-from swink_agent.approvals.scopes import UNKEPT, as_approved
+from msgspec.structs import replace
+
+from swink_agent.core.approval import READS_ONLY, UNKEPT
 from swink_agent.core.errors import ToolError
 from swink_agent.core.secrets.placeholders import holds_placeholder
 from swink_agent.core.tool import AgentToolResult, ToolContext
@@ -30,10 +29,9 @@ from swink_agent.sandbox import (
     find_program,
     repository_folders,
 )
-from swink_agent.sandbox.kernel.mounts import is_in
 
 from . import _confined
-from ._sandbox_limits import Asking
+from ._sandbox_limits import Asking, CommandLimits
 from .access import ACCESS_SCHEMA, Access, CommandAccess, HeldSandbox
 from .checkpoints.changes import RecordedChanges
 from .checkpoints.checkpoint import CheckpointError
@@ -44,7 +42,6 @@ from .workspace.workspace import Workspace
 
 _LONGEST_COMMAND = 100_000
 _MOST_OUTPUT = 64 * 1024 * 1024
-_ASKS_FOR_PROGRAMS = re.compile(r"\b(which|type|command)\b")
 
 
 class BashTool:
@@ -56,6 +53,9 @@ class BashTool:
     the user can. The sandbox also hides and protects what the workspace does; an open one that does not is a
     `ValueError`. If no sandbox works, the tool refuses. `timeout`, in seconds, is for calls that give none. With
     `changes`, checkpoints of the folder and of those in `also` are taken around each command that may change something.
+
+    A call whose grant has `reads_only` runs in a second sandbox of the same kind, which can only read: it writes to its
+    own temporary folder alone, and has no network but its own. No checkpoint is taken for it.
 
     Each call starts anew in the folder, reads nothing from stdin, and ends with everything that it started: on exit,
     timeout and cancellation. While it runs it reports updates, at most 20 a second, each with the text that is new
@@ -93,8 +93,11 @@ class BashTool:
         profile = _profile(choice, self._root, root if isinstance(root, Workspace) else None)
         self._shell = _shell_program([self._root, *profile.write])
         self._source = _confined.SandboxSource(choice, profile, open_sandbox)
+        self._reading = _confined.ReadingSource(self._source, open_sandbox)
         is_confined = choice != "off" and not (isinstance(choice, Sandbox) and choice.backend == "off")
         self._access = CommandAccess(self._root, profile, is_confined=is_confined, open_sandbox=open_sandbox)
+        self._is_unkept = False
+        """Whether the last checkpoint before a command could not be kept."""
         self.tasks = BackgroundTasks()
         """The background commands, for `BashOutputTool`, `BashStopTool` and user interfaces."""
         self.description = _description(self._shell[0], choice, profile, self._root, timeout)
@@ -116,6 +119,11 @@ class BashTool:
                     "description": "Whether it runs on beside the conversation, like a server: the result has its id, "
                     "for bash_output and bash_stop.",
                 },
+                "write": {
+                    "type": "boolean",
+                    "description": "Whether it changes files of the workspace. Without it, a command may be run so "
+                    "that it can only read.",
+                },
                 **(ACCESS_SCHEMA if is_confined else {}),
             },
             "required": ["command"],
@@ -134,13 +142,15 @@ class BashTool:
         """Ends every running command, with the sandboxes that were opened for them. Idempotent."""
         self.tasks.close()
         self._access.close()
+        self._reading.close()
         self._source.close()
 
     def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Where a command would run: `folder`, `backend`, and `sandbox`, the fingerprint of its profile.
 
-        With access, `access` is its normal form, and `walls` the fingerprint of the usual sandbox. `unkept` is added
-        if checkpoints are wanted and none can be kept.
+        `reads_only` is added if the command does not ask to write and can run in a sandbox that can only read; the
+        grant decides whether it does. With access, `access` is its normal form, and `walls` the fingerprint of the
+        usual sandbox. `unkept` is added if checkpoints are wanted and none can be kept.
 
         The first call opens the sandbox, as only a trial shows which one will be used: do not call it in an event loop.
         Raises `ToolError` for a call that would be refused, so that the user is not asked about it.
@@ -149,19 +159,21 @@ class BashTool:
         if problem is not None:
             raise ToolError(problem)
         try:
-            scope = self._scope(self._source.get(), self._access.asked(arguments))
+            usual, access = self._source.get(), self._access.asked(arguments)
+            scope = self._scope(usual, access)
         except SandboxError as error:
             raise ToolError(not_run(error)) from error
+        if access is None and not arguments.get("write") and usual.backend in _confined.CONFINING:
+            scope = {**scope, READS_ONLY: True}
+        return {**scope, UNKEPT: True} if self._has_no_checkpoint(is_reading=READS_ONLY in scope) else scope
+
+    def _has_no_checkpoint(self, *, is_reading: bool) -> bool:
+        """Whether no checkpoint can be kept. For a command that may only read, none is tried unless the last failed."""
         changes = self._changes
-        if changes is None or self._only_reads(arguments["command"]) or changes.can_be_kept(self._recorded):
-            return scope
-        return {**scope, UNKEPT: True}
-
-    def _only_reads(self, command: str) -> bool:
-        """Whether the command only reads by the standard rules, so that it needs no checkpoint."""
-        from swink_agent.approvals.commands.rules import CommandRules  # on use: loads the table of programs
-
-        return CommandRules.standard().decide(command, folder=self._root).verdict == "allow"
+        if changes is None or (is_reading and not self._is_unkept):
+            return False
+        self._is_unkept = not changes.can_be_kept(self._recorded)
+        return self._is_unkept
 
     def _scope(self, sandbox: Sandbox, access: Access | None) -> dict[str, Any]:
         scope = {"folder": as_shown(self._root), "sandbox": sandbox.fingerprint, "backend": sandbox.backend}
@@ -178,6 +190,7 @@ class BashTool:
             async with self._changes.awaited(self._recorded_of(arguments), ctx):
                 return await self._run(arguments, ctx)
         except CheckpointError as error:
+            self._is_unkept = True
             return AgentToolResult.error(f"the command was not run: {error}")
 
     def _recorded_of(self, arguments: dict[str, Any]) -> list[str]:
@@ -190,10 +203,14 @@ class BashTool:
         try:
             usual = self._source.opened or await _confined.in_thread(ctx, self._source.get)
             access = self._access.asked(arguments)
+            sandbox = usual
             if access is not None:
                 self._refuse(arguments, ctx, usual)  # before anything is opened
                 held = await _confined.in_thread(ctx, lambda: self._access.hold(access, usual))
-            call = _Call(arguments, ctx, usual, access, held)
+                sandbox = held.sandbox
+            elif _reads_only(ctx) and usual.backend in _confined.CONFINING:
+                sandbox = self._reading.opened or await _confined.in_thread(ctx, self._reading.get)
+            call = _Call(arguments, ctx, usual, access, sandbox, held)
             if arguments.get("background"):
                 held = None  # the task releases it
                 result = await self._start_task(call)
@@ -208,32 +225,34 @@ class BashTool:
         finally:
             if held is not None:
                 held.release()
-        if (placeholder := holds_placeholder(arguments["command"])) is None:
+        notes: list[str] = []
+        if access is not None and access.leaves_sandbox:
+            notes.append("[it ran without the sandbox]")
+        if (placeholder := holds_placeholder(arguments["command"])) is not None:  # a model may mistake it for the value
+            notes.append(f"[{placeholder} was passed on as these very letters: commands are not given masked values]")
+        if not notes:
             return result
-        # A model may mistake it for the value.
-        note = f"[{placeholder} was passed on as these very letters: commands are not given masked values]"
-        return AgentToolResult((*result.content, Text(note)), result.details, result.is_error)
+        return AgentToolResult((*result.content, *map(Text, notes)), result.details, result.is_error)
 
     async def _spawn(self, call: _Call, *, background: bool = False) -> SandboxedProcess:
         """Starts the command. Raises `ToolError` if it is refused after all."""
         self._refuse(call.arguments, call.ctx, call.usual)
-        command, environment = call.arguments["command"], None
-        if _reads_only(call.ctx):
-            command, environment = self._with_programs_from_outside(command, call.sandbox)
-        line = [*self._shell, command]
+        line = [*self._shell, call.arguments["command"]]
         if background:
-            return await call.sandbox.spawn(line, cwd=self._root, environment=environment, background=True)
-        return await call.sandbox.spawn(line, cwd=self._root, environment=environment)
+            return await call.sandbox.spawn(line, cwd=self._root, background=True)
+        return await call.sandbox.spawn(line, cwd=self._root)
 
     async def _wait_for(self, call: _Call) -> AgentToolResult:
         process = await self._spawn(call)
         timeout = float(call.arguments.get("timeout", self._timeout))
         asking = Asking({} if call.access is None else call.access.as_json(), self._can_ask)
+        profile = call.usual.profile if call.is_reading else call.sandbox.profile
         text = call.arguments["command"]
-        command = ForegroundCommand(
-            process, call.ctx, timeout, self._most_output, call.sandbox, self._root, asking, text
-        )
-        return with_ends(await command.run(), self.tasks)
+        limits = CommandLimits(profile, self._root, asking, text, call.is_reading)
+        is_off = call.sandbox.backend == "off"
+        command = ForegroundCommand(process, call.ctx, timeout, self._most_output, None if is_off else limits)
+        result = with_ends(await command.run(), self.tasks)
+        return replace(result, details={**(result.details or {}), **_how_it_ran(call)})
 
     async def _start_task(self, call: _Call) -> AgentToolResult:
         ctx = call.ctx
@@ -260,32 +279,7 @@ class BashTool:
         except BaseException:
             on_end()  # the checkpoint is taken at the end of this call
             raise
-        return started(task, call.sandbox.backend)
-
-    def _with_programs_from_outside(self, command: str, sandbox: Sandbox) -> tuple[str, dict[str, str] | None]:
-        """The command and its variables, so that bash does not run a program that a command may have written.
-
-        The rules allow the command because its programs are the system's, but a program of the same name may be added
-        at any time. If the command asks which programs exist, `PATH` stays, and bash gets the paths of the command's
-        programs, unless one of them looks for others itself.
-        """
-        from swink_agent.approvals.commands.read_only import STARTERS  # on use: loads the table of programs
-
-        written = [self._root, *sandbox.profile.write]
-        folders = sandbox.profile.environment.get("PATH", os.defpath).split(os.pathsep)
-        outside = [folder for folder in folders if os.path.isabs(folder) and not _lies_in(folder, written)]
-        path = {"PATH": os.pathsep.join(outside)}
-        if os.path.basename(self._shell[0]) != "bash" or not _ASKS_FOR_PROGRAMS.search(command):
-            return command, path
-        try:
-            names = program_names(command)
-        except NotPlain:
-            return command, path
-        if not STARTERS.isdisjoint(names):
-            return command, path
-        found = [(find_program(name, outside=written, folders=outside) or f"/dev/null/{name}", name) for name in names]
-        told = "".join(f"hash -p {shlex.quote(place)} {shlex.quote(name)}; " for place, name in found)
-        return told + command, None
+        return started(task, _how_it_ran(call))
 
     def _problem(self, arguments: dict[str, Any]) -> str | None:
         command, timeout = arguments.get("command"), arguments.get("timeout", self._timeout)
@@ -302,8 +296,9 @@ class BashTool:
                 f"the command has {size:,} bytes, more than the {_LONGEST_COMMAND:,} that can be run: "
                 "write it to a file with write_file, and run that"
             )
-        if not isinstance(arguments.get("background", False), bool):
-            return f"background is {arguments['background']!r}: give true or false"
+        for name in ("background", "write"):
+            if not isinstance(arguments.get(name, False), bool):
+                return f"{name} is {arguments[name]!r}: give true or false"
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= LONGEST_TIMEOUT:
             return f"timeout is {timeout!r}: give seconds, more than 0 and at most {LONGEST_TIMEOUT:g}"
         try:
@@ -315,7 +310,7 @@ class BashTool:
     def _can_ask(self, access: dict[str, Any]) -> bool:
         """Whether a command may ask for this access."""
         try:
-            return self._access.asked({"access": access}) is not None
+            return self._access.asked({"access": access, "reason": "what it met"}) is not None
         except ToolError:
             return False
 
@@ -331,7 +326,7 @@ class BashTool:
         if access is not None and grant is None:
             raise ToolError("the command was not run: its access was not approved; leave access out")
         scope = self._scope(usual, access)
-        if grant is not None and not grant.covers(self.name, arguments, as_approved(scope, grant.scope)):
+        if grant is not None and not grant.covers(self.name, arguments, scope):
             raise ToolError(
                 "the command was not run: its text, folder, access or sandbox is not what was approved; call it again "
                 "to have it approved as it is now"
@@ -341,22 +336,29 @@ class BashTool:
 
 
 class _Call(NamedTuple):
-    """A call that is about to run: the usual sandbox, which its approval names, and the wider one if it has access."""
+    """A call that is about to run: the usual sandbox, which its approval names, and the one that it runs in."""
 
     arguments: dict[str, Any]
     ctx: ToolContext
     usual: Sandbox
     access: Access | None
+    sandbox: Sandbox
     held: HeldSandbox | None
+    """The wider sandbox, if it has access: it is released when the command has ended."""
 
     @property
-    def sandbox(self) -> Sandbox:
-        """The sandbox that the command runs in."""
-        return self.usual if self.held is None else self.held.sandbox
+    def is_reading(self) -> bool:
+        """Whether it runs in the sandbox that can only read."""
+        return self.sandbox is not self.usual and self.held is None
 
 
 def _reads_only(ctx: ToolContext) -> bool:
     return ctx.grant is not None and ctx.grant.reads_only
+
+
+def _how_it_ran(call: _Call) -> dict[str, Any]:
+    """The details of a result that tell in which sandbox the command ran, and whether it was known to only read."""
+    return {"sandbox": call.sandbox.backend, **({READS_ONLY: True} if _reads_only(call.ctx) else {})}
 
 
 def _identity(folder: str) -> tuple[int, int] | None:
@@ -365,10 +367,6 @@ def _identity(folder: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return (status.st_dev, status.st_ino) if stat.S_ISDIR(status.st_mode) else None
-
-
-def _lies_in(folder: str, others: list[str]) -> bool:
-    return is_in(os.path.normpath(folder), others) or is_in(os.path.realpath(folder), others)
 
 
 def _profile(choice: _confined.SandboxChoice, root: str, workspace: Workspace | None) -> SandboxProfile:
@@ -406,6 +404,7 @@ def _description(
             )
         others = "".join(f", in {folder}" for folder in profile.write if folder != root)
         limits = f" Files can be written only in the workspace{others} and in $TMPDIR.{network}"
+        limits += " Set write if the command changes files of the workspace: without it, it may be able to read only."
         limits += " The user can allow a command more, if it asks with access."
         ours = [os.path.relpath(path, root) for path in profile.own_programs()]
         if ours:

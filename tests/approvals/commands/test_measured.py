@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -43,37 +43,38 @@ class Person:
         return self.answer
 
 
-async def decided(mode: str, record: Measured, folder: Path) -> tuple[object, bool]:
-    """The answer to the call, and whether a person was asked."""
-    person = Person()
-    approve = Approvals(person, mode=mode, rules=RULES)  # type: ignore[arg-type]
-    request = ProposedCall("1", "bash", {"command": record.command}, {"folder": str(folder), **SCOPE})
-    return await approve(request), bool(person.asked)
+def call(record: Measured, folder: Path) -> ProposedCall:
+    """The call as a model makes it that asks for what the command needs, in the scope that the tool makes of it."""
+    scope: dict[str, object] = {"folder": str(folder), **SCOPE}
+    arguments: dict[str, object] = {"command": record.command}
+    if record.needs in ("net", "out"):
+        access = {"network" if record.needs == "net" else "write": [record.what]}
+        arguments |= {"access": access, "reason": "it is not here"}
+        scope |= {"access": access, "walls": "1234", "sandbox": f"wider {access}"}
+    elif record.needs == "writes":
+        arguments["write"] = True
+    else:
+        scope["reads_only"] = True
+    return ProposedCall("1", "bash", arguments, scope)
 
 
 @pytest.mark.table
 @pytest.mark.parametrize("record", COMMANDS, ids=lambda record: record.command[:40])
 async def test_in_the_sandbox_a_command_runs_unasked_unless_it_is_denied(record: Measured, tmp_path: Path) -> None:
-    answer, was_asked = await decided("auto", record, tmp_path)
-    assert not was_asked
+    person = Person()
+    request = ProposedCall("1", "bash", {"command": record.command}, {"folder": str(tmp_path), **SCOPE})
+    answer = await Approvals(person, mode="auto", rules=RULES)(request)
+    assert person.asked == []
     assert isinstance(answer, Reject) if record.needs == "deny" else answer == Approve()
 
 
-async def test_at_most_six_in_a_hundred_lead_to_a_question(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("mode", "questions"), [("auto", 5), ("smart", 58)])
+async def test_so_many_of_them_lead_to_a_question(mode: Any, questions: int, tmp_path: Path) -> None:
     """One session: what needs the network or another folder asks for it, and a person trusts it for the session."""
+    assert len({record.command for record in COMMANDS}) == len(COMMANDS) == 123
     person = Person("session_access")
-    approve = Approvals(person, mode="auto", rules=RULES)
+    approve = Approvals(person, mode=mode, rules=RULES)
     for record in COMMANDS:
-        scope: dict[str, object] = {"folder": str(tmp_path), **SCOPE}
-        arguments: dict[str, object] = {"command": record.command}
-        if record.needs in ("net", "out"):
-            access = {"network" if record.needs == "net" else "write": [record.what]}
-            arguments |= {"access": access, "reason": "it is not here"}
-            scope |= {"access": access, "walls": "1234", "sandbox": f"wider {access}"}
-        await approve(ProposedCall("1", "bash", arguments, scope))
-    assert len(COMMANDS) >= 120
-    assert len({record.command for record in COMMANDS}) == len(COMMANDS)
-    assert 0 < len(person.asked) <= 0.06 * len(COMMANDS), [question.why for question in person.asked]
-    assert all(question.access for question in person.asked)
-    in_smart = [record for record in COMMANDS if (await decided("smart", record, tmp_path))[1]]
-    assert len(in_smart) > 0.7 * len(COMMANDS), "this is what `auto` is for"
+        await approve(call(record, tmp_path))
+    assert len(person.asked) == questions, [question.why for question in person.asked]
+    assert sum(question.access is not None for question in person.asked) == 5

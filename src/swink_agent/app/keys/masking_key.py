@@ -11,11 +11,12 @@ import secrets
 import stat
 from pathlib import Path
 
+from swink_agent.core.machine.beneath import FILE
+
 from ..settings.paths import data_folder
 
 KEY_FILE = "masking.key"
 _SIZE = 32
-_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def masking_key(folder: Path | None = None) -> bytes | None:
@@ -33,7 +34,7 @@ def masking_key(folder: Path | None = None) -> bytes | None:
 
 def _read(path: Path) -> bytes | None:
     try:
-        descriptor = os.open(path, _READ)
+        descriptor = os.open(path, FILE)
     except OSError:
         return None
     try:

@@ -60,12 +60,10 @@ class _RecordedAnswers:
     """Answers each question as the recording does: yes with the same changes, or no with the same reason."""
 
     def __init__(self, loaded: LoadedSession) -> None:
-        from swink_agent.memory.log.runs import read_runs
-
         self.agent: Agent | None = None
         self._turns: dict[int, list[tuple[StoredRun, int]]] = {}
         """By the position of the reply: ids of calls may recur."""
-        for run in read_runs(loaded)[0]:
+        for run in loaded.fold.runs:
             behind = [added for added in run.added if added.replaces is None]
             for position, added in enumerate(behind, run.start):
                 if added.source == "reply":

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from swink_agent.core.errors import ToolError
+from swink_agent.core.machine.beneath import FILE
 
 from ..errors import UsageProblem
 from ..settings.paths import data_folder
@@ -141,5 +142,5 @@ def texts_of(store: CheckpointStore, root: str, item: PathRewind) -> tuple[str, 
 
 def _read(path: str) -> bytes:
     """The content of a regular file. Never waits: it may have become a pipe."""
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+    with open(os.open(path, FILE), "rb") as file:
         return file.read() if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""

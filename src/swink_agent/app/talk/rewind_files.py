@@ -19,7 +19,7 @@ from swink_agent.rendering.escaping import safe_display
 
 if TYPE_CHECKING:
     from swink_agent.memory import JsonlSessionStore
-    from swink_agent.memory.log.runs import MessageRun
+    from swink_agent.memory.log.fold import MessageRun
     from swink_agent.tools import Checkpoint, PathRewind
 
 _MOST_PARENTS = 50
@@ -65,7 +65,7 @@ def runs_since(store: JsonlSessionStore, session_id: str, position: int) -> list
 
 
 def _entered(store: JsonlSessionStore, session_id: str) -> list[MessageRun | None]:
-    from swink_agent.memory.log.runs import message_runs
+    from swink_agent.memory.log.fold import message_runs
 
     loaded = store.load(session_id)
     entered = message_runs(loaded)

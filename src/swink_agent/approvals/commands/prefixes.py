@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 
-from .named_commands import program_name
+from .denied import program_name
 from .shell_words import names
 
 _VERSION = re.compile(r"[-.]?\d[\d.]*[a-z]?$")

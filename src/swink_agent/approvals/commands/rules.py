@@ -1,28 +1,28 @@
 """Decides which shell commands may run unasked.
 
-Contains the rules and the decision on one command. `shell_words` parses commands, `named_commands` parses them roughly
-for deny rules, `judgement` judges their parts, `read_only` is the table of programs, `places` decides where words
-lead, and `approvals` asks people. A rule decides what is asked about; the sandbox confines what runs.
+Contains the rules and the decision on one command. `shell_words` parses commands, `denied` finds what they name
+openly, for deny rules, `exact` has the commands that only read, and `approvals` asks people. A rule decides what is
+asked about; the sandbox confines what runs.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Literal, TypeAlias
-
-import msgspec
+from typing import Literal, TypeAlias, TypeVar
 
 from swink_agent.core.values.checks import a_kind
 from swink_agent.core.values.several import several
 from swink_agent.core.values.value import Value
+from swink_agent.rendering.escaping import safe_display
 
-from .judgement import Allowed, AllowRule, Judgement, parsed, show
-from .named_commands import is_runner, named_commands, program_name
-from .shell_words import NotPlain, plain_words, read_script
+from .denied import denial
+from .exact import EXACT, exact_problem, only_passes_on
+from .prefixes import does_more, prefix_covers
+from .shell_words import NotPlain, pattern_words, plain_words, read_script
 
+T = TypeVar("T")
 CommandVerdict: TypeAlias = Literal["allow", "ask", "deny"]
 
 COMMAND_TOOLS: Mapping[str, str] = MappingProxyType({"bash": "command"})
@@ -32,44 +32,7 @@ STANDARD_DENY = ("sudo", "su", "doas", "pkexec", "shutdown", "reboot", "halt", "
 
 _LITERAL = re.compile(r"[\w\s./=,:;|&<>()#%+@-]*", re.ASCII)
 """Text without quotes, escapes, variables and patterns: its words are in it as they are."""
-# Different names of the same options, for well-known programs.
-_SPELLINGS: Mapping[str, tuple[tuple[str, ...], ...]] = MappingProxyType(
-    {
-        "rm": (("r", "R", "recursive"), ("f", "force"), ("d", "dir"), ("i", "interactive")),
-        "cp": (("r", "R", "recursive"), ("f", "force"), ("a", "archive")),
-        "mv": (("f", "force"),),
-        "ln": (("s", "symbolic"), ("f", "force")),
-        **dict.fromkeys(("chmod", "chown", "chgrp"), (("R", "recursive"),)),
-        "sed": (("i", "in-place"),),
-        "tar": (("x", "extract", "get"), ("c", "create"), ("r", "append"), ("u", "update"), ("P", "absolute-names")),
-        "curl": (
-            *(("T", "upload-file"), ("d", "data"), ("F", "form"), ("o", "output"), ("O", "remote-name")),
-            *(("X", "request"), ("k", "insecure"), ("K", "config"), ("H", "header"), ("u", "user")),
-        ),
-        "wget": (("O", "output-document"), ("r", "recursive"), ("i", "input-file")),
-        "rsync": (("r", "recursive"), ("a", "archive"), ("e", "rsh")),
-        "npm": (("g", "global"), ("f", "force")),
-        "git push": (("f", "force"), ("d", "delete"), ("n", "dry-run"), ("u", "set-upstream")),
-        "git clean": (("f", "force"), ("n", "dry-run"), ("i", "interactive")),
-        "git commit": (("n", "no-verify"), ("a", "all"), ("S", "gpg-sign"), ("m", "message"), ("F", "file")),
-        "git branch": (("d", "delete"), ("D",), ("m", "move"), ("f", "force")),
-        "git checkout": (("f", "force"),),
-        "git switch": (("f", "force", "discard-changes"), ("C", "force-create"), ("c", "create")),
-        "git tag": (("d", "delete"), ("f", "force")),
-        "git add": (("f", "force"), ("A", "all")),
-        "git rm": (("f", "force"), ("r",)),
-        "git rebase": (("i", "interactive"), ("x", "exec")),
-    }
-)
-_PATTERN = re.compile(r"[*?[]")
-_LETTERS = re.compile(r"-[A-Za-z]+", re.ASCII)
 _LONGEST = 131_071  # bytes of one argument on Linux
-_MOST_LOOKED_AT = 200
-_MOST_WHOLE = 5
-# Options of git, before its subcommand, that take a value.
-_GIT_VALUED = frozenset(
-    ["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--config-env", "--attr-source"]
-)
 
 
 class Decision(Value, frozen=True):
@@ -79,6 +42,8 @@ class Decision(Value, frozen=True):
 
     verdict: CommandVerdict
     reason: str = ""
+    reads_only: bool = False
+    """Whether it is allowed because it is one of the commands that only read, and not by a rule or trust."""
 
 
 class CommandRules:
@@ -92,7 +57,7 @@ class CommandRules:
 
     `patterns` allow too, and also fix where a command ends: `npm test` is exactly that; in `pytest *` the last star
     matches any arguments, in `npm run test:*` a part of one word. If commands are joined with `;`, `&&`, `||` or `|`,
-    your rules may allow one of them, the others must only read, and those after it may read only its output; with
+    your rules may allow one of them, and its output may be piped to `tail`, `grep` and the like, without a file; with
     `compound` your rules may allow any of them.
 
     Immutable: agents and threads may share it.
@@ -109,8 +74,11 @@ class CommandRules:
     ) -> None:
         begun = [AllowRule(text) for text in several(allow, "CommandRules(allow=…)")]
         whole = [AllowRule(text, is_pattern=True) for text in several(patterns, "CommandRules(patterns=…)")]
-        self._allowed = Allowed((*begun, *whole), compound=compound, search_path=search_path)
-        self._deny = tuple(parsed(text, "deny", _deny_words) for text in several(deny, "CommandRules(deny=…)"))
+        self._allow = (*begun, *whole)
+        self._deny = tuple(_parsed(text, "deny", _deny_words) for text in several(deny, "CommandRules(deny=…)"))
+        self._is_compound = compound
+        self._search_path = search_path
+        self._has_standard = False
 
     @classmethod
     def standard(
@@ -122,20 +90,20 @@ class CommandRules:
         compound: bool = False,
         search_path: str | None = None,
     ) -> CommandRules:
-        """Rules for commands that only read, with options that only read, in the current folder; and what you add.
+        """A short list of exact commands that only read (`pwd`, `ls`, `git status` …), and what you add.
 
-        They may be joined by `|`, `&&`, `||` and `;`, begin with `cd` into a folder beneath, contain file patterns and
-        discard output (`2>/dev/null`). Words, patterns and links are followed on the disk, and the settings of the
-        repository are checked before git runs. A command is also asked about if the program may not be the system's:
-        if `search_path` (default: `PATH`) is relative or leads into the folder that the model can write.
+        Where a sandbox confines commands, it is of little use: `Approvals` lets every command run there that can only
+        read. Where none does, every other command is asked about, and so is `git` if the repository may make it start
+        a program, and a program that may not be the system's: if `search_path` (default: `PATH`) is relative or leads
+        into the folder that the model can write.
         """
         rules = cls(allow, deny, patterns=patterns, compound=compound, search_path=search_path)
-        rules._allowed = msgspec.structs.replace(rules._allowed, has_standard=True)
+        rules._has_standard = True
         return rules
 
     def __repr__(self) -> str:
-        standard = "standard, " if self._allowed.has_standard else ""
-        return f"<CommandRules {standard}{len(self._allowed.rules)} to allow, {len(self._deny)} to deny>"
+        standard = "standard, " if self._has_standard else ""
+        return f"<CommandRules {standard}{len(self._allow)} to allow, {len(self._deny)} to deny>"
 
     def decide(
         self, command: str, *, attended: bool = True, folder: str | None = None, trusted: Iterable[tuple[str, ...]] = ()
@@ -153,14 +121,6 @@ class CommandRules:
             return Decision("deny", f"{decision.reason}, and no one can answer a question here")
         return decision
 
-    def only_reads(self, command: str, trusted: Iterable[tuple[str, ...]] = ()) -> bool:
-        """Whether the standard rules alone allowed the command, without your rules and without trust."""
-        try:
-            script = read_script(command)
-        except NotPlain:
-            return False
-        return not Judgement(self._allowed, script, tuple(trusted), None).has_own()
-
     # -- allowing --------------------------------------------------------------------------------------------
 
     def _permit(self, command: str, trusted: tuple[tuple[str, ...], ...], folder: str | None) -> Decision:
@@ -168,9 +128,42 @@ class CommandRules:
             script = read_script(command)
         except NotPlain as problem:
             return Decision("ask", f"the command is not a plain one: {problem}")
-        judgement = Judgement(self._allowed, script, trusted, folder)
-        problem = judgement.problem()
-        return Decision("allow", judgement.reason) if problem is None else Decision("ask", problem)
+        rules: list[str] = []
+        harmless: list[Decision] = []
+        for pipeline in script:
+            for number, words in enumerate(pipeline):
+                rule = self._rule_for(words, trusted)
+                if rule is not None:
+                    if rules and not self._is_compound:
+                        why = "but not after another command that a rule allows"
+                        return Decision("ask", f"{rule} is allowed by a rule, {why}")
+                    rules.append(rule)
+                elif not (number and rules and only_passes_on(words)):
+                    exact = self._exact(words, folder)
+                    if exact.verdict != "allow" or (rules and not self._is_compound):
+                        return exact if exact.verdict == "ask" else Decision("ask", _unruled(words))
+                    harmless.append(exact)
+        if not rules:
+            is_exact = len(script) == len(script[0]) == 1
+            return harmless[0] if is_exact else Decision("ask", _unruled(script[0][0]))
+        is_one = len(set(rules)) == 1 and not harmless
+        return Decision("allow", f"the rule {rules[0]} allows it" if is_one else "rules allow each part of it")
+
+    def _exact(self, words: tuple[str, ...], folder: str | None) -> Decision:
+        """The decision by the standard list."""
+        if not self._has_standard or words not in EXACT:
+            return Decision("ask", _unruled(words))
+        problem = exact_problem(words, folder, self._search_path)
+        if problem is None:
+            return Decision("allow", f"{_show(words)} only reads", reads_only=True)
+        return Decision("ask", f"{_show(words)} is asked about: {problem}")
+
+    def _rule_for(self, words: tuple[str, ...], trusted: tuple[tuple[str, ...], ...]) -> str | None:
+        """The rule or the trusted prefix that allows the words, if there is one."""
+        by_trust = next((prefix for prefix in trusted if prefix_covers(prefix, words)), None)
+        if by_trust is not None:
+            return _show(by_trust)
+        return next((str(rule) for rule in self._allow if rule.covers(words)), None)
 
     # -- denying ---------------------------------------------------------------------------------------------
 
@@ -182,13 +175,69 @@ class CommandRules:
             text = command.casefold()
             if not any(rule[0].casefold() in text for rule in self._deny):
                 return None  # most commands: without quotes and variables, no such name can be put together
-        for words in named_commands(command):
-            # A program that runs others may have the other command anywhere in its arguments.
-            names = [program_name(word) for word in (words if is_runner(words) else words[:1])]
-            for rule in self._deny:
-                if _is_denied(rule, words, names):
-                    return Decision("deny", f"the rule {show(rule)} denies it")
-        return None
+        rule = denial(command, self._deny)
+        return None if rule is None else Decision("deny", f"the rule {_show(rule)} denies it")
+
+
+_ANYTHING = ("", "")  # a word that is a single star
+
+
+class AllowRule:
+    """The words that an allowed command begins with or consists of; any text may be between the pieces of a word."""
+
+    __slots__ = ("_is_whole", "_text", "_words")
+
+    def __init__(self, text: str, *, is_pattern: bool = False) -> None:
+        words = _parsed(text, "allow", pattern_words if is_pattern else lambda text: [(w,) for w in plain_words(text)])
+        is_open = not is_pattern or (words[-1] == _ANYTHING and len(words) > 1)
+        self._text = text
+        self._words = words[:-1] if is_pattern and is_open else words
+        self._is_whole = not is_open
+
+    def __str__(self) -> str:
+        return f"'{safe_display(' '.join(self._text.split()), 120)}'"
+
+    def covers(self, words: tuple[str, ...]) -> bool:
+        """Whether the rule allows the command."""
+        if len(words) < len(self._words) or (self._is_whole and len(words) > len(self._words)):
+            return False
+        return all(map(_fits, self._words, words)) and not does_more(words, len(self._words))
+
+
+def _fits(pieces: tuple[str, ...], word: str) -> bool:
+    """Whether the word consists of these pieces with any text between them.
+
+    That text never makes an option of a word that is not one, and never leaves a folder: `src/*` does not match
+    `src/../etc`.
+    """
+    if len(pieces) == 1:
+        return word == pieces[0]
+    head, tail = pieces[0], pieces[-1]
+    if not word.startswith(head) or not word.endswith(tail) or len(word) < len(head) + len(tail):
+        return False
+    if (not head and word.startswith("-")) or ".." in re.split(r"[/=:,]", word):
+        return False
+    position, end = len(head), len(word) - len(tail)
+    for piece in pieces[1:-1]:
+        found = word.find(piece, position, end)
+        if found < 0:
+            return False
+        position = found + len(piece)
+    return True
+
+
+def _parsed(text: str, kind: str, parse: Callable[[str], T]) -> T:
+    """The parsed rule. Raises `ValueError` with the problem."""
+    if isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a rule may come from a settings file
+        try:
+            return parse(text)
+        except NotPlain as problem:
+            why = str(problem)
+    else:
+        why = f"it is {a_kind(text)}"
+    raise ValueError(
+        f"the {kind} rule {text!r} is not a plain command: {why}; a rule is a program and words that follow it"
+    )
 
 
 def _deny_words(text: str) -> tuple[str, ...]:
@@ -196,83 +245,10 @@ def _deny_words(text: str) -> tuple[str, ...]:
     return plain_words(f"denied {text}")[1:] or plain_words("")
 
 
-def _is_denied(rule: tuple[str, ...], words: tuple[str, ...], names: Sequence[str]) -> bool:
-    """Whether the command, or one that it runs, begins as the rule does. `names`: those that the words may run."""
-    following = rule[1:]
-    found = 0
-    for start, name in enumerate(names):
-        if _is_named(rule[0], words[start], name, is_first=start == 0):
-            found += 1
-            most = len(words) if found <= _MOST_WHOLE else _MOST_LOOKED_AT
-            looked_at = words[start + 1 : start + 1 + most]
-            if found > _MOST_LOOKED_AT or _follows(following, looked_at, rule[0]):
-                return True
-    return False
+def _show(words: Sequence[str]) -> str:
+    """The words in quotes, for use in a reason."""
+    return f"'{safe_display(' '.join(words), 120)}'"
 
 
-def _is_named(program: str, word: str, name: str, *, is_first: bool) -> bool:
-    if "/" in program:
-        return word == program
-    # `!rm` in ed, `@rm` in a makefile
-    if program.casefold() in (name, name.lstrip("!@+-") if is_first else name):
-        return True
-    if not _PATTERN.search(name):
-        return False
-    # /bin/r? expands to the program too. In later words, a pattern is more likely for a search. A star alone matches
-    # files: as a program it would be the first file of the folder.
-    is_path = word.startswith("/")
-    is_pattern = (is_first or is_path) and len(name) < 40
-    says_something = (is_first and is_path) or re.search(r"\w", name) is not None
-    return is_pattern and says_something and fnmatchcase(program.casefold(), name)
-
-
-def _follows(wanted: tuple[str, ...], words: tuple[str, ...], program: str) -> bool:
-    """Whether the words begin with the wanted ones, with any options between them."""
-    named = [word for word in wanted if not word.startswith("-")]
-    if not _begins(named, words, is_git=program_name(program) == "git"):
-        return False
-    spelled = " ".join([program_name(program), *named[:1]]) if program_name(program) == "git" else program_name(program)
-    return all(_has_option(word, words, spelled) for word in wanted if word.startswith("-"))
-
-
-def _begins(named: list[str], words: Sequence[str], *, is_git: bool) -> bool:
-    """Whether the words begin with the named ones, options aside. A word after an option may be its value."""
-    reached, before = {0}, ""
-    if not named:
-        return True
-    for word in words:
-        if not word.startswith("-"):
-            following = {count + 1 for count in reached if word == named[count]}
-            if len(named) in following:
-                return True
-            if before.startswith("-"):
-                following |= {count for count in reached if count > 0 or not is_git or before in _GIT_VALUED}
-            if not following:
-                return False
-            reached = following
-        before = word
-    return False
-
-
-def _has_option(option: str, words: Sequence[str], program: str) -> bool:
-    """Whether the option is given: short ones in any order and group, long ones with or without a value.
-
-    For known programs, any name of the option counts, and long ones may be abbreviated.
-    """
-    if any(word == option or word.startswith(f"{option}=") for word in words):
-        return True
-    spellings = _SPELLINGS.get(program, ())
-    letters = {letter for word in words if word.startswith("-") and not word.startswith("--") for letter in word[1:]}
-    long_ones = [word.partition("=")[0] for word in words if len(word) > 3 and word.startswith("--")]
-
-    def is_given(name: str) -> bool:
-        same = next((group for group in spellings if name in group), (name,))
-        return any(
-            (len(other) == 1 and other in letters)
-            or (len(other) > 1 and any(f"--{other}".startswith(word) for word in long_ones))
-            for other in same
-        )
-
-    if option.startswith("--"):
-        return bool(spellings) and is_given(option[2:])
-    return _LETTERS.fullmatch(option) is not None and all(is_given(letter) for letter in option[1:])
+def _unruled(words: Sequence[str]) -> str:
+    return f"no rule allows {_show(words[:2])}"

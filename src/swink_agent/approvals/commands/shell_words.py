@@ -1,9 +1,8 @@
 """Parses shell commands strictly: whatever it accepts, bash reads in the same way.
 
 `plain_words` returns the words of a command that consists of nothing else, exactly as bash would pass them on.
-`read_script` also accepts simple commands joined by `|`, `&&`, `||` and `;`, file patterns, and redirections that
-write nothing. Both refuse everything else. `rules` decides what is allowed; `named_commands` parses any text roughly,
-for deny rules.
+`read_script` also accepts such commands joined by `|`, `&&`, `||` and `;`, and redirections that write nothing. Both
+refuse everything else. `rules` decides what is allowed; `denied` reads any text roughly, for deny rules.
 """
 
 from __future__ import annotations
@@ -12,9 +11,6 @@ import re
 import string
 from typing import Literal, TypeAlias
 
-import msgspec
-
-from swink_agent.core.values.value import Value
 from swink_agent.rendering.escaping import safe_display
 from swink_agent.rendering.texts.invisible import is_deceptive
 
@@ -33,16 +29,13 @@ KEYWORDS = names("! [[ ]] { } case coproc do done elif else esac fi for function
 # Builtins can run code, change how later words are read, or evaluate a quoted argument, such as the subscript in
 # `test -v 'a[$(id)]'`. Only builtins that do none of this may be named in a rule.
 _HARMLESS_BUILTINS = names("cd echo false kill pwd true type umask wait")
-# These are harmless in some of their forms. Only the standard rules may allow them, because they check the form.
-_BUILTINS_WITH_HARMLESS_FORMS = names("[ command printf test")
 _BUILTINS = names(
     ". : [ alias bg bind break builtin caller cd command compgen complete compopt continue declare dirs disown echo "
     "enable eval exec exit export false fc fg getopts hash help history jobs kill let local logout mapfile popd printf "
     "pushd pwd read readarray readonly return set shift shopt source suspend test times trap true type typeset ulimit "
     "umask unalias unset wait"
 )
-_REFUSED_ALONE = _BUILTINS - _HARMLESS_BUILTINS
-_REFUSED_IN_SCRIPTS = _REFUSED_ALONE - _BUILTINS_WITH_HARMLESS_FORMS
+_REFUSED_BUILTINS = _BUILTINS - _HARMLESS_BUILTINS
 
 _REFUSED = {
     **dict.fromkeys(";&|()", "the operator"),
@@ -54,71 +47,22 @@ _REFUSED = {
     "!": "a history mark,",
     "#": "a comment,",
 }
-_LITERALLY = {"*": "[*]", "?": "[?]", "[": "[[]"}
 # The end of a here-document, in the forms that bash reads in one way only.
-DOCUMENT = re.compile(
+_DOCUMENT = re.compile(
     r"(?P<tabs>-?)[ \t]*(?:'(?P<single>[\w.+!-]+)'|\"(?P<double>[\w.+-]+)\"|\\(?P<escaped>\w+)|(?P<bare>[\w.+]+))"
     r"(?=[\s;&|<>()]|$)",
     re.ASCII,
 )
-_LOOP = re.compile(r"for +(?!_ )([a-z_][a-z0-9_]*) +in(?= )", re.ASCII)  # bash sets `_` itself, after every command
-_VARIABLE = re.compile(r"([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\}", re.ASCII)
-_AFTER_LOOP = re.compile(r"( *(2>/dev/null|2>&1)(?=[ ;|&\n]|$))+")
-_UNSPLIT = re.compile(r"[\w./,:+@%=-]+", re.ASCII)
-_MOST_ROUNDS = 40
 _MOST_PIPELINES = 200
 _NOWHERE = "/dev/null"
 _STAR = "\0"  # no command can contain it
 
-Joint: TypeAlias = Literal["", ";", "&&", "||"]
+Pipeline: TypeAlias = tuple[tuple[str, ...], ...]
+"""Commands that each read the output of the one before: the words of each, the program first."""
 
 
 class NotPlain(ValueError):
     """The command is not in the accepted form. The text is the reason."""
-
-
-class Word(Value, frozen=True):
-    """One word of a command."""
-
-    text: str
-    pattern: str | None = None
-    """For a word with file patterns: the word with quoted parts in brackets, as `fnmatch` reads it."""
-    varies: bool = False
-    """Whether a part of it is not known: the exit code of the last command (`$?`), for which the text has a 0, or a
-    part of the file name in the current round of a loop."""
-    splits: bool = False
-    """Whether bash splits the expanded names into words once more: a variable without quotes."""
-
-
-class SimpleCommand(Value, frozen=True):
-    """A program, its words, and its input files."""
-
-    words: tuple[Word, ...]
-    inputs: tuple[Word, ...] = ()
-    repeated: bool = False
-    """Whether it is in a loop."""
-    merges: bool = False
-    """Whether its error output goes to its output (`2>&1`)."""
-
-    @property
-    def reads_file(self) -> bool:
-        """Whether its input is a file. A here-document is written in the command, as its words are."""
-        return any(word.text != _NOWHERE for word in self.inputs)
-
-    @property
-    def plain(self) -> tuple[str, ...] | None:
-        """The words as text, if none has a pattern or an unknown part."""
-        if any(word.pattern is not None or word.varies for word in self.words):
-            return None
-        return tuple(word.text for word in self.words)
-
-
-class Pipeline(Value, frozen=True):
-    """Commands that each read the output of the one before."""
-
-    joint: Joint
-    """The operator before it."""
-    commands: tuple[SimpleCommand, ...]
 
 
 def plain_words(command: str) -> tuple[str, ...]:
@@ -128,8 +72,8 @@ def plain_words(command: str) -> tuple[str, ...]:
     character. Refuses operators, substitutions, redirections, assignments, patterns, braces, comments, tabs and line
     ends, also in quotes; keywords; and builtins that evaluate.
     """
-    words = tuple(word.text for word in _Reader(command).words())
-    _check_program(words[0] if words else None, _REFUSED_ALONE)
+    words = tuple(_Reader(command).words())
+    _check_program(words[0] if words else None)
     return words
 
 
@@ -138,10 +82,10 @@ def pattern_words(text: str) -> list[tuple[str, ...]]:
 
     A star in quotes is an ordinary star.
     """
-    words = [word.text for word in _PatternReader(text).words()]
+    words = _PatternReader(text).words()
     if words and _STAR in words[0]:
         raise NotPlain("the program is not named: a * is allowed only in the words after it")
-    _check_program(words[0] if words else None, _REFUSED_ALONE)
+    _check_program(words[0] if words else None)
     return [tuple(word.split(_STAR)) for word in words]
 
 
@@ -149,17 +93,10 @@ def read_script(command: str) -> tuple[Pipeline, ...]:
     """The pipelines that bash would run, in order. Raises `NotPlain`.
 
     In addition to `plain_words` it accepts: `|`, `&&`, `||`, `;` and line ends between commands; line ends and tabs in
-    quotes; comments; a backslash before a line end; `!`; the patterns `*` and `?`; `$?`; `<` from a file;
-    here-documents in which bash replaces nothing; `>` and `>>` into /dev/null; `2>&1` and the like; `[ … ]`; and
-    `for name in words; do …; done`, which becomes one round for each word.
+    quotes; comments; a backslash before a line end; `!` in a command; here-documents in which bash replaces nothing;
+    `<`, `>` and `>>` with /dev/null; and `2>&1` and the like.
     """
     return _ScriptReader(command).script()
-
-
-def program_names(command: str) -> tuple[str, ...]:
-    """The programs that a command of `read_script` names, except for builtins. Raises `NotPlain`."""
-    found = [part.words[0].text for pipeline in read_script(command) for part in pipeline.commands]
-    return tuple(dict.fromkeys(name for name in found if not is_builtin(name)))
 
 
 def is_builtin(program: str) -> bool:
@@ -167,14 +104,14 @@ def is_builtin(program: str) -> bool:
     return program in _BUILTINS
 
 
-def _check_program(program: str | None, refused: frozenset[str]) -> None:
+def _check_program(program: str | None) -> None:
     if program is None:
         raise NotPlain("it is empty")
     if "=" in program:
         raise NotPlain(f"it begins with the assignment {safe_display(program, 60)}")
     if program in KEYWORDS:
         raise NotPlain(f"{program} is a keyword of the shell")
-    if program in refused:
+    if program in _REFUSED_BUILTINS:
         raise NotPlain(f"{program} is a builtin of the shell that can run or change things")
     if not _PROGRAM.fullmatch(program):
         raise NotPlain(f"{safe_display(program, 60) or 'an empty word'} is not the name of a program")
@@ -192,11 +129,10 @@ class _Reader:
         self.command = command
         self.position = 0
         self.parts: list[str] = []
-        self.pattern: list[str] = []
-        self.is_pattern = self.varies = self.is_bare = False
+        self.is_bare = False
 
-    def words(self) -> list[Word]:
-        words: list[Word] = []
+    def words(self) -> list[str]:
+        words: list[str] = []
         while self._skip_spaces():
             words.append(self._word())
         return words
@@ -210,9 +146,8 @@ class _Reader:
     def _next(self, ahead: int = 0) -> str:
         return self.command[self.position + ahead : self.position + ahead + 1]
 
-    def _word(self) -> Word:
-        self.parts, self.pattern = [], []
-        self.is_pattern = self.varies = False
+    def _word(self) -> str:
+        self.parts = []
         self.is_bare = True
         while (character := self._next()) and character not in self.ends:
             self.position += 1
@@ -225,11 +160,10 @@ class _Reader:
                 self._add(character)  # HEAD~1: bash expands ~ only at the start of a word or path
             else:
                 self._special(character)
-        return Word("".join(self.parts), "".join(self.pattern) if self.is_pattern else None, self.varies)
+        return "".join(self.parts)
 
     def _add(self, text: str) -> None:
         self.parts.append(text)
-        self.pattern.append(_LITERALLY.get(text, text))
 
     def _special(self, character: str) -> None:
         """Handles a character that is special to bash."""
@@ -323,90 +257,27 @@ class _ScriptReader(_Reader):
 
     def __init__(self, command: str) -> None:
         super().__init__(command)
-        self.values: dict[str, Word] = {}  # the values of the variables of the surrounding loops in this round
-        self.value: Word | None = None
-        self.is_value_quoted = False
-        self.merges = False
         self.awaited: list[re.Match[str]] = []
-        self.count = 0
 
     def script(self) -> tuple[Pipeline, ...]:
-        return tuple(self._list(""))
-
-    def _list(self, end: str) -> list[Pipeline]:
-        """The pipelines up to the keyword or the end of the command."""
         pipelines: list[Pipeline] = []
-        joint: Joint = ""
         self._skip_lines()
         while True:
-            if end and joint == ";" and self._takes_keyword(end):
-                return pipelines
-            if (match := _LOOP.match(self.command, self.position)) is not None:
-                pipelines += self._loop(match)
-                commands, operator = [], self._operator()
-            else:
-                commands, operator = [self._command()], self._operator()
+            commands, operator = [self._command()], self._operator()
             while operator == "|":
                 self._skip_lines()
                 commands.append(self._command())
                 operator = self._operator()
-            if commands:
-                pipelines.append(Pipeline(joint, tuple(commands)))
-            self.count += 1
-            if self.count > _MOST_PIPELINES:
+            pipelines.append(tuple(commands))
+            if len(pipelines) > _MOST_PIPELINES:
                 raise NotPlain(f"it has more than {_MOST_PIPELINES} parts")
             has_more = operator != "" and (operator == ";" or self._skip_lines()) and self._skip_lines()
             if not has_more:
-                if end or operator in ("&&", "||"):
+                if operator in ("&&", "||"):
                     raise NotPlain("it does not end")
                 if self.awaited:
                     raise NotPlain("a here-document does not end")
-                return pipelines
-            joint = operator
-
-    def _loop(self, match: re.Match[str]) -> list[Pipeline]:
-        """The pipelines that a loop runs: its body once for each word, with the word in place of the variable."""
-        name = match[1]
-        self.position = match.end()
-        words: list[Word] = []
-        while self._skip_spaces() and self._next() not in (";", "\n"):
-            if self._next() in self.ends:
-                raise self._refusal(self._next())
-            words.append(self._word())
-        if self._next() == ";":
-            self.position += 1
-        if not words or len(words) > _MOST_ROUNDS or name in self.values:
-            raise NotPlain("it has a loop in a form that is not supported")
-        if not self._skip_lines() or not self._takes_keyword("do"):
-            raise NotPlain("it has a loop without do")
-        self._refuse_awaited()
-        start = self.position
-        found: list[Pipeline] = []
-        for word in words:
-            self.position = start
-            self.values[name] = word
-            for pipeline in self._list("done"):
-                commands = tuple(msgspec.structs.replace(command, repeated=True) for command in pipeline.commands)
-                found.append(Pipeline(";", commands))
-            self._refuse_awaited()
-        del self.values[name]
-        if (after := _AFTER_LOOP.match(self.command, self.position)) is not None:
-            self.position = after.end()
-        if self._skip_spaces() and not self._is_at_operator():
-            raise NotPlain("something follows the loop")
-        return found
-
-    def _refuse_awaited(self) -> None:
-        """Refuses a here-document across a loop's edge: we read a loop once a round, bash reads the document once."""
-        if self.awaited:
-            raise NotPlain("it has a here-document that begins on a line with a part of a loop")
-
-    def _takes_keyword(self, keyword: str) -> bool:
-        end = self.position + len(keyword)
-        if not self.command.startswith(keyword, self.position) or self.command[end : end + 1] not in ("", *self.ends):
-            return False
-        self.position = end
-        return True
+                return tuple(pipelines)
 
     def _skip_spaces(self) -> bool:
         while True:
@@ -447,33 +318,19 @@ class _ScriptReader(_Reader):
             # The end of the last line also ends the command.
             self.position = end.end()
 
-    def _word(self) -> Word:
-        self.value = None
-        word = super()._word()
-        if self.value is None:
-            return word
-        if self.value.pattern is not None and not word.text and not word.varies:
-            return Word(self.value.text, self.value.pattern, splits=not self.is_value_quoted)
-        return Word(word.text + self.value.text, None, varies=True)
-
-    def _command(self) -> SimpleCommand:
-        words: list[Word] = []
-        inputs: list[Word] = []
-        self.merges = False
+    def _command(self) -> tuple[str, ...]:
+        words: list[str] = []
         while self._skip_spaces() and not self._is_at_operator():
             if self._next() in "<>&":
-                self._redirection("", inputs)
+                self._redirection("")
                 continue
             word = self._word()
-            if self._next() in ("<", ">") and self.is_bare and word.text.isdigit():
-                self._redirection(word.text, inputs)  # it is the number of a stream, not a word
+            if self._next() in ("<", ">") and self.is_bare and word.isdigit():
+                self._redirection(word)  # it is the number of a stream, not a word
             else:
                 words.append(word)
-        program = words[0] if words else None
-        if program is not None and (program.pattern is not None or program.varies):
-            raise NotPlain("the name of its program is put together from parts")
-        _check_program(None if program is None else program.text, _REFUSED_IN_SCRIPTS)
-        return SimpleCommand(tuple(words), tuple(inputs), merges=self.merges)
+        _check_program(words[0] if words else None)
+        return tuple(words)
 
     def _is_at_operator(self) -> bool:
         return self._next() in (";", "|", "\n") or (self._next() == "&" and self._next(1) != ">")
@@ -493,13 +350,12 @@ class _ScriptReader(_Reader):
         self.position += 1
         return "|" if character == "|" else ";"
 
-    def _redirection(self, stream: str, inputs: list[Word]) -> None:
+    def _redirection(self, stream: str) -> None:
         if self.command.startswith("<<", self.position) and stream in ("", "0"):
-            document = DOCUMENT.match(self.command, self.position + 2)
+            document = _DOCUMENT.match(self.command, self.position + 2)
             if document is not None:
                 self.position = document.end()
                 self.awaited.append(document)
-                inputs.append(Word(_NOWHERE))
                 return
         match = re.compile(r"&>>?|>>?&?|<").match(self.command, self.position)
         assert match is not None
@@ -509,40 +365,30 @@ class _ScriptReader(_Reader):
             raise self._refusal(sign[-1] if sign[-1] in "<>" else ">")
         self._skip_spaces()
         target = self._word()
-        refusal = NotPlain(f"it has the redirection {stream}{sign}")
-        if target.pattern is not None or target.varies or not target.text:
-            raise refusal
         if sign == "<":
-            if stream not in ("", "0"):
-                raise refusal
-            inputs.append(target)
-        elif sign == ">&" and stream in ("", "1", "2") and target.text in ("1", "2"):
-            self.merges = self.merges or (stream, target.text) == ("2", "1")
-        elif target.text != _NOWHERE or stream not in ("", "1", "2") or sign == ">>&":
-            raise refusal
+            is_harmless = target == _NOWHERE and stream in ("", "0")
+        elif sign == ">&" and target in ("1", "2"):
+            is_harmless = stream in ("", "1", "2")
+        else:
+            is_harmless = target == _NOWHERE and stream in ("", "1", "2") and sign != ">>&"
+        if not is_harmless:
+            raise NotPlain(f"it has the redirection {stream}{sign}")
 
     def _special(self, character: str) -> None:
-        if character in "*?":
-            self.parts.append(character)
-            self.pattern.append(character)
-            self.is_pattern = True
-        elif character == "$":
-            self._dollar(is_quoted=False)
-        elif character == "#" and (self.parts or not self.is_bare):
+        if character == "!" or (character == "#" and (self.parts or not self.is_bare)):
             self._add(character)  # a comment begins only where a word does
-        elif character == "!" or (character in "[]" and not self.parts and self.is_bare and self._stands_alone()):
-            self._add(character)
         else:
             raise self._refusal(character)
+
+    def _special_in_quotes(self, character: str) -> None:
+        if character != "!":
+            raise self._refusal(character)
+        self._add(character)
 
     def _check_quoted(self, character: str) -> None:
         # Shells differ in whether a here-document begins after the first line end, or after the one that ends the list.
         if character not in "\n\t" or self.awaited:
             super()._check_quoted(character)
-
-    def _stands_alone(self) -> bool:
-        before = self.command[self.position - 2 : self.position - 1]
-        return before in ("", *self.ends) and self._next() in ("", *self.ends)
 
     def _quoted(self, quote: str) -> None:
         if quote == "\\" and self._next() == "\n":
@@ -551,35 +397,3 @@ class _ScriptReader(_Reader):
             self.position += 1  # the next line continues this one
         else:
             super()._quoted(quote)
-
-    def _special_in_quotes(self, character: str) -> None:
-        if character == "!":
-            self._add(character)
-        elif character == "$":
-            self._dollar(is_quoted=True)
-        else:
-            raise self._refusal(character)
-
-    def _dollar(self, *, is_quoted: bool) -> None:
-        """Reads `$?` or the variable of a loop."""
-        self.is_bare = False  # `$?>x` is a word and a redirection, with any number
-        if self._next() == "?":
-            self.position += 1
-            self.varies = True
-            self._add("0")
-            return
-        match = _VARIABLE.match(self.command, self.position)
-        value = None if match is None else self.values.get(match[1] or match[2])
-        if match is None or value is None:
-            raise self._refusal("$")
-        self.position = match.end()
-        if match[1] and self._next() == "\\" and self._next(1) == "\n":
-            raise NotPlain("a line is joined where the name of a variable may continue")
-        if value.pattern is None and not value.varies:
-            if not is_quoted and not _UNSPLIT.fullmatch(value.text):
-                raise NotPlain("it has a variable that bash splits into words")
-            for character in value.text:
-                self._add(character)
-        else:
-            self.varies = self.varies or self.value is not None or value.varies
-            self.value, self.is_value_quoted = value, is_quoted

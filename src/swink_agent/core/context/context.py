@@ -33,7 +33,6 @@ from ..types import (
     UserMessage,
 )
 from ..values.data import as_json
-from ..values.nesting import kept_shallow
 from ..values.value import show
 
 M = TypeVar("M")
@@ -215,7 +214,7 @@ def json_size(value: object) -> int:
     try:
         return len(msgspec.json.encode(value))
     except Exception:
-        return len(as_json(kept_shallow(value)))
+        return len(as_json(value))
 
 
 def _most_document_tokens(source: Source) -> int:

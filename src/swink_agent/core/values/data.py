@@ -7,6 +7,7 @@ change. Behind it, everything may share the data, and a session shows the same a
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
@@ -70,23 +71,32 @@ def _is_encodable(text: str) -> bool:
     return text.isascii() or encodable(text) is text
 
 
-_encoder = msgspec.json.Encoder(enc_hook=shown)
+def _as_plain(value: object) -> object:
+    """What stands for an object that JSON does not have: a dict for any other mapping, else its text."""
+    try:
+        fields = dict(cast("Mapping[Any, Any]", value)) if isinstance(value, Mapping) else None
+    except Exception:  # an object of an application may fail at anything
+        fields = None
+    return shown(cast("object", value)) if fields is None else fields
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_as_plain)
 
 
 def as_json(value: Any) -> bytes:
-    """Encodes any value. Objects that JSON does not have are written as their text."""
+    """Encodes any value. Objects that JSON does not have, and data that is nested too deep, are written as text."""
     try:
         return _encoder.encode(value)
-    except (TypeError, ValueError, OverflowError, UnicodeError):
-        return _encoder.encode(plain_json(value))
+    except (TypeError, ValueError, OverflowError, UnicodeError, RecursionError):
+        return _encoder.encode(plain_json(kept_shallow(value)))
 
 
 def plain_json(value: Any) -> Any:
     """Returns a copy in which everything is JSON: odd keys and values become text, broken characters question marks."""
     if isinstance(value, str):
         return encodable(value)
-    if isinstance(value, dict):
-        return {encodable(shown(key)): plain_json(item) for key, item in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, Mapping) and isinstance(plain := _as_plain(cast("object", value)), dict):
+        return {encodable(shown(key)): plain_json(item) for key, item in cast("dict[Any, Any]", plain).items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [plain_json(item) for item in cast("list[Any]", value)]
     if isinstance(value, bool) or value is None or isinstance(value, msgspec.Raw):
@@ -99,7 +109,7 @@ def plain_json(value: Any) -> Any:
         config = value.__struct_config__
         tag = {} if config.tag is None else {cast("str", config.tag_field): config.tag}
         return tag | {name: plain_json(getattr(value, name)) for name in value.__struct_fields__}
-    return encodable(shown(value))
+    return encodable(shown(cast("object", value)))
 
 
 def encodable(text: str) -> str:

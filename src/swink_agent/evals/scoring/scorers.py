@@ -6,9 +6,9 @@ expressions, `judge` has the evaluator that asks a model.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
-import stat
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +17,7 @@ from unicodedata import normalize
 
 import msgspec
 
+from swink_agent.core.machine.beneath import opened_folder, read_beneath
 from swink_agent.core.schemas.validation import compile_schema, describe_problems
 
 from ..cases.cases import EvalCase, ExpectedFile, ResponseCriteria, SimilarityMeasure
@@ -35,8 +36,6 @@ _WORD = re.compile(rf"[{_ONE_BY_ONE}]|[^\W{_ONE_BY_ONE}]+")
 _SIMILAR = 0.8
 _ROUNDING = 1e-12
 _CENT_FRACTION = 1e-9
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class _Quick:
@@ -300,31 +299,16 @@ def _content(folder: Path, path: str) -> bytes:
     place = (root / path).resolve(strict=True)
     if not place.is_relative_to(root):
         raise ValueError("a link out of the folder")
-    with open(_opened_beneath(root, place.relative_to(root).parts), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ValueError("not a file")
-        content = file.read(_LARGEST_FILE + 1)
-    if len(content) > _LARGEST_FILE:
-        raise ValueError(f"larger than {_LARGEST_FILE >> 20} MiB")
-    return content
-
-
-def _opened_beneath(root: Path, parts: Sequence[str]) -> int:
-    """Opens the file without following links: a process of the agent may have replaced a folder with a link."""
-    if not parts:
-        raise ValueError("not a file")
-    here = os.open(root, _FOLDER)
     try:
-        for part in parts[:-1]:
-            inner = os.open(part, _FOLDER, dir_fd=here)
-            os.close(here)
-            here = inner
-        entry = os.stat(parts[-1], dir_fd=here, follow_symlinks=False)
-        if not stat.S_ISREG(entry.st_mode):
-            raise ValueError("not a file")
-        return os.open(parts[-1], _FILE, dir_fd=here)
-    finally:
-        os.close(here)
+        # No link is followed: a process of the agent may have replaced a folder with one.
+        with opened_folder(root) as opened:
+            return read_beneath(opened, place.relative_to(root).parts, _LARGEST_FILE)
+    except OSError as error:
+        if error.errno in (errno.EISDIR, errno.EINVAL):
+            raise ValueError("not a file") from error
+        if error.errno == errno.EFBIG:
+            raise ValueError(f"larger than {_LARGEST_FILE >> 20} MiB") from error
+        raise
 
 
 # -- words -----------------------------------------------------------------------------------------------------------

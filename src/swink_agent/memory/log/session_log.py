@@ -24,6 +24,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from time import time_ns
 
+from swink_agent.core.journal import RunEnded
 from swink_agent.core.secrets.redaction import Redactor
 
 from ..errors import SessionError, reason_of, remedy_of
@@ -59,6 +60,7 @@ class SessionLog:
     def __init__(self, log: OpenLog, fold: Fold, number: int, *, sync: bool = True) -> None:
         self.id = log.name.id
         self._fold = fold
+        fold.forget_runs()  # they are read from the log: a session that stays open does not keep them
         self._open = log
         self._writer = LineWriter(log.append)
         """Used by the thread or, without sync, by the caller that holds the lock."""
@@ -165,6 +167,8 @@ class SessionLog:
             if self._takes_more:
                 record = SessionRecord(self._number, time_ns() // 1_000_000, entry)
                 self._fold.add(record.number, entry, record.at)
+                if type(entry) is RunEnded:
+                    self._fold.forget_runs()
                 self._put(record, redactor)
             return self._number
 

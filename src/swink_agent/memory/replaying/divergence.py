@@ -17,7 +17,6 @@ from msgspec import structs
 from swink_agent.core import types
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.values.data import as_json
-from swink_agent.core.values.nesting import kept_shallow
 from swink_agent.core.values.value import Value, show
 
 _MOST_LINES = 40
@@ -117,7 +116,7 @@ class Comparison:
         return expected == actual or self._on_record(expected) == self._on_record(actual)
 
     def _on_record(self, value: Any) -> Any:
-        data = as_json(self._redactor.redact_value(kept_shallow(value)))
+        data = as_json(self._redactor.redact_value(value))
         return msgspec.json.decode(_DIGEST.sub(rb"\1]", data))
 
     def _is_same_result(

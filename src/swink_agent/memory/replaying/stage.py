@@ -6,7 +6,7 @@
     the agent        does all the rest itself: policies, approvals, validation, the loop
 
 Owns `replay`, the stand-ins and when they act. Neither this module nor its package is named `replay`: importing it
-would hide the function in `swink_agent.memory`. `log.runs` reads the records;
+would hide the function in `swink_agent.memory`. `log.fold` reads the records;
 `divergence` compares messages.
 """
 
@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, TypeAlias, cast
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeAlias, cast
 
 from swink_agent.core import events, types
 from swink_agent.core.agent.agent import Agent
-from swink_agent.core.agent.queues import QueueName
 from swink_agent.core.agent.structured import answer_tool_name, is_object_schema
 from swink_agent.core.approval import Approve, ApproveFn, ApproveWith, Defer, ProposedCall, Reject
 from swink_agent.core.cancel import CancellationToken
@@ -27,6 +26,7 @@ from swink_agent.core.encoding.stream_writer import events_of
 from swink_agent.core.errors import AgentError, ErrorKind
 from swink_agent.core.record import CallRecord
 from swink_agent.core.retry import DefaultRetryStrategy
+from swink_agent.core.run.inbox import QueueName
 from swink_agent.core.run.pending import Answer, Pending, WaitingCall
 from swink_agent.core.run.turn import wrapped_tools
 from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamFn, StreamOptions
@@ -34,12 +34,28 @@ from swink_agent.core.tool import AgentTool, AgentToolResult, ToolContext
 from swink_agent.core.values.checks import a_kind
 from swink_agent.core.values.value import copy_json
 
-from ..log.runs import AddedMessage, RecordedSession, StoredRun, StoredTurn, read_runs
+from ..log.fold import Fold
+from ..log.runs import AddedMessage, StoredRun, StoredTurn
 from .divergence import Compared, Comparison, Divergence, ReplayReport
 
 _LONGEST_WAIT = 5.0  # seconds that a call waits to be cancelled, if it was cancelled in the recording
 _REFUSED = frozenset(map(types.ToolOutcome, ("rejected", "skipped", "unknown_tool", "incomplete", "invalid")))
 """Outcomes of calls that end without a start. A tool may also report invalid arguments itself, once it has started."""
+
+
+class Record(Protocol):
+    """One record of a session: its number and its entry."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def entry(self) -> Any: ...
+
+
+class RecordedSession(Protocol):
+    """An object that can be replayed: a session, a loaded session, or any other with the entries of a journal."""
+
+    def records(self) -> Iterable[Record]: ...
 
 
 WrapToolFn: TypeAlias = Callable[[AgentTool], AgentTool]
@@ -55,7 +71,7 @@ async def replay(session: RecordedSession, make_agent: MakeAgentFn, *, patience:
 
     Raises `TypeError` if `make_agent` returns anything but an agent.
     """
-    runs, total = read_runs(session)
+    runs, total = _runs_of(session)
     stage = ReplayStage(patience)
     made = make_agent(stage, stage.wrap_tool)
     agent: Any = await made if inspect.isawaitable(made) else made
@@ -64,13 +80,28 @@ async def replay(session: RecordedSession, make_agent: MakeAgentFn, *, patience:
         raise TypeError(f"make_agent returned {what}, not an Agent")
     stage.take(cast("Agent", agent))
     try:
-        for index, run in enumerate(runs):
-            await stage.play(index, run)
+        for index, (run, before) in enumerate(runs):
+            await stage.play(index, run, before)
             if stage.divergence is not None:
                 return ReplayReport(divergence=stage.divergence, messages=stage.reached, total=total, runs=index + 1)
     finally:
         stage.give_back()
     return ReplayReport(messages=total, total=total, runs=len(runs))
+
+
+def _runs_of(
+    session: RecordedSession,
+) -> tuple[list[tuple[StoredRun, Sequence[types.AgentMessage] | None]], int]:
+    """The runs in order, each with the history to begin with if it was set, and how many messages the history has where
+    it is longest."""
+    fold = Fold()
+    runs: list[tuple[StoredRun, Sequence[types.AgentMessage] | None]] = []
+    for record in session.records():
+        fold.add(record.number, record.entry)
+        for run in fold.runs[len(runs) :]:
+            runs.append((run, fold.messages[: run.start] if run.is_set else None))
+    ends = [run.start + sum(one.replaces is None for one in run.added) for run in fold.runs]
+    return runs, max([fold.count, *ends])
 
 
 class ReplayStage:
@@ -135,11 +166,12 @@ class ReplayStage:
             self._made.messages = self.agent.messages
             _set_state(self._made, dict(self.agent.state))
 
-    async def play(self, index: int, run: StoredRun) -> None:
-        """Plays one run, and compares what it added to the history."""
+    async def play(self, index: int, run: StoredRun, before: Sequence[types.AgentMessage] | None) -> None:
+        """Plays one run, and compares what it added to the history. `before` is the history to begin with; `None` for
+        the one that the previous run left."""
         agent = self.agent
-        if run.before is not None:
-            agent.messages = run.before
+        if before is not None:
+            agent.messages = before
         if run.state is not None:
             _set_state(self.agent, run.state)
         self._run, self._run_index = run, index

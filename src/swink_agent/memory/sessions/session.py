@@ -32,7 +32,7 @@ from ..errors import SessionError
 from ..log.fold import Fold
 from ..log.reading import read_records
 from ..log.records import LabelAdded, NoteAdded, SessionRecord, SessionStarted, TitleChanged
-from ..log.runs import run_records
+from ..log.runs import StoredRun
 from ..log.session_log import SessionLog
 from ..storage.protocols import LogName
 from .info import Problem, SessionInfo
@@ -93,9 +93,12 @@ class _SessionView(ABC):
     def records(self) -> tuple[SessionRecord, ...]:
         """All records in order, as they are on disk."""
 
+    @abstractmethod
+    def _stored_runs(self) -> Sequence[StoredRun]: ...
+
     def runs(self) -> tuple[RunRecord, ...]:
         """One record for each run, in order, equal to the record of its events. A run that broke off is not over."""
-        return run_records(self)
+        return tuple([run.record for run in self._stored_runs()])
 
 
 class LoadedSession(_SessionView):
@@ -126,6 +129,9 @@ class LoadedSession(_SessionView):
     def records(self) -> tuple[SessionRecord, ...]:
         """All records in order."""
         return tuple(self._contents.reading.records)
+
+    def _stored_runs(self) -> Sequence[StoredRun]:
+        return self.fold.runs
 
 
 def session_from_lines(
@@ -200,9 +206,15 @@ class Session(_SessionView):
 
     def records(self) -> tuple[SessionRecord, ...]:
         """All records in order, as they are on disk."""
+        return tuple(self._on_disk().reading.records)
+
+    def _stored_runs(self) -> Sequence[StoredRun]:
+        return self._on_disk().fold.runs
+
+    def _on_disk(self) -> SessionOnDisk:
         if not self.log.is_closed:
             self.log.flush(_CLOSING)
-        return tuple(self._read().reading.records)
+        return self._read()
 
     # -- an agent ----------------------------------------------------------------------------------------------
 

@@ -157,7 +157,7 @@ class FolderStorage:
 def file_states(folder: Path) -> dict[str, LogState]:
     """The size, change time and inode of each file that may be a session. Raises `SessionError`.
 
-    The change time is `ctime`, because copying a file can set its modification time back.
+    The change time is used, because copying a file can set its modification time back.
     """
     found: dict[str, LogState] = {}
     for session_id, entry in _entries(folder):
@@ -347,8 +347,8 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        why = "something else has its name" if isinstance(error, FileExistsError) else reason_of(error)
-        raise SessionError(f"the folder {folder} cannot be made: {why}", path=str(folder)) from error
+        why = "a file with that name is in the way" if isinstance(error, FileExistsError) else reason_of(error)
+        raise SessionError(f"the folder {folder} cannot be created: {why}", path=str(folder)) from error
 
 
 def _new_file(path: Path, files: FileOperations) -> int:

@@ -13,11 +13,12 @@ import stat
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 
+from swink_agent.core.machine.beneath import FOLDER
 from swink_agent.core.machine.files import files_in_use
 
 from ..workspace.place import put_new
 from .checkpoint import PathRewind
-from .tree_entries import FOLDER, Entry, entry_at, opened_root
+from .tree_entries import Entry, entry_at, opened_root
 
 _OWNER_MAY = 0o700
 

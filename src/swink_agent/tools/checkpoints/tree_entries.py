@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Literal, NamedTuple, TypeAlias
 
+from swink_agent.core.machine.beneath import FILE, FOLDER
 from swink_agent.core.machine.files import files_in_use, identity_of
 
 from ..search.ignore import IgnoreLevel
@@ -24,8 +25,6 @@ Kind: TypeAlias = Literal["file", "folder", "link", "ignored", "unkept"]
 """`ignored` is a folder that git ignores, `unkept` an entry that cannot be copied. Only their names are known."""
 KEPT = frozenset({"file", "folder", "link"})
 
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _DEEPEST = 200
 _MOST_SKIPPED = 100
 _GIT = b".git"

@@ -7,11 +7,11 @@ import re
 from collections.abc import Sequence
 
 from swink_agent.core.tool import AgentToolResult, ToolContext
-from swink_agent.sandbox import Sandbox, SandboxedProcess, SandboxError
+from swink_agent.sandbox import SandboxedProcess, SandboxError
 
 from .._bounded import OUTPUT_LIMIT
 from .._confined import in_thread
-from .._sandbox_limits import Asking, LimitMet, hosts_refused, limits_met, told_reached
+from .._sandbox_limits import ONLY_READS, CommandLimits, LimitMet, told_reached
 from .._terminal import LiveText, Output
 from .running import CommandEnd, RunningCommand, as_shown
 
@@ -35,19 +35,14 @@ class ForegroundCommand:
         ctx: ToolContext,
         timeout: float,
         most_output: int,
-        sandbox: Sandbox,
-        folder: str,
-        asking: Asking,
-        command: str,
+        limits: CommandLimits | None,
     ) -> None:
+        """`limits`: those of its sandbox; `None` if it runs without one."""
         self._process = process
         self._ctx = ctx
         self._timeout = timeout
         self._most_output = most_output
-        self._sandbox = sandbox
-        self._folder = folder
-        self._asking = asking
-        self._command = command
+        self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._output = Output()
         self._live = LiveText()
@@ -95,12 +90,12 @@ class ForegroundCommand:
         return end.told(self._process)
 
     async def _result(self, end: CommandEnd) -> AgentToolResult:
-        backend, ending = self._sandbox.backend, self._ending(end)
+        ending, limits = self._ending(end), self._limits
         endings = [ending] if ending else []
         left = [as_shown(warning)[:400] for warning in self._process.warnings]
         endings += [f"sandbox: {text}" for text in left]
         reached = self._process.reached
-        refused = hosts_refused(reached, self._asking)
+        refused = [] if limits is None else limits.refused(reached)
         endings += [*told_reached(reached), *[f"sandbox: {limit}" for limit in refused]]
         room = OUTPUT_LIMIT - _NOTE - len(in_brackets(endings).encode()) - 1
         if self._output.total <= _QUICKLY_MASKED or end.cause == "cancelled":
@@ -108,16 +103,16 @@ class ForegroundCommand:
         else:  # searching a long output for secrets takes a while
             bounded = await in_thread(self._ctx, lambda: self._output.text(room, self._ctx.redactor))
         text = bounded.text
-        if backend != "off" and _CONFIG_IS_HELD.search(text):
-            endings.append(_HOW_WITHOUT_CONFIG)
         met: list[LimitMet] = []
-        if end.code is not None and backend != "off":
-            profile, is_known = self._sandbox.profile, bool(refused)
-            met = limits_met(
-                text, profile, self._folder, self._asking, is_known=is_known, command=self._command, code=end.code
-            )
-        endings += [f"sandbox: {limit}" for limit in met]
-        limits = [limit.what for limit in (*refused, *met)]
+        if limits is not None:
+            if _CONFIG_IS_HELD.search(text) and not limits.is_reading:
+                endings.append(_HOW_WITHOUT_CONFIG)
+            if end.code is not None:
+                met = limits.met(text, end.code, is_known=bool(refused))
+            endings += [f"sandbox: {limit}" for limit in met]
+            if limits.may_have_wanted_to_write(end.code) and not any(limit.kind == "write" for limit in met):
+                endings.append(f"sandbox: {ONLY_READS}")
+        kinds = [limit.as_json() for limit in (*refused, *met)]
         if endings:
             text += ("\n" if text and not text.endswith("\n") else "") + in_brackets(endings)
         details = {
@@ -127,9 +122,8 @@ class ForegroundCommand:
             "cancelled": end.cause == "cancelled",
             "duration": round(end.seconds, 3),
             "truncated": bounded.is_cut,
-            "sandbox": backend,
             **({"left_behind": left} if left else {}),
-            **({"walls": limits} if limits else {}),
+            **({"limits": kinds} if kinds else {}),
             **({"reached": [[each.host, each.port, each.allowed] for each in reached]} if reached else {}),
         }
         result = AgentToolResult.text if end.code == 0 else AgentToolResult.error

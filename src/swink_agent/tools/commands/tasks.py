@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import ToolError
@@ -369,12 +369,12 @@ def _announce(announcer: weakref.ref[Announcer] | None, event: TaskStarted | Tas
 # -- reports for the model -----------------------------------------------------------------------------------
 
 
-def started(task: BackgroundTask, backend: str) -> AgentToolResult:
-    """The result of a call that started a background command."""
+def started(task: BackgroundTask, details: dict[str, Any]) -> AgentToolResult:
+    """The result of a call that started a background command, with these details."""
     return AgentToolResult.text(
         f'[{task.id} runs in the background: bash_output(id="{task.id}") gives its output, bash_stop(id="{task.id}") '
         "ends it]",
-        {"task": task.id, "sandbox": backend},
+        {"task": task.id, **details},
     )
 
 

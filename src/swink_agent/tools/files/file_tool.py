@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from msgspec.structs import replace
 
-from swink_agent.approvals.scopes import UNKEPT, as_approved
+from swink_agent.core.approval import UNKEPT
 from swink_agent.core.errors import ToolError
 from swink_agent.core.tool import AgentToolResult, ToolContext
 from swink_agent.core.types import Text
@@ -76,7 +76,7 @@ class Call:
             if not self.is_wanted:
                 raise ToolError(f"{self.tool.name} was cancelled: nothing was changed")
             grant = self.ctx.grant
-            if grant is not None and not grant.covers(self.tool.name, self.arguments, as_approved(scope, grant.scope)):
+            if grant is not None and not grant.covers(self.tool.name, self.arguments, scope):
                 raise ToolError(
                     f"{self.tool.name} did nothing: what would happen now is not what was approved, as the file or "
                     "folder behind the path has changed; call it again"

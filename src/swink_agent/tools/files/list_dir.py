@@ -11,6 +11,7 @@ import stat
 from typing import Any
 
 from swink_agent.core.errors import ToolError
+from swink_agent.core.machine.beneath import FOLDER
 from swink_agent.core.tool import AgentToolResult
 
 from .._bounded import OUTPUT_LIMIT, bound_text, show_name, show_size
@@ -21,7 +22,6 @@ MOST_ENTRIES = 1000  # the most entries in one listing
 MOST_OF_A_FOLDER = 300  # the most entries of one folder beneath the one asked for
 _MOST_SCANNED = 100_000  # the most names that are examined, in all folders of one listing together
 _ROOM = OUTPUT_LIMIT - 8192  # the rest is for the last lines and notes
-_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ListDirTool(FileTool):
@@ -133,7 +133,7 @@ class _Listing:
         else:
             self.add_line(shown)
             try:
-                fd = os.open(parts[-1], _OPEN, dir_fd=above)
+                fd = os.open(parts[-1], FOLDER, dir_fd=above)
             except OSError as error:
                 self.lines[-1] = f"{shown}  (cannot be opened: {error.strerror})"
                 return

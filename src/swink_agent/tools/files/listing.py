@@ -16,13 +16,15 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from swink_agent.core.machine.beneath import FOLDER
+
 from ..search.ignore import IgnoreLevel
 from ..search.tree import level_of
 
 _MOST_SCANNED = 50_000
 _DEEPEST = 40
 _LONGEST = 1.0
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FOLDER = FOLDER & ~os.O_NOFOLLOW  # the user's own, which may be a link
 _GIT = ".git"
 
 
@@ -120,7 +122,7 @@ def _read_folder(
     top: Path, path: str, above: IgnoreLevel | None, until: float, most: int
 ) -> tuple[IgnoreLevel, list[tuple[str, bool]], bool]:
     """The rules in a folder, the entries that are not ignored, sorted by name, and whether all were examined."""
-    fd = os.open(top / path, _FOLDER | (os.O_NOFOLLOW if path else 0))
+    fd = os.open(top / path, FOLDER if path else _FOLDER)
     try:
         name = path.rstrip("/").rpartition("/")[2] if path else top.name
         level = level_of(fd, b"" if above is None else os.fsencode(name), above, until)

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from itertools import islice
 
+from swink_agent.core.machine.beneath import FOLDER
 from swink_agent.core.texts.likeness import close_names
 
 from .._bounded import show_name
@@ -19,7 +20,6 @@ _MOST_NAMES = 2000
 _MOST_ENTRIES = 5000
 _MOST_FOLDERS = 500
 _MOST_NAMED = 3
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PASSED_OVER = frozenset({".git", ".hg", "node_modules", ".venv", "__pycache__"})
 
 
@@ -58,7 +58,7 @@ def _elsewhere(root: Root, name: str, is_hidden: Callable[[tuple[str, ...]], boo
             break
         parts = folders.popleft()
         try:
-            fd = root.open("/".join(parts) or ".", _FOLDER).fd
+            fd = root.open("/".join(parts) or ".", FOLDER).fd
         except OSError:
             continue
         try:
