@@ -245,7 +245,7 @@ async def test_other_things_than_files_and_folders_are_not_sessions(place: Place
         async with place.model():
             done = await place.swink("-p", "x", *PLAIN, environ=environ)
         assert (done.code, done.stdout) == (0, "Fine.\n")
-        said = f"the folder {tmp_path / name} cannot be made: something else has its name"
+        said = f"the folder {tmp_path / name} cannot be created: a file with that name is in the way"
         assert done.stderr == f"{NOT_RECORDED}{said}\n"
 
 

@@ -254,6 +254,27 @@ async def test_a_key_callback_that_does_not_return_a_string_is_an_auth_error_tha
     assert model.requests == []
 
 
+async def test_an_error_names_the_hook_that_failed_between_two_attempts() -> None:
+    async def sleep(seconds: float) -> None:
+        raise OSError("the clock stands still")
+
+    model = scripted(fail("throttled"), text("never"))
+    result = await Agent(MODEL, stream_fn=model, sleep=sleep).prompt("go")
+    assert result.error == "sleep failed: OSError: the clock stands still"
+
+
+async def test_an_error_names_the_question_to_the_stream_function_that_failed() -> None:
+    model = scripted(text("never"))
+
+    def native_schema(*_: Any) -> bool:
+        raise OSError("no catalog")
+
+    model.native_schema = native_schema  # type: ignore[attr-defined]
+    agent = Agent(MODEL, stream_fn=model)
+    with pytest.raises(StreamError, match="native_schema failed: OSError: no catalog"):
+        await agent.structured_output("go", {"type": "integer"})
+
+
 # -- overflow ------------------------------------------------------------------------------------------------
 
 

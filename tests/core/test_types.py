@@ -83,6 +83,8 @@ FIELDS: dict[type[msgspec.Struct], list[str]] = {
         "error_message",
         "error_kind",
         "timestamp",
+        "served_model",
+        "response_id",
     ],
     ToolResultMessage: ["tool_call_id", "content", "is_error", "details", "tool_name", "timestamp", "outcome"],
     Usage: ["input", "output", "cache_read", "cache_write", "total", "extra"],

@@ -176,6 +176,19 @@ async def test_control_c_empties_then_leaves(made: Made) -> None:
     await in_app(app, work)
 
 
+async def test_control_c_in_the_search_of_the_history_gives_the_draft_back(made: Made) -> None:
+    app = made()
+
+    async def work(pilot: Pilot[int]) -> None:
+        await pilot.press(*"draft", "ctrl+r", "x", "ctrl+c")
+        assert app.composer.text == "draft"
+        await pilot.press("x", "ctrl+c")
+        assert app.composer.text == ""
+        assert app.return_value is None
+
+    await in_app(app, work)
+
+
 async def test_a_question_takes_the_place_of_the_input_and_gives_it_back(made: Made) -> None:
     app = made(call("write_file", path="new.txt", content="x\n"), text("Done."))
 

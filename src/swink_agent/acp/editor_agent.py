@@ -153,6 +153,7 @@ class EditorAgent:
     ) -> schema.LoadSessionResponse:
         session = await self._open_again(cwd, additional_directories, mcp_servers, session_id)
         await session.replay()
+        self._introduce(session)
         return schema.LoadSessionResponse(modes=session.modes, config_options=session.config)
 
     async def resume_session(
@@ -164,6 +165,7 @@ class EditorAgent:
         **_: Any,
     ) -> schema.ResumeSessionResponse:
         session = await self._open_again(cwd, additional_directories, mcp_servers, session_id)
+        self._introduce(session)
         return schema.ResumeSessionResponse(modes=session.modes, config_options=session.config)
 
     async def fork_session(
@@ -265,9 +267,7 @@ class EditorAgent:
             self._refuse_busy(open_one)
             del self._sessions[session_id]
             await open_one.close()
-        session = await self._open(cwd, added, servers, WantedSession(id=session_id))
-        self._introduce(session)
-        return session
+        return await self._open(cwd, added, servers, WantedSession(id=session_id))
 
     async def _open(
         self, cwd: str, added: list[str] | None, servers: Sequence[Any] | None, wanted: WantedSession

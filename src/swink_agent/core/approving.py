@@ -44,14 +44,14 @@ class Answered(Struct, frozen=True):
 def needs_approval(run: Run, call: CallState) -> bool:
     mode = run.config.approval_mode
     is_asked_for = mode == ApprovalMode.ENABLED or getattr(call.tool, "requires_approval", False)
-    return bool(is_asked_for) and mode != ApprovalMode.BYPASSED and call.name not in run.unasked_tools
+    return bool(is_asked_for) and mode != ApprovalMode.BYPASSED and not run.is_ours(call.name)
 
 
 async def decide(
-    run: Run, call: CallState, context: ToolContext, may_ask: Callable[[], Awaitable[bool]]
+    run: Run, call: CallState, context: ToolContext, make_durable: Callable[[], Awaitable[bool]]
 ) -> Answered | Failed | None:
     """Asks about the call, and reports the question and the answer as events. Before a person may be asked, calls
-    `may_ask`; returns `None` if that returns `False`."""
+    `make_durable`; returns `None` if that returns `False`."""
     refusal = await _foreseen(run, call, context)
     if refusal is not None:
         return Failed(refusal)
@@ -59,7 +59,7 @@ async def decide(
     scope = await scope_of(run, call, question.prepare)
     if isinstance(scope, Failed):
         return scope
-    if question.asks and not await may_ask():
+    if question.asks and not await make_durable():
         return None
     run.emit(ToolApprovalRequested(call.id, call.name, call.arguments, scope))
     call.approval = "asked"
@@ -87,7 +87,7 @@ async def _foreseen(run: Run, call: CallState, context: ToolContext) -> AgentToo
         return None
     arguments = call.arguments
     try:
-        return await run.supervisor.in_thread(run.threads, lambda: foresee(arguments, context))
+        return await run.supervisor.call(lambda: run.threads.run(lambda: foresee(arguments, context)))
     except ToolError as error:
         return error_result(error)
     except Exception:  # `foresee` is optional: the call itself reports what is wrong
@@ -115,7 +115,7 @@ async def scope_of(
         return scope
 
     try:
-        return await run.supervisor.in_thread(run.threads, look)
+        return await run.supervisor.call(lambda: run.threads.run(look))
     except ToolError as error:
         return Failed(error_result(error))
     except Exception as error:
@@ -164,9 +164,9 @@ class _Question:
             return _answer_in(self._given)
         try:
             if self._prepared is not None:
-                answer: object = await run.supervisor.ask(self._prepared)
+                answer: object = await run.supervisor.call(self._prepared)
             else:
-                answer = await run.supervisor.ask(run.config.approve, self._request(scope))
+                answer = await run.supervisor.call(run.config.approve, self._request(scope))
         except Exception as error:
             log.exception("the approval callback failed: the call of %s is rejected", self._call.name)
             return Reject(f"the approval callback failed: {type(error).__name__}")
@@ -175,7 +175,7 @@ class _Question:
     def _request(self, scope: dict[str, Any]) -> ProposedCall:
         # Copies, so that the callback cannot change the call.
         call = self._call
-        return ProposedCall(call.id, call.name, copy_json(call.arguments), copy_json(scope), self._run.delegates)
+        return ProposedCall(call.id, call.name, copy_json(call.arguments), copy_json(scope), self._run.setup.delegates)
 
 
 def _can_prepare(kind: type[object]) -> bool:

@@ -1,4 +1,4 @@
-"""One tool call: what the model asked for, what will run, and the result; and how a tool with options is run.
+"""One tool call: what the model asked for, what will run, and the result; and how its tool is run.
 
 What happens to the calls of a batch, and when, is in `dispatch`.
 """
@@ -28,6 +28,7 @@ from .values.value import copy_json
 
 _LONGEST_EXCERPT = 200
 _GRACE = 0.05  # seconds that a tool gets to end after its time is up
+_NO_OPTIONS = ToolOptions()
 
 log = logging.getLogger("swink_agent")
 
@@ -42,9 +43,8 @@ class CallState(msgspec.Struct, eq=False):
     name: str
     asked: dict[str, Any]  # what the model asked for
     arguments: dict[str, Any]  # what will run: frozen, so that events, grants and records can share it
-    is_checked: bool = False  # whether the arguments are known to be valid
+    options: ToolOptions = _NO_OPTIONS  # the options of the tool
     grant: Grant | None = None
-    options: ToolOptions | None = None  # the options of the tool, if it has any
     approval: Literal["asked", "approved", "rejected"] | None = None
     """The answer, or `asked` while there is none; `None` if the call needed no approval."""
     note: str = ""  # a text for the model after the result
@@ -87,8 +87,6 @@ class CallState(msgspec.Struct, eq=False):
 
     def facts(self, reason: str, kind: type[CallFacts]) -> CallFacts:
         """Returns the facts that the journal entry adds to the result."""
-        if not reason and self.approval is None and self.began is not None and self.spent is None:
-            return kind(self.seconds)  # by far the most frequent
         # If the call was started, the entry of its start has the arguments.
         is_changed = self.began is None and self.arguments is not self.asked and self.arguments != self.asked
         return kind(
@@ -164,12 +162,12 @@ def not_an_object(text: str) -> str:
     return f"they are {problem}; send one JSON object. What was sent: {sent}"
 
 
-# -- tools with a time limit or retries ----------------------------------------------------------------------
+# -- the tool, with its time limit and retries ----------------------------------------------------------------------
 
 
-async def run_attempts(run: Run, call: CallState, tool: AgentTool, context: ToolContext, options: ToolOptions) -> Any:
+async def run_attempts(run: Run, call: CallState, tool: AgentTool, context: ToolContext) -> Any:
     """Returns the tool's result, or raises the error of its last attempt."""
-    attempt = 0
+    options, attempt = call.options, 0
     while True:
         attempt += 1
         try:
@@ -200,7 +198,7 @@ async def _within(seconds: float, run: Run, call: CallState, tool: AgentTool, co
     if context.is_listening:
         context.cancel.cancel()
     task.cancel()
-    is_delegate = run.delegations is not None and context in run.delegations.live  # it always ends soon, and in order
+    is_delegate = context in run.accounts.live  # it always ends soon, and in order
     await asyncio.wait((task,), timeout=None if is_delegate else _GRACE)
     problem = f"{call.name} timed out after {seconds:g} s"
     if getattr(tool, "runs_in_thread", False):

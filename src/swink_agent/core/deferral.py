@@ -1,6 +1,6 @@
 """Calls that wait for an answer, from one run to the next: how they are closed, and the turn that acts on answers.
 
-    a run with answers      begins with the turn of the reply that made the calls (`Resumption`)
+    a run with answers      begins with the turn of the reply that made the calls (`AnsweredTurn`)
     any other run           rejects the waiting calls before anything else (`close_waiting`)
     injected meanwhile      messages of policies wait with the last call (`keep_injected`, `release_injected`)
 
@@ -24,7 +24,6 @@ from .calls import CallState
 from .dispatch import Batch
 from .encoding.codec import encode_message
 from .events import ToolExecutionEnd
-from .journal import Recorder
 from .run.pending import (
     LOST,
     Answer,
@@ -35,7 +34,7 @@ from .run.pending import (
     unclosed_calls,
     waiting_calls,
 )
-from .run.state import Run
+from .run.state import Resumption, Run
 from .tool import AgentToolResult
 from .types import LLM_MESSAGES, AssistantMessage, ToolOutcome, ToolResultMessage
 from .values.data import as_json_data
@@ -55,7 +54,7 @@ def keep_injected(run: Run, results: tuple[ToolResultMessage, ...]) -> tuple[Too
 
     An application's own messages cannot be kept: their types are not known when they are read.
     """
-    kept = [message for source, message in run.pending if source == "policy" and type(message) in LLM_MESSAGES]
+    kept = [message for source, message in run.inbox.taken if source == "policy" and type(message) in LLM_MESSAGES]
     waiting = waiting_calls(run.transcript.history)[1]
     if not kept or not waiting:
         return results
@@ -63,14 +62,14 @@ def keep_injected(run: Run, results: tuple[ToolResultMessage, ...]) -> tuple[Too
     pending = replace(last.pending, injected=(*last.pending.injected, *map(to_builtins, kept)))
     new = replace(last.result, details=pending.as_details())
     run.transcript.replace(last.result, new)
-    run.pending = [(source, message) for source, message in run.pending if message not in kept]
+    run.inbox.taken = [(source, message) for source, message in run.inbox.taken if message not in kept]
     return tuple([new if result is last.result else result for result in results])
 
 
 def release_injected(run: Run, waiting: Iterable[WaitingCall]) -> None:
     """Queues the messages that these calls kept, before messages that were injected since."""
     kept = [message for one in waiting for message in decoded_messages(one.pending.injected) or ()]
-    run.pending[:0] = [("policy", message) for message in kept]
+    run.inbox.taken[:0] = [("policy", message) for message in kept]
 
 
 def close_waiting(run: Run) -> None:
@@ -95,18 +94,20 @@ def close_waiting(run: Run) -> None:
                 one.call.id, one.call.name, result, True, ToolOutcome.REJECTED, _CLOSED, 0.0, one.pending.arguments
             )
         )
-    run.places = tuple([one.position for one in waiting])
+    run.resumption = Resumption(replaced_positions=tuple([one.position for one in waiting]))
     release_injected(run, waiting)
 
 
 # -- the turn that acts on answers ---------------------------------------------------------------------------
 
 
-class Resumption:
+class AnsweredTurn:
     """The turn of an earlier reply, with the answers to its calls."""
 
-    def __init__(self, run: Run, answers: Mapping[str, Answer]) -> None:
+    def __init__(self, run: Run, resumption: Resumption) -> None:
+        answers, resumption.answers = resumption.answers or {}, None
         self._run = run
+        self._resumption = resumption
         reply, waiting = waiting_calls(run.transcript.history)
         assert reply is not None, "the answers were checked against this history"
         self.message: AssistantMessage = reply
@@ -124,10 +125,10 @@ class Resumption:
 
         Steering also cancels the calls without an answer: the user continues without them.
         """
-        run = self._run
-        batch = _AnsweredBatch(run, self.message, self._answered)
+        run, resumption = self._run, self._resumption
+        batch = _AnsweredBatch(run, self.message, self._answered, resumption)
         _, was_steered = await batch.results()
-        run.inside = None  # drops entries of calls that did not run: a later call with the same id starts fresh
+        resumption.delegate_answers.clear()  # of calls that did not run: a later call with the same id starts fresh
         if was_steered:
             batch.cancel_others(self._others)
         results: list[ToolResultMessage] = []
@@ -135,7 +136,7 @@ class Resumption:
             assert call.message is not None
             run.transcript.take_place(one.position, one.result, call.message)
             results.append(call.message)
-        run.places = tuple([one.position for one in batch.waited.values()])
+        resumption.replaced_positions = tuple([one.position for one in batch.waited.values()])
         run.is_waiting = bool(waiting_calls(run.transcript.history)[1])
         release_injected(run, batch.waited.values())
         return tuple(results), was_steered
@@ -144,25 +145,23 @@ class Resumption:
 class _AnsweredBatch(Batch):
     """The answered calls. They run exactly as they were approved."""
 
-    __slots__ = ("_answers", "waited")
-
     def __init__(
-        self, run: Run, message: AssistantMessage, answered: list[tuple[WaitingCall, dict[str, Answer]]]
+        self,
+        run: Run,
+        message: AssistantMessage,
+        answered: list[tuple[WaitingCall, dict[str, Answer]]],
+        resumption: Resumption,
     ) -> None:
         super().__init__(run, message, ())
+        self._resumption = resumption
         self.waited: dict[CallState, WaitingCall] = {}
         self._answers: dict[CallState, dict[str, Answer]] = {}
         for one, answers in answered:
             self._answers[self._add(one)] = answers
 
     def _add(self, one: WaitingCall) -> CallState:
-        run, asked = self.run, one.call
-        tool = run.toolbox.get(asked.name)
-        arguments = as_json_data(one.pending.arguments)
-        call = CallState(run, tool, one.index, asked.id, asked.name, asked.arguments, arguments)
-        call.options = None if run.toolbox.options is None else run.toolbox.options.get(asked.name)
+        call = self.add(one.index, one.call, as_json_data(one.pending.arguments))
         call.note = one.pending.note
-        self.calls.append(call)
         self.waited[call] = one
         return call
 
@@ -200,18 +199,18 @@ class _AnsweredBatch(Batch):
         if getattr(call.tool, "is_delegate", False) is not True:  # a call of this tool was not approved
             self.refuse(call, f"tool call rejected: {_NOT_A_DELEGATE}", ToolOutcome.REJECTED, _NOT_A_DELEGATE)
             return
-        inner = _inside(one, answers)
-        if self.run.inside is None:
-            self.run.inside = {}
-        self.run.inside[call.id] = decoded_messages(one.pending.messages) or (), inner, one.pending.state
+        inside = decoded_messages(one.pending.messages) or (), _inside(one, answers), one.pending.state
+        self._resumption.delegate_answers[call.id] = inside
 
-    def _record_starts(self, group: list[CallState], recorder: Recorder) -> None:
+    def _record_starts(self, group: list[CallState]) -> None:
         """Also records, for a delegate in which calls keep waiting, the result that counts if the program ends inside
         it."""
-        super()._record_starts(group, recorder)
-        inside = self.run.inside or {}
+        super()._record_starts(group)
+        recorder, inside = self.run.transcript.recorder, self._resumption.delegate_answers
+        if recorder is None:
+            return
         for call in group:
-            if call.is_checked and call.id in inside:
+            if call.id in inside:
                 one = self.waited[call]
                 kept = _if_it_ends_inside(one.pending, inside[call.id][1])
                 if kept is not None:
@@ -229,9 +228,9 @@ class _AnsweredBatch(Batch):
             elif isinstance(answer, Approve) and pending.is_masked:
                 self.refuse(call, f"tool call rejected: {_MASKED}", ToolOutcome.REJECTED, _MASKED)
             elif isinstance(answer, Approve) and snapshot is not None:
-                before, queued = call.arguments, len(self.run.pending)
+                before, taken = call.arguments, len(self.run.inbox.taken)
                 await self.screen_one(call, snapshot)
-                del self.run.pending[queued:]  # the policies' messages for this call were kept when it was deferred
+                del self.run.inbox.taken[taken:]  # the policies' messages for this call were kept when it was deferred
                 if call.message is None and call.arguments is not before:
                     self.refuse(call, f"tool call rejected: {_CHANGED}", ToolOutcome.REJECTED, _CHANGED)
             if call.message is None and self.run.stopped_by is None:

@@ -1,13 +1,13 @@
 """Runs the tool calls of one reply as a batch, and returns a result for each call, in call order.
 
-    screen    refuse calls that were cut off; ask the pre-dispatch policies about each call; refuse unknown tools
-    approve   ask for approvals in call order, before any call runs
-    execute   validate the arguments; run group by group, all calls of a group at once; poll for steering as they finish
-    suspend   give deferred calls their pending results, unless steering or an abort cancels them
+    screen     refuse calls that were cut off; ask the pre-dispatch policies about each call; refuse unknown tools
+    approve    ask for approvals in call order, before any call runs
+    run        group by group: validate the arguments, start all calls of a group, poll for steering as they finish
+    leave      suspend the calls that wait for an answer, and give every other call without a result one with the reason
 
-Owns the batch. Every call gets exactly one result, and one `ToolExecutionEnd` unless it stays deferred. A call that has
-no result when the batch ends gets one with the reason. `approving` asks for approval, `output` passes updates on,
-and `deferral` runs the calls of a reply whose answers came later.
+Owns the batch. Every call gets exactly one result, and one `ToolExecutionEnd` unless it stays deferred. `calls` has one
+call and how its tool is run, `approving` asks for approval, `output` passes updates on, and `deferral` runs the calls
+of a reply whose answers came later.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
-from operator import attrgetter
 from time import monotonic
 from typing import Any, Literal, TypeAlias
 
@@ -26,13 +25,12 @@ import msgspec
 from .approval import Approve, ApproveWith, Defer, Grant, Reject, scope_as_approved
 from .approving import Failed, decide, needs_approval, scope_of
 from .calls import CallState, not_an_object, run_attempts
+from .errors import as_agent_error
 from .events import DeferralKind, ToolCallDeferred, ToolExecutionEnd, ToolExecutionStart
-from .journal import Recorder
 from .output import taken, takes_long
 from .policy import PolicyContext, PreDispatchContext, Skip
 from .record import CallRecord
 from .run.consulting import consult_before_dispatch
-from .run.failures import as_agent_error
 from .run.observer import observed
 from .run.pending import Pending
 from .run.state import Run
@@ -50,7 +48,7 @@ from .types import (
 from .values.data import as_json_data
 from .values.nesting import too_deep
 from .values.value import copy_json, is_same_json, show
-from .waits import LAST_MOMENTS, Interrupted
+from .waits import AFTER_ABORT, Interrupted
 
 _OTHER_ACCESS = "the answer changed the access that was asked about; make the call again to ask for other access"
 CUT_OFF = "the reply reached its length limit inside the arguments"
@@ -72,8 +70,6 @@ _WAITING_TEXTS: dict[DeferralKind, str] = {
 
 GRACE = 0.05  # seconds that a running tool gets to finish by itself when steering or an abort interrupts its batch
 
-_MESSAGE = attrgetter("message")
-
 log = logging.getLogger("swink_agent")
 
 
@@ -93,74 +89,50 @@ class Batch:
         self.calls: list[CallState] = []
         run.records_of_calls = self.records
         self.was_steered = False
-        self._running = 0  # how many calls have started and were not passed to `_finish` yet
+        self.running: dict[CallState, None] = {}  # calls that have started and were not passed to `_finish` yet
+        self._queued: list[CallState] = []  # calls of this group that have not started
         self._finished: list[CallState] = []  # calls that have ended and have no result yet
-        self._queued: Sequence[CallState] = ()  # calls that wait until fewer calls of their tool run
         self._steering_deadline: float | None = None
-        find, options = run.toolbox.by_name.get, run.toolbox.options
         for index, block in enumerate(calls):
-            tool = find(block.name)
-            call = CallState(run, tool, index, block.id, block.name, block.arguments, block.arguments)
-            if options:
-                call.options = options.get(block.name)
-            self.calls.append(call)
-            if block.partial_json is not None:
-                if message.stop_reason == StopReason.LENGTH:
-                    self.refuse(
-                        call, f"tool call not run: {CUT_OFF}; send a shorter call", ToolOutcome.INCOMPLETE, CUT_OFF
-                    )
-                else:
-                    problem = not_an_object(block.partial_json)
-                    self.refuse(call, f"invalid arguments for {block.name}: {problem}", ToolOutcome.INVALID, problem)
+            call = self.add(index, block, block.arguments)
+            if block.partial_json is None:
+                continue
+            if message.stop_reason == StopReason.LENGTH:
+                text = f"tool call not run: {CUT_OFF}; send a shorter call"
+                self.refuse(call, text, ToolOutcome.INCOMPLETE, CUT_OFF)
+            else:
+                self.refuse_invalid(call, not_an_object(block.partial_json))
+
+    def add(self, index: int, block: ToolCall, arguments: dict[str, Any]) -> CallState:
+        """Adds a call, which will run with these arguments."""
+        toolbox = self.run.toolbox
+        call = CallState(
+            self.run, toolbox.by_name.get(block.name), index, block.id, block.name, block.arguments, arguments
+        )
+        if toolbox.options and block.name in toolbox.options:
+            call.options = toolbox.options[block.name]
+        self.calls.append(call)
+        return call
+
+    async def results(self) -> tuple[tuple[ToolResultMessage, ...], bool]:
+        """Runs the calls, group by group; returns their results and whether steering interrupted them."""
+        run = self.run
+        try:
+            await self.prepare()
+            for group in await self._groups():
+                if self.was_steered or run.is_interrupted or run.refusal is not None:
+                    break
+                await self._run_group(group)
+        except Interrupted:
+            pass
+        await self.leave()
+        run.accounts.settle([call.spent for call in self.calls])
+        return tuple([call.message for call in self.calls if call.message is not None]), self.was_steered
 
     async def prepare(self) -> None:
         """Refuses the calls that must not run. The others are ready to run afterwards."""
         await self.screen()
         await self.approve()
-        if self.run.stopped_by is None and any(map(_will_wait, self.calls)):
-            await self.may_ask()
-
-    async def results(self) -> tuple[tuple[ToolResultMessage, ...], bool]:
-        """Runs the calls, group by group; returns their results and whether steering interrupted them."""
-        run, supervisor = self.run, self.supervisor
-        try:
-            await self.prepare()
-            group, others = self._those_that_run(), None
-            if group and run.config.tool_execution != "concurrent":
-                others = await self._groups(group)
-                group = others.pop(0) if others else []
-            while group and not (self.was_steered or supervisor.is_interrupted or run.refusal is not None):
-                if run.toolbox.options:
-                    group = self._admitted(group)
-                recorder = run.transcript.recorder
-                if recorder is not None:
-                    self._record_starts(group, recorder)
-                    if not recorder.is_safe(run.state) and not await self._may_start():
-                        break
-                for call in group:
-                    self._start(call)
-                while self._running or self._queued:
-                    if self._queued:
-                        await self._start_queued()
-                        if not (self._running or self._queued):
-                            break  # all of them were refused
-                    await supervisor.park(self._has_news, self._steering_deadline)
-                    if supervisor.is_interrupted:
-                        break
-                    while self._finished:
-                        self._finish(self._finished.pop(0))
-                        if run.has_to_poll and not self.was_steered and await run.poll("steering"):
-                            self._steer()
-                    if run.steering or run.channel is not None or self._steering_deadline is not None:
-                        await self._take_news()
-                group = others.pop(0) if others else []
-        except Interrupted:
-            pass
-        if self._running or not all(map(_MESSAGE, self.calls)):
-            await self.leave()
-        if run.delegations is not None:
-            run.delegations.settle([call.spent for call in self.calls])
-        return tuple(map(_MESSAGE, self.calls)), self.was_steered
 
     def records(self) -> tuple[CallRecord, ...]:
         """What is known of the calls so far, for policies."""
@@ -171,18 +143,14 @@ class Batch:
         """The calls that have no result yet."""
         return [call for call in self.calls if call.message is None]
 
-    @property
-    def running(self) -> list[CallState]:
-        """The calls that have started and were not passed to `_finish` yet."""
-        return [call for call in self.calls if call.context is not None] if self._running else []
-
     def resolve(
         self, call: CallState, result: AgentToolResult, outcome: ToolOutcome, reason: str | None = None
     ) -> None:
         """Gives the call its only result, with secrets masked. `reason` defaults to the text of an error result."""
         run, recorder = self.run, self.run.transcript.recorder
         if call.began is not None and call.ended is None:
-            call.ended = monotonic()  # it ended before its first step: the event and the record have the same time
+            # The task was cancelled before it began. Stop its clock here, so that event and record agree.
+            call.ended = monotonic()
         if result is not call.masked:
             result = taken(self.run.redactor, result)
         if reason is None:
@@ -218,15 +186,19 @@ class Batch:
         """Gives a call that was not completed the error result `why`; `reason` is the bare cause."""
         self.resolve(call, AgentToolResult.error(why), outcome, reason)
 
+    def refuse_invalid(self, call: CallState, problem: str) -> None:
+        self.refuse(call, f"invalid arguments for {call.name}: {problem}", ToolOutcome.INVALID, problem)
+
     def cancel(self, call: CallState, why: _Cancellation) -> None:
         self.refuse(call, _CANCELLED_TEXTS[why], ToolOutcome.CANCELLED, why)
 
     async def leave(self) -> None:
         """Ends running calls, and gives every call without a result one: a deferred call its pending result, any other
         call a result with the reason. A stop, steering or an abort also ends the deferred calls."""
+        if not self.unresolved:
+            return
         self._leave_queue()
-        if self.running:
-            await self._end_running()
+        await self._end_running()
         stop = self.run.stopped_by
         if stop is None and not self.supervisor.is_interrupted:
             await self._suspend([call for call in self.unresolved if call.waiting is not None])
@@ -259,15 +231,12 @@ class Batch:
         self.refuse(call, f"{problem}; available: {names}", ToolOutcome.UNKNOWN_TOOL, problem)
 
     async def screen_one(self, call: CallState, snapshot: PolicyContext) -> None:
-        is_ours = call.name in self.run.unasked_tools
         shown = copy_json(call.arguments)  # a policy may change them in place
-        context = PreDispatchContext(snapshot, call.id, call.name, shown, is_ours)
-        verdict, messages = await consult_before_dispatch(
-            self.run.config.pre_dispatch_policies, context, self.supervisor
-        )
-        self.run.queue("policy", messages)
+        context = PreDispatchContext(snapshot, call.id, call.name, shown, self.run.is_ours(call.name))
+        verdict, messages = await consult_before_dispatch(self.run, context)
+        self.run.inbox.add("policy", messages)
         match verdict:
-            case None:  # by far the most frequent
+            case None:
                 try:
                     if not is_same_json(context.arguments, call.arguments):
                         call.arguments = as_json_data(context.arguments)
@@ -289,7 +258,7 @@ class Batch:
                 return
             if not needs_approval(run, call):
                 continue
-            decision = await decide(run, call, self.context_for(call), self.may_ask)
+            decision = await decide(run, call, self.context_for(call), self.make_durable)
             if decision is None:
                 return
             if isinstance(decision, Failed):
@@ -327,7 +296,7 @@ class Batch:
         """Lets a call wait for an answer, unless its arguments are invalid."""
         problem = self.run.toolbox.problems(call.name, call.arguments)
         if problem is not None:
-            self.refuse(call, f"invalid arguments for {call.name}: {problem}", ToolOutcome.INVALID, problem)
+            self.refuse_invalid(call, problem)
             return
         reason, note = (self.run.redactor.redact(text) if text else "" for text in (reason, call.note))
         self._keep_waiting(call, Pending(kind, call.arguments, reason, scope or {}, note=note))
@@ -348,9 +317,9 @@ class Batch:
         run = self.run
         if not deferred:
             return
-        if not self.was_steered and (run.has_to_poll or run.steering):
+        if not self.was_steered:
             with suppress(Interrupted):
-                self.was_steered = await run.poll("steering")
+                self.was_steered = await run.inbox.poll("steering")
         if self.was_steered or self.supervisor.is_interrupted:
             return
         for call in deferred:
@@ -359,29 +328,70 @@ class Batch:
 
     # -- execution -----------------------------------------------------------------------------------------------
 
-    def _those_that_run(self) -> list[CallState]:
-        """Defers external calls and returns those to run here: none if a policy stopped the run."""
+    async def _groups(self) -> list[list[CallState]]:
+        """Returns the calls to run, in groups that run one after another: none if a policy stopped the run. Calls that
+        the application runs are deferred."""
         if self.run.stopped_by is not None:
             return []
-        for call in self.calls if self.run.toolbox.options else ():
-            if _will_wait(call):
+        ready = [call for call in self.unresolved if call.waiting is None]
+        external = [call for call in ready if call.options.external]
+        if external and await self.make_durable():
+            for call in external:
                 self.defer(call, "external")
-        return [call for call in self.calls if call.message is None and call.waiting is None]
+            ready = [call for call in ready if call not in external]
+        strategy = self.run.config.tool_execution
+        if strategy == "concurrent" or not ready:
+            return [ready]
+        if isinstance(strategy, str):
+            return [[call] for call in ready]
+        try:
+            calls = [ToolCall(call.id, call.name, call.arguments) for call in ready]
+            groups = [list(group) for group in await self.supervisor.call(strategy.partition, calls)]
+            if sorted(index for group in groups for index in group) != list(range(len(ready))):
+                raise ValueError(f"{groups} does not hold each index from 0 to {len(ready) - 1} once")
+        except Exception as error:
+            log.exception("the tool execution strategy failed: no call of the batch is run")
+            for call in ready:
+                problem = f"tool execution strategy: {error}"
+                self.refuse(call, f"tool call not run: {problem}", ToolOutcome.NEVER_RAN, problem)
+            return []
+        return [[ready[index] for index in group] for group in groups]
 
-    def _admitted(self, calls: Sequence[CallState]) -> list[CallState]:
-        """Returns the calls that may start now. The others wait until fewer calls of their tools run."""
-        admitted = [call for call in calls if self._may_run(call)]
-        if len(admitted) < len(calls):
-            self._queued = (*self._queued, *[call for call in calls if call not in admitted])
+    async def _run_group(self, group: list[CallState]) -> None:
+        """Runs the calls of a group until all of them have ended, or the run is interrupted."""
+        self._queued = group
+        await self._start_queued()
+        while self.running or self._queued:
+            await self.supervisor.until(self._has_changes, self._steering_deadline)
+            if self.supervisor.is_interrupted:
+                return
+            await self._take_changes()
+            await self._start_queued()
+
+    async def _start_queued(self) -> None:
+        """Starts the queued calls that may start now. The others wait until fewer calls of their tools run."""
+        queued, self._queued = self._queued, []
+        admitted: list[CallState] = []
+        for call in queued:
+            (admitted if self._may_run(call) else self._queued).append(call)
+        if self._queued:
             self.run.slots.tell(self._look_again)
-        return admitted
+        valid = [call for call in admitted if self._is_valid(call)]
+        if not valid:
+            return
+        self._record_starts(valid)
+        if not await self.make_durable():
+            self._leave_queue()
+            return
+        for call in valid:
+            self._start(call)
 
     def _may_run(self, call: CallState) -> bool:
         """Whether the call may start now. If its tool limits concurrent calls, takes a slot for it."""
-        most = None if call.options is None else call.options.max_concurrent
+        most = call.options.max_concurrent
         if most is None or call.tool is None or call.has_slot:
             return True
-        if not self.run.slots.has_room(call.tool, most, self.run.way):
+        if not self.run.slots.has_room(call.tool, most, self.run.callers):
             return False
         self.run.slots.enter(call.tool, (self.run.id, call.id))
         call.has_slot = True
@@ -396,38 +406,34 @@ class Batch:
 
     def _leave_queue(self) -> None:
         """Empties the queue and frees the slots of its calls."""
-        queued, self._queued = self._queued, ()
+        queued, self._queued = self._queued, []
         for call in queued:
             if call.has_slot:
                 self._free_slot(call)
 
-    async def _start_queued(self) -> None:
-        """Starts the queued calls that may start now."""
-        queued, self._queued = self._queued, ()
-        admitted = self._admitted(queued)
-        recorder = self.run.transcript.recorder
-        if admitted and recorder is not None:
-            self._record_starts(admitted, recorder)
-            if not recorder.is_safe(self.run.state) and not await self._may_start():
-                self._leave_queue()
-                return
-        for call in admitted:
-            self._start(call)
+    def _is_valid(self, call: CallState) -> bool:
+        """Whether the arguments fit the schema. Refuses the call if not."""
+        problem = self.run.toolbox.problems(call.name, call.arguments)
+        if problem is not None:
+            self.refuse_invalid(call, problem)
+        return problem is None
 
-    def _record_starts(self, group: list[CallState], recorder: Recorder) -> None:
+    def _record_starts(self, group: list[CallState]) -> None:
         """Records that these calls start, before any of them does."""
-        toolbox = self.run.toolbox
+        recorder = self.run.transcript.recorder
+        if recorder is None:
+            return
         for call in group:
-            if call.tool is not None and toolbox.problems(call.name, call.arguments) is None:
-                call.is_checked = True
-                arguments = call.arguments
-                changed = None if arguments is call.asked or arguments == call.asked else arguments
-                facts = None if call.approval is None else call.approval_facts(recorder.call_facts)
-                recorder.tool_started(call.index, call.id, call.name, changed, facts)
+            changed = None if call.arguments == call.asked else call.arguments
+            facts = None if call.approval is None else call.approval_facts(recorder.call_facts)
+            recorder.tool_started(call.index, call.id, call.name, changed, facts)
 
-    async def _may_start(self) -> bool:
-        """Waits until the record is durable; if that fails, refuses calls that do not run yet and returns `False`."""
-        run = self.run
+    async def make_durable(self) -> bool:
+        """Waits until everything so far is durable: before a call starts, and before a question that may be answered
+        elsewhere. If that fails, refuses the calls that do not run yet and returns `False`."""
+        run, recorder = self.run, self.run.transcript.recorder
+        if recorder is None or recorder.is_safe(run.state):
+            return True
         try:
             await run.make_durable()
         except Exception as error:
@@ -438,38 +444,10 @@ class Batch:
             return False
         return True
 
-    async def may_ask(self) -> bool:
-        """Waits until everything so far is durable, since the answer to a call may be given elsewhere. If that fails,
-        refuses the calls and returns `False`."""
-        run, recorder = self.run, self.run.transcript.recorder
-        return recorder is None or recorder.is_safe(run.state) or await self._may_start()
-
-    async def _groups(self, ready: list[CallState]) -> list[list[CallState]]:
-        """Returns the strategy's groups that have calls. If they are invalid, refuses every call and returns none."""
-        strategy = self.run.config.tool_execution
-        if isinstance(strategy, str):
-            return [[call] for call in ready]
-        try:
-            calls = [ToolCall(call.id, call.name, call.arguments) for call in ready]
-            groups = [list(group) for group in await self.supervisor.ask(strategy.partition, calls)]
-            if sorted(index for group in groups for index in group) != list(range(len(ready))):
-                raise ValueError(f"{groups} does not hold each index from 0 to {len(ready) - 1} once")
-        except Exception as error:
-            log.exception("the tool execution strategy failed: no call of the batch is run")
-            for call in ready:
-                problem = f"tool execution strategy: {error}"
-                self.refuse(call, f"tool call not run: {problem}", ToolOutcome.NEVER_RAN, problem)
-            return []
-        return [[ready[index] for index in group] for group in groups if group]
-
     def _start(self, call: CallState) -> None:
         """Starts a call whose arguments are valid."""
         run, tool = self.run, call.tool
         if tool is None or self.supervisor.is_interrupted:
-            return
-        problem = None if call.is_checked else run.toolbox.problems(call.name, call.arguments)
-        if problem is not None:
-            self.refuse(call, f"invalid arguments for {call.name}: {problem}", ToolOutcome.INVALID, problem)
             return
         run.executing[call.id] = None
         call.began = monotonic()
@@ -478,11 +456,9 @@ class Batch:
         if self.supervisor.is_interrupted:
             return  # a subscriber aborted the run
         call.context = context = self.context_for(call, call.report)
-        self._running += 1
+        self.running[call] = None
         work = self._invoke(call, tool, context)
-        if run.observers:
-            work = observed(run.observers, context, work)
-        call.task = self.supervisor.spawn(work)
+        call.task = self.supervisor.spawn(observed(run.observers, context, work) if run.observers else work)
 
     def context_for(self, call: CallState, on_update: Callable[[AgentToolResult], None] | None = None) -> ToolContext:
         run = self.run
@@ -492,24 +468,18 @@ class Batch:
             run.state,
             run.config.execution_root,
             on_update,
-            None,
-            call.grant,
-            run.id,
-            run.transcript,
-            None,
-            run,
-            run.deps,
-            run.turn_index,
+            grant=call.grant,
+            run_id=run.id,
+            conversation=run.transcript,
+            run=run,
+            deps=run.deps,
+            turn_index=run.turn_index,
         )
 
     async def _invoke(self, call: CallState, tool: AgentTool, context: ToolContext) -> None:
         """Runs the tool; whatever it raises becomes an error result, `SystemExit` included."""
         try:
-            if call.options is None:
-                given = await tool.execute(copy_json(call.arguments), context)
-            else:
-                given = await run_attempts(self.run, call, tool, context, call.options)
-            result = given if type(given) is AgentToolResult else as_result(given, tool.name)
+            result = as_result(await run_attempts(self.run, call, tool, context), tool.name)
             if takes_long(result):
                 result = await self.run.threads.run(partial(taken, self.run.redactor, result))
             else:
@@ -525,28 +495,35 @@ class Batch:
             self._finished.append(call)
             self.supervisor.wake()
 
-    async def _take_news(self) -> None:
-        """Handles delayed updates that now fit the channel, steering, and the deadline that steering set."""
+    def _has_changes(self) -> bool:
+        """Whether a tool has finished, steering is queued, a queued call has a slot, or delayed updates fit."""
+        if self._finished or (not self.was_steered and self.run.inbox.has_steering):
+            return True
+        if any(call.has_slot for call in self._queued):
+            return True
+        channel = self.run.channel
+        return channel is not None and bool(channel.backlog) and channel.has_room()
+
+    async def _take_changes(self) -> None:
+        """Handles calls that have ended, delayed updates that now fit the channel, and steering with its deadline."""
         run = self.run
+        while self._finished:
+            self._finish(self._finished.pop(0))
+            await self._look_for_steering()
         for relay in () if run.channel is None else list(run.channel.backlog):
             relay.pump()
-        if not self.was_steered and run.steering and await run.poll("steering"):
-            self._steer()
+        if run.inbox.has_steering:
+            await self._look_for_steering()
         if self._steering_deadline is not None and self.supervisor.loop.time() >= self._steering_deadline:
             self._steering_deadline = None
             late = [call for call in self.running if not call.finishes_when_steered]
             await self._stop(late, "steering", self.supervisor.loop.time() + GRACE)
         if run.channel is not None and run.channel.is_full:
-            await self.supervisor.park(run.channel.has_room)
+            await self.supervisor.until(run.channel.has_room)
 
-    def _has_news(self) -> bool:
-        """Whether a tool has finished, steering is queued, a queued call has a slot, or delayed updates fit."""
-        if self._finished or (not self.was_steered and self.run.steering):
-            return True
-        if self._queued and any(call.has_slot for call in self._queued):
-            return True
-        channel = self.run.channel
-        return channel is not None and bool(channel.backlog) and channel.has_room()
+    async def _look_for_steering(self) -> None:
+        if not self.was_steered and await self.run.inbox.poll("steering"):
+            self._steer()
 
     def _steer(self) -> None:
         """Cancels the tokens of running calls, except those of tools that finish when steered."""
@@ -565,8 +542,8 @@ class Batch:
             if call not in listening and call.task is not None:
                 call.task.cancel()
         if listening:
-            until = self.supervisor.deadline - LAST_MOMENTS + GRACE
-            await self.supervisor.park(lambda: all(call.is_done for call in listening), until, through_interrupt=True)
+            deadline = self.supervisor.deadline - AFTER_ABORT + GRACE
+            await self.supervisor.until(lambda: all(call.is_done for call in listening), deadline, after_abort=True)
         stopped = [call for call in late if call not in listening or not call.is_done]
         await self._stop([*stopped, *[call for call in self.running if call not in stopped]], "aborted", late=stopped)
 
@@ -574,19 +551,17 @@ class Batch:
         self,
         calls: list[CallState],
         why: _Cancellation,
-        until: float | None = None,
+        deadline: float | None = None,
         late: list[CallState] | None = None,
     ) -> None:
         """Ends calls by force. A call that had not finished gets a cancelled result, whatever it returns."""
         if late is None:
             late = [call for call in calls if not call.is_done]
-        forced = late
-        if (delegations := self.run.delegations) is not None:
-            # A delegate ends by its cancelled token, without force, so that its events and usage are complete.
-            delegates = [call for call in late if call.context in delegations.live]
-            forced = [call for call in late if call not in delegates]
-            await self.supervisor.outlast([call.task for call in delegates if call.task is not None])
-        await self.supervisor.stop([call.task for call in forced if call.task is not None], until)
+        # A delegate ends by its cancelled token, without force, so that its events and usage are complete.
+        delegates = [call for call in late if call.context in self.run.accounts.live]
+        await self.supervisor.outlast([call.task for call in delegates if call.task is not None])
+        forced = [call.task for call in late if call not in delegates and call.task is not None]
+        await self.supervisor.stop(forced, deadline)
         for call in calls:
             self._finish(call, why if call in late else None)
 
@@ -595,10 +570,9 @@ class Batch:
         context = call.context
         if context is None:
             return  # it was stopped, and has its result
-        self._running -= 1
+        del self.running[call]
         call.close()
-        if self.run.delegations is not None:
-            call.spent = self.run.delegations.spent_by(context)
+        call.spent = self.run.accounts.spent_by(context)
         result, task = call.given, call.task
         if call.waits_for is not None and forced is None:
             if call.has_slot:
@@ -626,9 +600,3 @@ def _waits_for(error: BaseException) -> Pending | None:
     if waits_for is None:
         return None
     return waits_for if type(waits_for) is Pending else None
-
-
-def _will_wait(call: CallState) -> bool:
-    """Whether the call is for others to run, and was neither refused nor deferred yet."""
-    is_open = call.message is None and call.waiting is None
-    return is_open and call.options is not None and call.options.external

@@ -19,7 +19,8 @@
     └── Aborted                                    the run was cancelled
     ToolError(message)                             raised by a tool: becomes its error result
 
-Defines the tree, the `PolicyStop` that some errors hold, and maps an `ErrorKind` to an error.
+Defines the tree, the `PolicyStop` that some errors hold, and which error a failure becomes: that of a provider by its
+`ErrorKind`, that of a hook by its name.
 """
 
 from __future__ import annotations
@@ -256,6 +257,46 @@ def error_of_kind(
             return Aborted(message)
         case _:
             return StreamError(message)
+
+
+class FromHook:
+    """Within its block, an exception of a hook becomes an error that names the hook. An `AgentError` stays.
+
+    If the block calls several hooks, it assigns the `name` of the next one.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __enter__(self) -> FromHook:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, AgentError):
+            raise as_agent_error(error, self.name) from error
+
+
+def as_agent_error(error: Exception, hook: str) -> AgentError:
+    """Returns what a hook raised as an error of the run, which names the hook."""
+    if isinstance(error, AgentError):
+        return error
+    wrapped = StreamError(f"{hook} failed: {described(error)}")
+    wrapped.__cause__ = error
+    return wrapped
+
+
+def described(error: Exception) -> str:
+    """Returns the type and the text of an exception."""
+    said = text_of(error)
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def text_of(error: BaseException) -> str:
+    """Returns the text of an exception, empty if `str` fails."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
 
 
 def _rebuild(error_type: type[AgentError], args: tuple[Any, ...], state: dict[str, Any]) -> AgentError:

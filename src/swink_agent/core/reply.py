@@ -1,44 +1,41 @@
 """Asks the model for one reply, with retries, fallbacks, and recovery from a context overflow.
 
+    ask_model         one reply: of the primary model, else of a fallback
+    one model         attempts, until one succeeds or nothing more can be done (`_next_step`)
+    an attempt        the request, its stream, and the message or the error that results
+
 Owns everything between `MessageStart` and `MessageEnd`. `ask_model` does not raise: a failure becomes a message with
-`stop_reason` error or aborted.
+`stop_reason` error or aborted. Secrets are masked in both the error and the message.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Sequence
-from operator import is_
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any, cast
 
-import msgspec.structs
+from msgspec import Struct
+from msgspec.structs import replace
 
-from .config import GetApiKeyFn
-from .context.compaction import CompactionContext
-from .context.context import estimate_tokens, start_of_waiting
+from .context.compaction import convert_context, transform_context
 from .errors import (
     Aborted,
     AgentError,
     AuthError,
     ContextWindowOverflow,
     ErrorKind,
+    FromHook,
     ModelThrottled,
     NetworkError,
     StreamError,
+    as_agent_error,
+    described,
+    error_of_kind,
+    text_of,
 )
-from .events import (
-    CompactionReport,
-    ContextCompacted,
-    MessageRetry,
-    MessageStart,
-    MessageUpdate,
-    ModelFallback,
-    UsageAdded,
-    UsageSource,
-)
-from .run.consulting import consult
-from .run.failures import as_agent_error, described, error_in, explained, failed, masked_cause, patience
+from .events import MessageRetry, MessageStart, MessageUpdate, ModelFallback
+from .run.consulting import consult_before_repetition
 from .run.observer import ModelRequest, tell_request
 from .run.state import Run
 from .stream import (
@@ -51,24 +48,15 @@ from .stream import (
     ThinkingEnd,
     ToolCallEnd,
 )
-from .types import (
-    LLM_MESSAGES,
-    AgentContext,
-    AgentMessage,
-    AssistantMessage,
-    Cost,
-    CustomMessage,
-    LlmMessage,
-    ModelSpec,
-    Usage,
-)
-from .values.checks import a_kind
+from .types import AgentContext, AssistantMessage, ModelSpec
 from .values.value import is_secret_name
-from .waits import Interrupted, as_exception
+from .waits import Interrupted
 
 log = logging.getLogger("swink_agent")
 _LINGERING = 1.0  # seconds that a stream gets to end after its terminal event
-_LAST_WORD = 0.02  # seconds that a stream gets after an abort to end by itself and report its usage
+_AFTER_ABORT = 0.02  # seconds that a stream gets after an abort to end by itself and report its usage
+_MOST_PATIENCE = 300.0  # the longest `retry_after` to wait for, if the retry strategy has no `max_retry_after`
+_HOW_TO_COMPACT = "give the agent a transform_context, such as SlidingWindow(), that shortens what is sent"
 _NOTHING_TO_SEND = (
     "there is nothing to ask the model: no message with content is left for it. Messages of an application's own types "
     "reach it only through convert_to_llm, and transform_context must leave at least one message"
@@ -81,26 +69,24 @@ async def ask_model(run: Run, problem: AgentError | None) -> AssistantMessage:
     run.emit(MessageStart())
     try:
         if problem is not None:
-            return failed(run, problem)
-        message = await _ask_one_model(run, run.config.model, run.config.stream_fn)
-        return message if run.error is None else await _ask_the_others(run, message)
+            return _failed(run, problem)
+        return await _ask_models(run)
     except Interrupted:
-        return failed(run, Aborted())
-    except Exception as error:  # a hook failed; errors of stream functions are caught where they are read
-        return failed(run, as_agent_error(error, "a hook"))
+        return _failed(run, Aborted())
+    except Exception as error:  # what a hook raised is named already; errors of streams are caught where they are read
+        return _failed(run, as_agent_error(error, "the request"))
     finally:
         run.assembler = None
 
 
-async def _ask_the_others(run: Run, message: AssistantMessage) -> AssistantMessage:
-    """Asks the fallback models, one after another, while the error is throttling or a network error."""
+async def _ask_models(run: Run) -> AssistantMessage:
+    """Asks the primary model, then the fallbacks in order while the error is throttling or a network error."""
     model = run.config.model
+    message = await _ask_one_model(run, model, run.config.stream_fn)
     for next_model, next_stream_fn in run.config.fallbacks:
-        if not isinstance(run.error, (ModelThrottled, NetworkError)):
+        if not isinstance(run.error, (ModelThrottled, NetworkError)) or not await _may_repeat(run, next_model, message):
             break
-        if not await _may_call_again(run, next_model, message):
-            break
-        run.count(message.usage, message.cost)  # of the failed attempt; the last one is counted with its message
+        run.accounts.count(message.usage, message.cost)  # of the failed attempt; the last is counted with its message
         run.emit(ModelFallback(model, next_model, str(run.error), message.usage, message.cost))
         model = next_model
         message = await _ask_one_model(run, model, next_stream_fn)
@@ -108,74 +94,139 @@ async def _ask_the_others(run: Run, message: AssistantMessage) -> AssistantMessa
 
 
 async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> AssistantMessage:
-    """Asks one model, with the retries of the retry strategy, and once more if a compaction follows an overflow."""
-    supervisor, attempt = run.supervisor, 1
+    """Asks one model, as often as it makes sense. `run.error` says whether the reply is a failed one."""
+    attempt = 1
     while True:
         assembler = run.assembler = MessageAssembler(model)
-        options = run.config.stream_options
-        if model.provider != run.config.model.provider:
-            # The key, headers and extra fields are for the primary's provider only.
-            options = msgspec.structs.replace(options, api_key=None, headers={}, extra={})
-        if run.config.get_api_key is not None:
-            options = await _with_api_key(options, run.config.get_api_key, run, model)
-        if options.api_key is not None or options.headers:
-            register_secrets(run, options)
-        conversation = run.transcript.conversation()
-        if run.transcript.is_blank:
-            raise StreamError(_NOTHING_TO_SEND, kind=ErrorKind.INVALID_REQUEST)
-        tools = run.toolbox.tools
-        if run.request is not None:
-            options, tools = run.request.asked_of(model, stream_fn, options, tools)
-        context = AgentContext(run.instructions, conversation, tools)
-        if run.observers:
-            failure = None if run.error is None else run.error.kind
-            tell_request(run.observers, ModelRequest(run.id, model, context, options, run.own_redactor, failure))
-        reading = _read(run, assembler, stream_fn, model, context, options)
-        cause: Exception | None = None
-        try:
-            await supervisor.wait_for(supervisor.spawn(reading), reading, grace=_LAST_WORD)
-        except Exception as error:
-            log.warning("the stream function of %s raised instead of ending with StreamFailed", model, exc_info=True)
-            assembler.fail(StreamFailed(f"the stream function raised {described(error)}"))
-            cause = masked_cause(run, error)
-        if supervisor.is_interrupted and not assembler.is_finished:
-            raise Interrupted
-        if assembler.failure is not None:
-            assembler.failure = explained(run, assembler.failure)
-        message = assembler.message()  # a reply without a terminal event becomes a failure
-        if assembler.failure is None:
-            run.error = None
+        message = await _attempt(run, assembler, stream_fn)
+        if run.error is None:
             return message
-        run.error = error = error_in(run, message, assembler.failure)
-        error.__cause__ = cause
-        delay: float | None = None
-        if isinstance(error, ContextWindowOverflow):
-            if not await _recover_from_overflow(run):
-                return message
-        elif run.request is not None and run.request.goes_on_with_tool(assembler.failure):
-            delay, attempt = 0.0, attempt + 1
-        else:
-            is_final = assembler.is_broken or isinstance(error, Aborted)
-            delay = None if is_final else _delay(run, error, attempt)
-            if delay is None:
-                return message
-            attempt += 1
-        if not await _may_call_again(run, model, message):
+        again = await _next_step(run, run.error, assembler, attempt)
+        if again is None or not await _may_repeat(run, model, message):
             return message
-        run.count(message.usage, message.cost)  # of the failed attempt; the last one is counted with its message
+        run.accounts.count(message.usage, message.cost)
         run.assembler = MessageAssembler(model)  # the streamed reply is discarded, even if the wait is aborted
-        if delay is None:
-            _report_usage(run, message.usage, message.cost, "overflow")
-        else:
-            run.emit(MessageRetry(attempt - 1, str(error), delay, message.usage, message.cost))
-            if delay or run.is_interrupted:
-                await supervisor.ask(run.config.sleep, delay)
+        if again.delay is None:
+            run.tell_usage(message.usage, message.cost, "overflow")
+            continue
+        run.emit(MessageRetry(attempt, str(run.error), again.delay, message.usage, message.cost))
+        attempt += 1
+        if again.delay or run.is_interrupted:
+            with FromHook("sleep"):
+                await run.supervisor.call(run.config.sleep, again.delay)
 
 
-def _report_usage(run: Run, usage: Usage, cost: Cost, source: UsageSource) -> None:
-    """Reports usage that the run has counted and no other event contains."""
-    if usage != Usage() or cost != Cost():
-        run.emit(UsageAdded(usage, cost, source))
+class _Again(Struct, frozen=True):
+    """The request is to be repeated, after this many seconds. `None` for the second try after an overflow: no event
+    reports another attempt, since the compaction stands for it."""
+
+    delay: float | None
+
+
+async def _next_step(run: Run, error: AgentError, assembler: MessageAssembler, attempt: int) -> _Again | None:
+    """Returns how a failed request is repeated; `None` if it is not."""
+    if isinstance(error, ContextWindowOverflow):
+        return _Again(None) if await _recover_from_overflow(run) else None
+    if run.request is not None and assembler.failure is not None and run.request.goes_on_with_tool(assembler.failure):
+        return _Again(0.0)
+    if assembler.is_broken or isinstance(error, Aborted):
+        return None
+    delay = _delay(run, error, attempt)
+    return None if delay is None else _Again(delay)
+
+
+async def _may_repeat(run: Run, model: ModelSpec, failed: AssistantMessage) -> bool:
+    """Whether the policies let the turn's request be repeated with this model."""
+    run.model = model
+    with FromHook("pre_turn_policies"):
+        run.stopped_by = await consult_before_repetition(run, failed)
+    return run.stopped_by is None
+
+
+async def _recover_from_overflow(run: Run) -> bool:
+    """Runs the transforms, at most once per turn; returns whether to repeat the request."""
+    if run.has_recovered:
+        return False
+    run.has_recovered = True
+    with FromHook("transform_context") as hook:
+        if await transform_context(run, overflow=True) is None:
+            return False
+        hook.name = "convert_to_llm"
+        await convert_context(run)
+    return True
+
+
+def _delay(run: Run, error: AgentError, attempt: int) -> float | None:
+    """Returns the seconds to wait before the next attempt; `None` for no further attempt."""
+    strategy, advised = run.config.retry_strategy, getattr(error, "retry_after", None)
+    try:
+        if not strategy.should_retry(error, attempt):
+            return None
+        if advised is None:
+            return max(0.0, strategy.delay(attempt))
+        return max(0.0, advised) if advised <= _patience(run) else None
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:
+        log.exception("the retry strategy failed: the error is not retried")
+        return None
+
+
+def _patience(run: Run) -> float:
+    """Returns the longest `retry_after`, in seconds, that the run waits for."""
+    most: object = getattr(run.config.retry_strategy, "max_retry_after", _MOST_PATIENCE)
+    return float(most) if isinstance(most, (int, float)) else _MOST_PATIENCE
+
+
+# -- one attempt ---------------------------------------------------------------------------------------------
+
+
+async def _attempt(run: Run, assembler: MessageAssembler, stream_fn: StreamFn) -> AssistantMessage:
+    """Sends one request; returns the reply, and sets `run.error` to the error of a failed one."""
+    context, options = await _request(run, assembler.model, stream_fn)
+    cause: Exception | None = None
+    try:
+        await run.supervisor.call(_read, run, assembler, stream_fn, context, options, grace=_AFTER_ABORT)
+    except Exception as error:
+        model = assembler.model
+        log.warning("the stream function of %s raised instead of ending with StreamFailed", model, exc_info=True)
+        assembler.fail(StreamFailed(f"the stream function raised {described(error)}"))
+        cause = _masked_cause(run, error)
+    if run.is_interrupted and not assembler.is_finished:
+        raise Interrupted
+    if assembler.failure is not None:
+        assembler.failure = _explained(run, assembler.failure)
+    message = assembler.message()  # a reply without a terminal event becomes a failure
+    run.error = None if assembler.failure is None else _error_in(run, message, assembler.failure)
+    if run.error is not None:
+        run.error.__cause__ = cause
+    return message
+
+
+async def _request(run: Run, model: ModelSpec, stream_fn: StreamFn) -> tuple[AgentContext, StreamOptions]:
+    """Returns what a request to this model consists of. Raises `StreamError` if there is nothing to send."""
+    options, tools = run.config.stream_options, run.toolbox.tools
+    if model.provider != run.config.model.provider:
+        # The key, headers and extra fields are for the primary's provider only.
+        options = replace(options, api_key=None, headers={}, extra={})
+    if run.config.get_api_key is not None:
+        try:
+            key = await run.supervisor.call(run.config.get_api_key, model.provider)
+            options = options if key is None else replace(options, api_key=key)
+        except Exception as error:
+            raise AuthError(f"get_api_key failed for {model.provider}: {described(error)}") from error
+    register_secrets(run, options)
+    conversation = run.transcript.conversation()
+    if run.transcript.is_blank:
+        raise StreamError(_NOTHING_TO_SEND, kind=ErrorKind.INVALID_REQUEST)
+    if run.request is not None:
+        with FromHook("native_schema"):
+            options, tools = run.request.asked_of(model, stream_fn, options, tools)
+    context = AgentContext(run.instructions, conversation, tools)
+    if run.observers:
+        failure = None if run.error is None else run.error.kind
+        tell_request(run.observers, ModelRequest(run.id, model, context, options, run.own_redactor, failure))
+    return context, options
 
 
 def register_secrets(run: Run, options: StreamOptions) -> None:
@@ -192,40 +243,36 @@ async def _read(
     run: Run,
     assembler: MessageAssembler,
     stream_fn: StreamFn,
-    model: ModelSpec,
     context: AgentContext,
     options: StreamOptions,
 ) -> None:
-    """Reads the stream, then wakes the run. Contains the innermost loop, which runs for every delta."""
-    feed, emit, channel, supervisor = assembler.feed, run.emit, run.channel, run.supervisor
+    """Reads the stream. Contains the innermost loop, which runs for every delta."""
+    channel = run.channel
     stream: Any = None
     is_open = True
     is_ending = False
     try:
-        stream = stream_fn(model, context, options, run.cancel)
+        stream = stream_fn(assembler.model, context, options, run.cancel)
         if not hasattr(stream, "__anext__"):  # an async function that returns an iterator
             stream = await cast("Awaitable[AsyncIterator[AssistantMessageEvent]]", stream)
         async for event in stream:
             if is_ending and type(event) not in _ENDS:
                 return
-            if feed(event):
+            if assembler.feed(event):
                 delta: Any = event
-                emit(MessageUpdate(delta))
+                run.emit(MessageUpdate(delta))
                 if channel is not None and channel.is_full:
                     await channel.room()
             elif assembler.is_finished:
-                if assembler.failure is None and not supervisor.is_interrupted:
+                if assembler.failure is None and not run.is_interrupted:
                     is_open = not await _ends(stream, assembler)
                 return
-            if supervisor.is_interrupted:
+            if run.is_interrupted:
                 is_ending = True  # end events are still read: the last one has the usage
         is_open = False
     finally:
-        try:
-            if is_open and (close := getattr(stream, "aclose", None)) is not None:
-                await close()
-        finally:
-            supervisor.wake()
+        if is_open and (close := getattr(stream, "aclose", None)) is not None:
+            await close()
 
 
 async def _ends(stream: AsyncIterator[AssistantMessageEvent], assembler: MessageAssembler) -> bool:
@@ -240,180 +287,67 @@ async def _ends(stream: AsyncIterator[AssistantMessageEvent], assembler: Message
     return False
 
 
-# -- the hooks around a call ---------------------------------------------------------------------------------
+# -- failures ------------------------------------------------------------------------------------------------
 
 
-async def transform_context(
-    run: Run, *, overflow: bool, compaction: CompactionContext | None = None
-) -> CompactionReport | None:
-    """Runs the transforms, which change the context that is sent from now on; returns a report, or `None` for no
-    change."""
-    if not run.config.has_transform:
-        return None
-    if compaction is None:
-        compaction = CompactionContext(run)
-    report: CompactionReport | None = None
-    try:
-        report = await _transformed(run, overflow, compaction)
-    finally:
-        compaction.close()
-        if report is None or not report.is_told:
-            _report_usage(run, compaction.usage, compaction.cost, "compaction")
-    return report
+def _error_in(run: Run, message: AssistantMessage, failure: StreamFailed) -> AgentError:
+    """Returns the error of a failed reply. Only the error adds advice: the message keeps the provider's words."""
+    is_unhelped = message.error_kind is ErrorKind.CONTEXT_OVERFLOW and not run.config.has_transform
+    return error_of_kind(
+        message.error_kind,
+        f"{failure.message} ({_HOW_TO_COMPACT})" if is_unhelped else failure.message,
+        model=message.model_id,
+        retry_after=failure.retry_after,
+    )
 
 
-async def _transformed(run: Run, overflow: bool, compaction: CompactionContext) -> CompactionReport | None:
-    config, given = run.config, run.transcript.context
-    # Calls wait only in a compaction on demand: any other run has closed or answered them.
-    until = start_of_waiting(given) if compaction.is_on_demand else len(given)
-    waiting = given[until:]
-    start: Sequence[AgentMessage] = given[:until] if waiting else given
-    messages = start
-    # On demand, a transform must remove something, so it is called as after an overflow.
-    must_shrink = overflow or compaction.is_on_demand
-    with compaction.at_work():
-        for transform in (config.async_transform_context, config.transform_context):
-            if transform is not None:
-                returned = await run.supervisor.ask(transform, list(messages), must_shrink)
-                if returned is not None and not _are_same(returned, messages):
-                    messages = _checked(returned)
-                    compaction.fresh_from = len(messages)
-    if messages is start:
-        return None
-    messages = [*messages, *waiting] if waiting else messages
-    dropped, before, after = max(0, len(given) - len(messages)), estimate_tokens(given), estimate_tokens(messages)
-    spent = compaction.usage, compaction.cost
-    report = CompactionReport(dropped, before, after, overflow, *spent, compaction.has_summary)
-    if not run.transcript.adopt(messages):
-        return None
-    if run.transcript.recorder is not None:
-        run.transcript.recorder.context_replaced(messages, report)
-    if report.is_told:
-        run.emit(ContextCompacted(report))
-    return report
+def _failed(run: Run, error: AgentError) -> AssistantMessage:
+    """Returns the message for a failure outside the stream, with the content and usage before it."""
+    run.error = error
+    assembler = run.assembler or MessageAssembler(run.config.model)
+    return assembler.failed(StreamFailed(run.redactor.redact(str(error)), error.kind or ErrorKind.STREAM))
 
 
-def _are_same(some: Any, others: Sequence[AgentMessage]) -> bool:
-    return hasattr(some, "__len__") and len(some) == len(others) and all(map(is_, some, others))
+def _explained(run: Run, failure: StreamFailed) -> StreamFailed:
+    """Returns the failure without secrets (a provider may repeat the key that it refuses), and with a valid
+    `retry_after` or none. If the wait is too long, the message mentions it. After an abort the kind is aborted."""
+    advised, message = failure.retry_after, run.redactor.redact(failure.message)
+    if run.is_interrupted:  # a call that is cut off may fail in any way
+        return replace(failure, message=message, kind=ErrorKind.ABORTED, retry_after=None)
+    if advised is not None and not (type(advised) in (int, float) and advised == advised):
+        advised = None  # not a number, or NaN
+    if advised is not None and advised > (most := _patience(run)):
+        message += f" (the provider asks to wait {advised:,.0f} s, and max_retry_after is {most:,.0f} s)"
+    if message == failure.message and advised is failure.retry_after:
+        return failure
+    return replace(failure, message=message, retry_after=advised)
 
 
-def _checked(returned: object) -> Sequence[AgentMessage]:
-    """Returns the messages that a transform returned. Raises `TypeError` if they are not a list of messages."""
-    if not isinstance(returned, Sequence) or isinstance(returned, (str, bytes)):
-        raise TypeError(f"it returned {a_kind(returned)}, which is not a list of messages")
-    for item in cast("Sequence[object]", returned):
-        if type(item) not in LLM_MESSAGES and not isinstance(item, CustomMessage):
-            raise TypeError(f"it returned a list with {a_kind(item)}, which is not a message")
-    return cast("Sequence[AgentMessage]", returned)
-
-
-async def compact_on_demand(run: Run, instructions: str | None) -> CompactionReport | None:
-    """Runs the transforms alone, for `Agent.compact`. Raises an `AgentError`, such as `Aborted`."""
-    run.instructions = run.system_prompt if isinstance(run.system_prompt, str) else ""
-    compaction = CompactionContext(run, is_on_demand=True, instructions=instructions)
-    if run.transcript.recorder is not None:
-        run.transcript.recorder.redactor = run.redactor
-    report: CompactionReport | None = None
-    problem: AgentError | None = None
-    try:
-        report = await transform_context(run, overflow=False, compaction=compaction)
-        if report is not None:
-            await run.make_durable()
-    except Interrupted:
-        problem = Aborted()
-    except Exception as error:
-        problem = as_agent_error(error, "transform_context")
-    finally:
-        run.close()
-        if report is None:
-            _record_use(run, compaction)
-    if run.supervisor.cancelled_from_outside is not None:
-        raise asyncio.CancelledError(*run.supervisor.cancelled_from_outside)
-    if problem is not None:
-        raise problem
-    return report
-
-
-def _record_use(run: Run, compaction: CompactionContext) -> None:
-    """Records the usage of a compaction that removed nothing, since no end of a run reports it."""
-    transcript = run.transcript
-    if transcript.recorder is not None and (compaction.usage != Usage() or compaction.cost != Cost()):
-        size = estimate_tokens(transcript.context)
-        report = CompactionReport(0, size, size, usage=compaction.usage, cost=compaction.cost)
-        transcript.recorder.context_replaced(transcript.context if transcript.is_compacted else (), report)
-
-
-async def convert_context(run: Run) -> None:
-    """Converts the new messages of the context. Raises `TypeError` if the hook returns what is not a message."""
-    convert, converted = run.config.convert_to_llm, list[LlmMessage]()
-    for message in run.transcript.unconverted():
-        try:
-            answer = convert(message)
-        except BaseException as error:
-            raise as_exception(error) from error
-        if answer is message:  # by far the most frequent answer, and not an awaitable
-            converted.append(cast("LlmMessage", answer))
-        elif (llm_message := await run.supervisor.settle(answer)) is not None:
-            converted.append(llm_message)
-    if not LLM_MESSAGES.issuperset(map(type, converted)):
-        wrong = next(message for message in converted if type(message) not in LLM_MESSAGES)
-        raise TypeError(
-            f"it returned {a_kind(wrong)}, which is not a message for a model: return a UserMessage, an "
-            "AssistantMessage or a ToolResultMessage, or None to leave the message out"
-        )
-    run.transcript.convert(converted)
-
-
-async def _with_api_key(options: StreamOptions, get_api_key: GetApiKeyFn, run: Run, model: ModelSpec) -> StreamOptions:
-    try:
-        key = await run.supervisor.ask(get_api_key, model.provider)
-        return options if key is None else msgspec.structs.replace(options, api_key=key)
-    except Exception as error:
-        raise AuthError(f"get_api_key failed for {model.provider}: {described(error)}") from error
-
-
-async def _may_call_again(run: Run, model: ModelSpec, failed: AssistantMessage) -> bool:
-    """Whether the policies with `every_call` let the turn's request be repeated."""
-    run.model = model
-    policies = [policy for policy in run.config.pre_turn_policies if getattr(policy, "every_call", False)]
-    if policies:
-        try:
-            context = run.policy_context(failed, request_tokens=run.most_request_tokens())
-        except Exception as error:
-            problem = as_agent_error(error, "pre_turn_policies")
-            raise problem from problem.__cause__
-        run.stopped_by, _ = await consult(policies, "pre_turn", context, run.supervisor)
-    return run.stopped_by is None
-
-
-async def _recover_from_overflow(run: Run) -> bool:
-    """Runs the transforms, at most once per turn; returns whether to repeat the request."""
-    if run.has_recovered:
-        return False
-    run.has_recovered = True
-    culprit = "transform_context"
-    try:
-        if await transform_context(run, overflow=True) is None:
-            return False
-        culprit = "convert_to_llm"
-        await convert_context(run)
-    except Exception as error:
-        problem = as_agent_error(error, culprit)
-        raise problem from problem.__cause__
-    return True
-
-
-def _delay(run: Run, error: AgentError, attempt: int) -> float | None:
-    """Returns the seconds to wait before the next attempt; `None` for no further attempt."""
-    strategy, advised = run.config.retry_strategy, getattr(error, "retry_after", None)
-    try:
-        if not strategy.should_retry(error, attempt):
+def _masked_cause(run: Run, error: Exception) -> Exception | None:
+    """Masks secrets in the exception and those chained to it; returns `None` if one of them cannot be masked."""
+    left: list[BaseException] = [error]
+    seen: set[int] = set()
+    while left:
+        link = left.pop()
+        if id(link) in seen:
+            continue
+        seen.add(id(link))
+        if not _mask_text(run, link):
             return None
-        if advised is None:
-            return max(0.0, strategy.delay(attempt))
-        return max(0.0, advised) if advised <= patience(run) else None
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException:
-        log.exception("the retry strategy failed: the error is not retried")
-        return None
+        notes = getattr(link, "__notes__", None)
+        if isinstance(notes, list):
+            link.__notes__ = [run.redactor.redact(str(note)) for note in cast("list[object]", notes)]
+        left += [other for other in (link.__cause__, link.__context__) if other is not None]
+        if isinstance(link, BaseExceptionGroup):
+            left += cast("BaseExceptionGroup[BaseException]", link).exceptions
+    return error
+
+
+def _mask_text(run: Run, error: BaseException) -> bool:
+    """Masks the text of the exception; returns `False` if the text still has a secret."""
+    shown = text_of(error)
+    if run.redactor.redact(shown) == shown:
+        return True
+    error.args = tuple([run.redactor.redact(str(part)) for part in error.args])
+    shown = text_of(error)
+    return run.redactor.redact(shown) == shown

@@ -1,8 +1,8 @@
 """Waits on behalf of a run, so that a cancellation always ends the wait.
 
-A run never awaits foreign code itself: hooks, stream functions and tools run in separate tasks, and the run parks until
-one of them is done or the run is interrupted. So an abort ends every wait at once, even if the foreign code ignores its
-`CancelledError`.
+A run never awaits foreign code itself: hooks, stream functions and tools run in separate tasks, and the run sleeps
+until one of them is done or the run is interrupted. So an abort ends every wait at once, even if the foreign code
+ignores its `CancelledError`.
 
 A run sleeps nowhere else. What an interrupted run still does is in `loop`. Tools that are plain functions run in
 `WorkerThreads`, of which each run has its own.
@@ -16,12 +16,12 @@ import inspect
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from .cancel import CancellationToken, call_in, resolve
 
-LAST_MOMENTS = 0.06  # seconds that all running code together gets to end after an interrupt
-LAST_WORDS = 0.02  # seconds that policies or the journal get after an abort even if all moments are used up
+AFTER_ABORT = 0.06  # seconds that all running code together gets to end after an interrupt
+POLICIES_AFTER_ABORT = 0.02  # seconds that policies or the journal get after an abort even if those are used up
 _HELD_UP = 0.005  # if a deadline is missed by this many seconds, something blocked the event loop
 _TURNS = 20  # iterations of the event loop that make up for a wait during which it was blocked
 _NAME = "swink"  # the name of all tasks: formatting a number for each would take longer than the rest of its creation
@@ -30,8 +30,6 @@ _ENDS_OF_THE_PROGRAM = (KeyboardInterrupt, SystemExit)
 log = logging.getLogger("swink_agent")
 T = TypeVar("T")
 
-Outcome: TypeAlias = "tuple[T | None, BaseException | None]"
-"""The result of a function, or its exception."""
 _Job = Callable[[], Callable[[], None]]  # does the work and returns a function that delivers its outcome
 
 
@@ -48,14 +46,6 @@ def as_exception(error: BaseException) -> BaseException:
     if isinstance(error, (Exception, *_ENDS_OF_THE_PROGRAM)):
         return error
     return RuntimeError(f"it raised {type(error).__name__}")
-
-
-def call(hook: Callable[..., T], *arguments: Any) -> T:
-    """Calls a hook and returns its answer, which may be an awaitable. What it raises is an `Exception`."""
-    try:
-        return hook(*arguments)
-    except BaseException as error:
-        raise as_exception(error) from error
 
 
 def new_task(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
@@ -84,11 +74,16 @@ async def _after_creation(work: Coroutine[Any, Any, Any], is_made: Sequence[bool
 
 
 class Supervisor:
-    """Parks one run until something happens to it."""
+    """Waits for one run, until something happens to it.
 
-    def __init__(self, cancel: CancellationToken, *, is_watched: bool = False) -> None:
+    call          calls foreign code and waits for its answer
+    until         sleeps until a condition holds
+    stop          cancels tasks and waits for their end; `outlast` waits for tasks that end by themselves
+    yield_once    lets everything else take one step
+    """
+
+    def __init__(self, cancel: CancellationToken) -> None:
         self.loop = asyncio.get_running_loop()
-        self._is_watched = is_watched
         self.cancel = cancel
         self.is_interrupted = False
         self.deadline = 0.0
@@ -108,7 +103,7 @@ class Supervisor:
 
     def _on_cancel(self) -> None:
         # At once, in any thread: code that polls need not wait for the event loop.
-        self.deadline = self.loop.time() + LAST_MOMENTS
+        self.deadline = self.loop.time() + AFTER_ABORT
         self.is_interrupted = True
         call_in(self.loop, self.wake)
 
@@ -117,144 +112,97 @@ class Supervisor:
         call_in(self.loop, self.wake)
 
     def wake(self, _: object = None) -> None:
-        """Lets the parked run check again what it waits for."""
+        """Lets the sleeping run check again what it waits for."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def nap(self) -> asyncio.Future[None]:
-        """Returns a future that the next `wake` resolves. The caller awaits it, and passes a `CancelledError` to
-        `take_cancellation`.
+    # -- sleeping ------------------------------------------------------------------------------------------------
 
-        For the waits of every turn: `park` does the same with a condition and a limit, and costs one more coroutine.
-        """
-        waiter: asyncio.Future[None] = asyncio.Future(loop=self.loop)
-        self._waiter = waiter
-        return waiter
-
-    def take_cancellation(self, error: asyncio.CancelledError) -> None:
-        """Turns a cancellation of the run's task into an interrupt. It is raised again when the run has ended."""
-        self.cancelled_from_outside = error.args
-        self.cancel.cancel()
-
-    async def park(
-        self, is_ready: Callable[[], bool], until: float | None = None, *, through_interrupt: bool = False
+    async def until(
+        self, is_ready: Callable[[], bool], deadline: float | None = None, *, after_abort: bool = False
     ) -> None:
-        """Sleeps until ready, interrupted, or past the loop time `until`. Never raises.
+        """Sleeps until ready, interrupted, or past the loop time `deadline`. Never raises.
 
-        If the event loop, or the whole machine, was busy until then, other tasks still get some iterations.
-        `through_interrupt` keeps sleeping after an interrupt, but only until the deadline. A cancellation of the run's
-        task becomes an interrupt here, and is raised again when the run has ended.
+        If the event loop, or the whole machine, was busy until then, other tasks still get some iterations. With
+        `after_abort`, the sleep goes on after an interrupt, but only until the deadline of the abort.
         """
         while not is_ready():
             if self.is_interrupted:
-                if not through_interrupt:
+                if not after_abort:
                     return
-                until = self.deadline if until is None else min(until, self.deadline)
-            if until is not None and (late := self.loop.time() - until) >= 0:
+                deadline = self.deadline if deadline is None else min(deadline, self.deadline)
+            if deadline is not None and (late := self.loop.time() - deadline) >= 0:
                 if late > _HELD_UP:
                     await self._make_up(is_ready)
                 return
-            timer = None if until is None else self.loop.call_at(until, self.wake)
-            try:
-                await self.nap()
-            except asyncio.CancelledError as error:
-                self.take_cancellation(error)
-            finally:
-                if timer is not None:
-                    timer.cancel()
+            await self._sleep(deadline)
+
+    async def _sleep(self, deadline: float | None = None) -> None:
+        """Sleeps until the next `wake`, or the deadline. The only place where a run sleeps.
+
+        A cancellation of the run's task becomes an interrupt here, and is raised again when the run has ended.
+        """
+        self._waiter = self.loop.create_future()
+        timer = None if deadline is None else self.loop.call_at(deadline, self.wake)
+        try:
+            await self._waiter
+        except asyncio.CancelledError as error:
+            self._take_cancellation(error)
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _take_cancellation(self, error: asyncio.CancelledError) -> None:
+        self.cancelled_from_outside = error.args
+        self.cancel.cancel()
 
     async def _make_up(self, is_ready: Callable[[], bool]) -> None:
         """Gives other tasks the iterations that they missed while the event loop was blocked."""
         for _ in range(_TURNS):
             if is_ready():
                 return
-            await self.give_way()
+            await self.yield_once()
 
-    async def give_way(self) -> None:
+    async def yield_once(self) -> None:
         """Lets everything else in the event loop take one step. Never raises."""
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError as error:
-            self.take_cancellation(error)
+            self._take_cancellation(error)
 
-    async def rest(self) -> None:
-        """Lets other tasks react to the last event before the run ends. A reader of the events has had its chance."""
-        if not self._is_watched:
-            await self.give_way()
+    # -- foreign code --------------------------------------------------------------------------------------------
 
-    async def ask(self, hook: Callable[..., T | Awaitable[T]], *arguments: Any, last_words: bool = False) -> T:
-        """Returns the answer of a hook, a plain or an async function. What it raises is an `Exception`."""
-        return await self.settle(call(hook, *arguments), last_words=last_words)
-
-    async def settle(self, value: T | Awaitable[T], *, last_words: bool = False) -> T:
-        """Returns a hook's answer; awaits it if it is an awaitable."""
-        if value is not None and inspect.isawaitable(value):
-            return await self.wait(value, last_words=last_words)
-        return cast("T", value)
-
-    async def wait(self, work: Awaitable[T], *, last_words: bool = False) -> T:
-        """Returns the result of `work`, or raises its error; raises `Interrupted` if the run is cancelled first.
-
-        With `last_words`, the work may continue until the deadline.
-        """
-        return await self.wait_for(self.spawn(self._waking(work)), work, last_words=last_words)
-
-    async def in_thread(self, threads: WorkerThreads, function: Callable[[], T]) -> T:
-        """The same as `wait`, for a function that runs in a thread."""
-        if self.is_interrupted:
-            raise Interrupted
-        future = threads.begin(function, self.wake)
-        outcome = await self.wait_for(future, future)
-        try:
-            return result_of(outcome)
-        except BaseException as error:
-            raise as_exception(error) from error.__cause__
-
-    async def wait_for(
-        self, task: asyncio.Future[T], work: Awaitable[T], *, last_words: bool = False, grace: float = 0.0
+    async def call(
+        self,
+        hook: Callable[..., T | Awaitable[T]],
+        *arguments: Any,
+        after_abort: bool = False,
+        grace: float = 0.0,
     ) -> T:
-        """The same as `wait`, for a task that runs `work` and wakes the run at its end.
+        """Returns the answer of a hook, a plain or an async function. What it raises is an `Exception`.
 
-        `grace` is the time in seconds that started work gets to end by itself when the run is cancelled.
+        Raises `Interrupted` if the run is cancelled first. After a cancellation, work that has begun gets `grace`
+        seconds to end by itself. With `after_abort`, the work may go on until the deadline of the abort.
         """
-        if self.is_interrupted and not task.done():
-            await self._wait_after_interrupt(task, work, last_words, grace)
+        try:
+            answer = hook(*arguments)
+        except BaseException as error:
+            raise as_exception(error) from error
+        if answer is None or not inspect.isawaitable(answer):
+            return cast("T", answer)
+        task = self.spawn(self._waking(answer))
         while not task.done():
-            try:
-                await self.nap()
-            except asyncio.CancelledError as error:
-                self.take_cancellation(error)
-            if self.is_interrupted and not task.done():
-                await (
-                    self._wait_after_interrupt(task, work, True, grace) if last_words else self._end(task, work, grace)
-                )
+            if self.is_interrupted:
+                await self._end(task, answer, after_abort, grace)
+            else:
+                await self._sleep()
         if task.cancelled():
-            _close_unstarted(work)  # an ending event loop cancels every task
+            _close_unstarted(answer)  # an ending event loop cancels every task
             raise RuntimeError("it was cancelled from within")
         try:
             return task.result()
         except BaseException as error:
             raise as_exception(error) from error.__cause__
-
-    async def _wait_after_interrupt(
-        self, task: asyncio.Future[T], work: Awaitable[T], last_words: bool, grace: float
-    ) -> None:
-        if last_words:
-            least = self.loop.time() + LAST_WORDS
-            if least > self.deadline and not self._has_extended:  # everything else used up the last moments
-                self._has_extended, self.deadline = True, least
-            await self.park(task.done, through_interrupt=True)
-        if not task.done():
-            await self._end(task, work, 0.0 if _is_unstarted(work) else grace)
-
-    async def _end(self, task: asyncio.Future[T], work: Awaitable[T], grace: float) -> None:
-        """Stops interrupted work and raises `Interrupted`, unless it is done within `grace` seconds."""
-        if grace:
-            await self.park(task.done, self.loop.time() + grace, through_interrupt=True)
-        if not task.done():
-            await self.stop([task])
-            _close_unstarted(work)  # the interrupt came before its first step
-            raise Interrupted
 
     async def _waking(self, work: Awaitable[T]) -> T:
         """Runs the work and wakes the run at its end: a done callback would cost one more iteration of the loop."""
@@ -263,31 +211,44 @@ class Supervisor:
         finally:
             self.wake()
 
-    async def stop(self, tasks: Sequence[asyncio.Future[Any]], until: float | None = None) -> None:
+    async def _end(self, task: asyncio.Task[Any], work: object, after_abort: bool, grace: float) -> None:
+        """Waits for interrupted work as long as it may go on; then stops it and raises `Interrupted`."""
+        if after_abort:
+            least = self.loop.time() + POLICIES_AFTER_ABORT
+            if least > self.deadline and not self._has_extended:  # everything else used up the time
+                self._has_extended, self.deadline = True, least
+            await self.until(task.done, after_abort=True)
+        elif grace and not _is_unstarted(work):
+            await self.until(task.done, self.loop.time() + grace, after_abort=True)
+        if not task.done():
+            await self.stop([task])
+            _close_unstarted(work)  # the interrupt came before its first step
+            raise Interrupted
+
+    async def stop(self, tasks: Sequence[asyncio.Task[Any]], deadline: float | None = None) -> None:
         """Cancels tasks and waits for their end; abandons a task that has not ended in time."""
         for task in tasks:
             task.cancel()
             task.add_done_callback(self._on_stopped)
-        await self.park(lambda: all(task.done() for task in tasks), until, through_interrupt=True)
+        await self.until(lambda: all(task.done() for task in tasks), deadline, after_abort=True)
         if not all(task.done() for task in tasks):
             # The last moment may be over before they were cancelled: a task that only waits, for another task at most,
             # ends within two iterations.
-            await self.give_way()
-            await self.give_way()
+            await self.yield_once()
+            await self.yield_once()
         for task in tasks:
             if not task.done():
                 log.warning("a task did not end when it was cancelled; the run continues without it")
                 log.debug("the task is %r", task)
 
-    async def outlast(self, tasks: Sequence[asyncio.Future[Any]]) -> None:
+    async def outlast(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
         """Waits for tasks that soon end by themselves, of runs that were cancelled with this one. Never raises."""
+        for task in tasks:
+            task.add_done_callback(self.wake)
         while not all(task.done() for task in tasks):
-            try:
-                await asyncio.wait(tasks)
-            except asyncio.CancelledError as error:
-                self.take_cancellation(error)
+            await self._sleep()
 
-    def _on_stopped(self, task: asyncio.Future[Any]) -> None:
+    def _on_stopped(self, task: asyncio.Task[Any]) -> None:
         if not task.cancelled():
             task.exception()  # retrieved, so that asyncio does not log it
         self.wake()
@@ -325,12 +286,8 @@ class WorkerThreads:
 
     async def run(self, function: Callable[[], T]) -> T:
         """Returns the function's result or raises its exception. Cancelling the wait does not stop the function."""
-        return result_of(await self.begin(function))
-
-    def begin(self, function: Callable[[], T], then: Callable[[], None] | None = None) -> asyncio.Future[Outcome[T]]:
-        """Starts the function. `then` is called in the current event loop when the function has ended."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Outcome[T]] = loop.create_future()
+        future: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
         context = contextvars.copy_context()
 
         def job() -> Callable[[], None]:
@@ -338,10 +295,13 @@ class WorkerThreads:
                 outcome = (context.run(function), None)
             except BaseException as error:  # SystemExit too: a tool must not end the program
                 outcome = (None, error)
-            return lambda: call_in(loop, _deliver, future, outcome, then)
+            return lambda: call_in(loop, resolve, future, outcome)
 
         self._submit(job)
-        return future
+        value, error = await future
+        if error is not None:
+            raise error
+        return cast("T", value)
 
     @property
     def are_used(self) -> bool:
@@ -394,17 +354,3 @@ async def in_own_thread(function: Callable[[], T]) -> T:
         return await thread.run(function)
     finally:
         thread.close()
-
-
-def result_of(outcome: Outcome[T]) -> T:
-    """Returns the function's result, or raises its exception."""
-    value, error = outcome
-    if error is not None:
-        raise error
-    return cast("T", value)
-
-
-def _deliver(future: asyncio.Future[Any], outcome: object, then: Callable[[], None] | None) -> None:
-    resolve(future, outcome)
-    if then is not None:
-        then()

@@ -15,6 +15,7 @@ _TARGET = re.compile(
     r"\(\s*<?([^\s<>()\[\]]{0,2000}+(?>(?:\([^\s<>()\[\]]{0,500}+\)[^\s<>()\[\]]{0,2000}+){0,4}))>?"
     r"(?:\s+\"[^\"\n\[\]]{0,500}+\")?\s*\)"
 )
+_LONGEST_TARGET = 4096
 _TICKS = re.compile(r"`+")
 _ENDINGS = ".,;:!?'"
 
@@ -43,6 +44,10 @@ class InlineMarks:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.settled = 0
+        """After `read`: where the text can be parted, behind a blank, so that both parts mean the same as before and
+        more text changes nothing in the first; 0 without such a place."""
+        self._may_settle = True
         self._open: list[OpenMark] = []
         self._runs: dict[int, list[int]] | None = None
 
@@ -79,9 +84,14 @@ class InlineMarks:
     def read(self) -> None:
         text, at = self.text, 0
         while (found := self.special.search(text, at)) is not None:
-            self.put(text[at : found.start()])
+            self._plain(at, found.start())
             at = self._special(found[0], found.start())
-        self.put(text[at:])
+        self._plain(at, len(text))
+
+    def _plain(self, start: int, end: int) -> None:
+        self.put(self.text[start:end])
+        if self._may_settle and not self._open:
+            self.settled = max(self.text.rfind(" ", start, end) + 1, self.settled)
 
     def _special(self, mark: str, start: int) -> int:
         """Handles what this mark begins, and returns where to continue."""
@@ -120,6 +130,7 @@ class InlineMarks:
         same = self._runs.get(end - start, [])  # an escaped tick does not belong to a run
         following = bisect_right(same, start)
         if following == len(same):
+            self._may_settle = False  # more text may end the code
             self.put("`" * (end - start))
             return end
         inner = self.text[end : same[following]].replace("\n", " ")
@@ -167,6 +178,8 @@ class InlineMarks:
         depth = next((n for n in range(len(self._open) - 1, -1, -1) if self._open[n].mark == "["), None)
         target = None if depth is None else _TARGET.match(self.text, end)
         if depth is None or target is None or not self.end_link(self._open[depth], end, target[1]):
+            if target is None and self.text.startswith("(", end) and ")" not in self.text[end : end + _LONGEST_TARGET]:
+                self._may_settle = False  # more text may end the address
             self.put("]")
             if depth is not None:
                 del self._open[depth]

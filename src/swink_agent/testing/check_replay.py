@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from swink_agent.core.agent.sync import run_sync
+from swink_agent.core.agent.lifecycle import run_sync
 from swink_agent.core.encoding.codec import checked_types
 from swink_agent.core.types import CustomMessage
 from swink_agent.memory.errors import SessionNotFound

@@ -421,7 +421,7 @@ class SwinkApp(TerminalApp[int]):
             self._stop()
 
     def action_interrupt(self) -> None:
-        """Ctrl+C: closes a dialog, or stops the run, or copies the selection, or empties the draft; twice: leaves."""
+        """Ctrl+C: closes a dialog or search, stops a run, copies the selection or empties the draft; twice leaves."""
         if self._is_lent:
             return  # the program that has the terminal gets it
         now = self._clock()
@@ -431,6 +431,8 @@ class SwinkApp(TerminalApp[int]):
             self.action_leave()
         elif isinstance(self.screen, ModalScreen):
             self.screen.dismiss(None)
+            self.say("Ctrl+C again leaves", _TWICE)
+        elif self.composer.cancel_search():
             self.say("Ctrl+C again leaves", _TWICE)
         elif self.talk.is_running or self.shown.running:
             self._stop()

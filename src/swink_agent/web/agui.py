@@ -18,12 +18,11 @@ import msgspec
 from aiohttp import web
 
 from swink_agent.app.shown.changes import Changes, Delegate, Discarded, Notice, delegate_words, stopped_words
-from swink_agent.core.agent.options import Tools
 from swink_agent.core.encoding.codec import decode_event
 from swink_agent.core.events import AgentEvent
 from swink_agent.core.machine.extras import MissingExtra, require
 from swink_agent.core.policy import PolicyContext
-from swink_agent.core.run.turn import takes_context
+from swink_agent.core.run.turn import Tools, takes_context
 from swink_agent.core.tool import AgentTool, AgentToolResult
 from swink_agent.core.types import AgentMessage, PolicyStop, Text, UserMessage, extract_text
 from swink_agent.core.values.decoders import converted

@@ -44,7 +44,7 @@ from swink_agent import (
 )
 from swink_agent.memory import JsonlSessionStore
 from swink_agent.testing import call, check_events, collect, names, scripted
-from swink_agent.testing.script import Call, Request
+from swink_agent.testing.script import Call, ModelRequest
 
 USAGE, COST = Usage(input=10, output=1, total=11), Cost(input=0.25, total=0.25)
 ran: list[str] = []
@@ -72,7 +72,7 @@ def stamp(order: int) -> str:
 def desk(*calls: Call, tools: Any = (refund, stamp), name: str = "desk") -> Any:
     """A delegate that makes these calls in one batch, and then says what it got."""
 
-    def play(request: Request) -> Any:
+    def play(request: ModelRequest) -> Any:
         last = [message for message in request.messages if isinstance(message, ToolResultMessage)]
         return list(calls) if not last else " | ".join([extract_text(result.content) for result in last])
 
@@ -83,7 +83,7 @@ def desk(*calls: Call, tools: Any = (refund, stamp), name: str = "desk") -> Any:
 def caller(*tools: Any, approve: Any = lambda request: Defer("ask Ada"), **arguments: Any) -> Agent:
     """An agent that calls each tool once, and then says what it got."""
 
-    def play(request: Request) -> Any:
+    def play(request: ModelRequest) -> Any:
         last = [message for message in request.messages if isinstance(message, ToolResultMessage)]
         return (
             [call(made.name, prompt="go").with_id(f"call_{made.name}") for made in tools]
@@ -496,7 +496,7 @@ async def test_a_call_that_lost_its_turn_to_another_delegate_hears_of_the_next_o
 
 
 async def test_a_recursive_delegate_that_runs_once_at_a_time_does_not_block_itself() -> None:
-    def play(request: Request) -> Any:
+    def play(request: ModelRequest) -> Any:
         last = request.messages[-1]
         return extract_text(last.content) if isinstance(last, ToolResultMessage) else call("again", prompt="deeper")
 

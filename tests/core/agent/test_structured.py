@@ -386,7 +386,7 @@ async def test_with_other_tools_the_model_must_call_one_of_them() -> None:
 
 
 async def test_the_synthetic_tool_makes_way_for_a_tool_of_its_name() -> None:
-    first = scripted(answer(x=1, y=2))
+    first = scripted(answer(x=1, y=2), "never")
     await Agent(MODEL, stream_fn=first).structured_output("where?", POINT)
     taken = answer_tool(first.requests[0]).name
 

@@ -24,7 +24,7 @@ from swink_agent import (
     extract_text,
     tool,
 )
-from swink_agent.core.agent.sync import run_sync
+from swink_agent.core.agent.lifecycle import run_sync
 from swink_agent.testing import call, check_events, reply, scripted, stall
 
 MODEL = ModelSpec("test", "model")

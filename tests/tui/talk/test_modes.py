@@ -147,6 +147,33 @@ async def test_a_command_of_the_person_can_be_stopped_with_all_that_it_started(t
     await conversation.close()
 
 
+async def test_a_command_in_the_background_is_not_waited_for_and_runs_on(talk: Talk) -> None:
+    conversation = await talk.open(text("x"))
+    os.mkfifo(talk.folder / "gate")
+    command = "(read line < gate; echo late; echo $line > done) & echo started"
+    await asyncio.wait_for(conversation.submit(f"!{command}"), 20)
+    block = conversation.view.transcript.blocks[-1]
+    assert isinstance(block, ShellBlock)
+    shown = f"! {command}\nstarted"
+    assert (block.status, block.text.strip()) == ("done", shown)
+    await asyncio.to_thread((talk.folder / "gate").write_text, "go\n")
+    done = talk.folder / "done"
+    while not (done.exists() and done.read_text() == "go\n"):  # noqa: ASYNC110 - another process writes it
+        await asyncio.sleep(0.01)
+    assert block.text.strip() == shown
+    await conversation.close()
+
+
+async def test_all_that_a_command_wrote_before_it_ended_is_shown(talk: Talk) -> None:
+    conversation = await talk.open(text("x"))
+    await conversation.submit("!sleep 30 & pid=$!; seq 1 11000; kill $pid; echo end")
+    block = conversation.view.transcript.blocks[-1]
+    assert isinstance(block, ShellBlock)
+    assert block.text.split()[-1] == "end"
+    assert "5000" in block.text
+    await conversation.close()
+
+
 async def test_the_output_of_a_command_is_bounded_and_its_secrets_masked(talk: Talk, monkeypatch: Any) -> None:
     secret = "hunter2-hunter2-hunter2"
     monkeypatch.setenv("DB_PASSWORD", secret)

@@ -26,6 +26,11 @@ def roles(text: str) -> dict[str, str]:
     return {span.text: span.role for line in markdown_lines(text, 80) for span in line.spans}
 
 
+def words_with_roles(text: str) -> list[tuple[str, str]]:
+    spans = [span for line in markdown_lines(text, 100) for span in line.spans]
+    return [(word, span.role) for span in spans for word in span.text.split()]
+
+
 # -- constructs ----------------------------------------------------------------------------------------------------
 
 
@@ -60,6 +65,32 @@ def test_marks_within_a_line_become_roles() -> None:
 
 def test_marks_that_close_nothing_are_text() -> None:
     assert drawn("2 * 3 * 4 and snake_case_name and ` alone") == ["2 * 3 * 4 and snake_case_name and `", "alone"]
+
+
+MARKED = (
+    "**a bold phrase**",
+    "*leaning words*",
+    "`code of words`",
+    "[the words of a link](https://a.b/c)",
+    "~~old words~~",
+)
+
+
+@pytest.mark.parametrize("marked", MARKED)
+@pytest.mark.parametrize("before", ["word " * 202, "a line of words\n" * 63, "two lines  \nof words  \n" * 44])
+@pytest.mark.table
+def test_marks_in_a_long_paragraph_mean_the_same_at_any_place(before: str, marked: str) -> None:
+    short = words_with_roles(marked)
+    for place in range(0, 40, 3):
+        text = before + "x" * place + f" {marked} and more words" * 3 + "\n"
+        assert [word for word in words_with_roles(text) if word[1] != "text"] == short * 3
+
+
+def test_a_mark_that_nothing_closes_is_given_up_after_some_pieces() -> None:
+    stream = MarkdownStream(100)
+    stream.feed("one **two " + "word " * (5 * PIECE // 5))
+    stream.update()
+    assert stream.final > 3 * PIECE // 100
 
 
 def test_a_tick_behind_a_backslash_begins_no_code() -> None:

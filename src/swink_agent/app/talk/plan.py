@@ -9,8 +9,7 @@ from typing import Literal, TypeAlias
 
 from swink_agent.app.settings.definitions import TOOLS_OF_BASH
 from swink_agent.core.agent.agent import Agent
-from swink_agent.core.agent.options import SystemPrompt, Tools
-from swink_agent.core.run.turn import wrapped_prompt, wrapped_tools
+from swink_agent.core.run.turn import SystemPrompt, Tools, wrapped_prompt, wrapped_tools
 from swink_agent.core.tool import AgentTool
 
 Mode: TypeAlias = Literal["Plan", "Execute"]

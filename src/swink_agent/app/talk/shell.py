@@ -2,7 +2,8 @@
 
 Such a command is not a tool: it needs no approval, runs outside the sandbox as in any shell, and no tool can start one.
 It runs in the working folder, in its own process group, without input. It is killed when the user stops it or the
-program ends. If the output is long, only its beginning and end are kept.
+program ends. What it leaves in the background (`server &`) runs on, and its later output is dropped. If the output is
+long, only its beginning and end are kept.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ FROM_SHELL = "from the shell"
 _MOST_KEPT = 60_000
 """The most characters of output to keep, half of them from its beginning."""
 _MOST_REPORTED = 20_000
-_PIECE = 65_536
+_PIPE = 65_536
+"""The most bytes that a pipe holds, so one read takes all that an ended command wrote."""
 _PATIENCE = 0.5
 """Seconds between asking a command to end and killing it."""
 
@@ -51,6 +53,10 @@ class ShellCommand:
         self._process: asyncio.subprocess.Process | None = None
         self._was_stopped = False
         self._output = _HeadAndTail(_MOST_KEPT)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._masking = None if redactor is None else redactor.stream()
+        self._pipe: int | None = None
+        self._is_over = False
         self._shown: ShownCommand = view.show_command(self._masked(command))
 
     async def run(self) -> UserMessage:
@@ -66,7 +72,9 @@ class ShellCommand:
             self.stop()
             raise
         finally:
-            self.kill()
+            self._is_over = True
+            if self._was_stopped:
+                self.kill()
             text = self._masked(self._output.text)
             report = text if code == 0 else f"{text.rstrip()}\n[{self._ending(code)}]".lstrip()
             self._shown.finish(
@@ -79,26 +87,54 @@ class ShellCommand:
         return shell_message(self._masked(self.command), report)
 
     async def _run(self) -> int:
-        process = self._process = await asyncio.create_subprocess_shell(
-            self.command,
-            cwd=self._folder,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-            executable=_shell(str(self._folder)),
-        )
+        self._pipe, end = os.pipe()
+        os.set_blocking(self._pipe, False)
+        asyncio.get_running_loop().add_reader(self._pipe, self._read)
+        try:
+            process = self._process = await asyncio.create_subprocess_shell(
+                self.command,
+                cwd=self._folder,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=end,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+                executable=_shell(str(self._folder)),
+            )
+        finally:
+            os.close(end)
         if self._was_stopped:
             self.stop()
-        assert process.stdout is not None
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        masked = None if self._redactor is None else self._redactor.stream()
-        while piece := await process.stdout.read(_PIECE):
-            text = decoder.decode(piece)
+        code = await process.wait()
+        self._read()
+        return code
+
+    def _read(self) -> None:
+        """Takes what is in the pipe, which processes in the background may keep open after the command has ended."""
+        if self._pipe is None:
+            return
+        try:
+            piece = os.read(self._pipe, _PIPE)
+        except BlockingIOError:
+            return
+        if not piece:
+            self.close()
+        elif not self._is_over:
+            text = self._decoder.decode(piece)
             self._output.add(text)
-            if shown := text if masked is None else masked.feed(text):
+            if shown := text if self._masking is None else self._masking.feed(text):
                 self._shown.hear(shown)
-        return await process.wait()
+
+    @property
+    def may_write(self) -> bool:
+        """Whether the command, or what it left in the background, still has the pipe for its output."""
+        return self._pipe is not None
+
+    def close(self) -> None:
+        """Reads no more output."""
+        if self._pipe is not None:
+            asyncio.get_running_loop().remove_reader(self._pipe)
+            os.close(self._pipe)
+            self._pipe = None
 
     def stop(self) -> None:
         """Asks the command to end, and kills it soon after."""
@@ -140,6 +176,8 @@ class Shells:
     def __init__(self, view: View) -> None:
         self._view = view
         self._running: list[ShellCommand] = []
+        self._left: list[ShellCommand] = []
+        """Ended commands whose processes in the background still have the pipe."""
         self._unsent: list[UserMessage] = []
 
     def run(self, command: str, folder: Path, redactor: Redactor | None) -> Coroutine[None, None, None]:
@@ -152,6 +190,7 @@ class Shells:
                 self._unsent.append(await shell.run())
             finally:
                 self._running.remove(shell)
+                self._left = [command for command in (*self._left, shell) if command.may_write]
 
         return work()
 
@@ -173,8 +212,11 @@ class Shells:
             command.stop()
 
     def kill(self) -> None:
+        """Kills the commands that run, and reads no more from what earlier ones left in the background."""
         for command in self._running:
             command.kill()
+        for command in self._left:
+            command.close()
 
 
 def shell_message(command: str, output: str) -> UserMessage:

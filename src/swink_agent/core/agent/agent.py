@@ -1,25 +1,26 @@
 """The agent: a model, its tools and its history, and the ways to run, steer, stop and observe it.
 
-Owns the methods that an application calls. `agent_state` keeps the values that last from run to run, `running` starts
-and ends every run, and `loop` is the run itself. The other files of this package are parts of the agent: `value_runs`
-(runs that return a value), `claim` (one run at a time), `given` and `arguments` (the application's arguments, with
-their types in `options`), `queues`, `history`, `subscriptions`, `delegate`, and `sync` (runs from code that is not
-async).
+Owns the methods that an application calls, and the values that last from run to run. Its parts: `lifecycle` (one run at
+a time, from a caller's order to the result), `run/inbox` (the queues), `history` (the messages as a list), `arguments`
+(what an application may give), `structured` (runs that return a value) and `delegate` (an agent as a tool). The run
+itself is in `loop`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager, suppress
 from inspect import signature
+from operator import is_
 from pathlib import Path
-from typing import Any, SupportsIndex, Unpack
+from typing import Any, Generic, SupportsIndex, TypeAlias, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
 
-from ..approval import ApprovalMode, ApproveFn
+from ..approval import ApprovalMode, ApproveFn, PendingCall
+from ..cancel import CancellationToken
 from ..config import (
     AgentLoopConfig,
     ConvertToLlmFn,
@@ -29,50 +30,68 @@ from ..config import (
     ToolExecution,
     TransformContextFn,
 )
-from ..context.context import default_convert_to_llm
-from ..errors import AgentError, ProviderMismatch
+from ..context.context import cannot_continue, default_convert_to_llm, is_answered, is_waiting
+from ..errors import AgentError, AlreadyRunning, NoMessages, ProviderMismatch
 from ..events import AgentEvent, CompactionReport
-from ..journal import Journal, Past
-from ..output import EventStream, Subscription, TextStream, view_of_text
+from ..journal import Journal, Past, Recorder
+from ..loop import run_loop
+from ..output import Channel, EventStream, Subscription, TextStream, ValueStream, view_of_text, view_of_value
 from ..policy import Policy, PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
 from ..retry import DefaultRetryStrategy, RetryStrategy
+from ..run.inbox import MessageQueues, QueueMode
 from ..run.observer import RunObserver
-from ..run.pending import Answer
-from ..run.turn import as_toolbox, check_prompt
+from ..run.pending import Answer, checked_answers, pending_calls
+from ..run.state import EmitFn, Run, RunSetup
+from ..run.transcript import Transcript
+from ..run.turn import SystemPrompt, Tools, as_toolbox, check_prompt
 from ..secrets.redaction import Redactor
 from ..stream import StreamFn, StreamOptions
-from ..tool import AgentTool, OnSteer
-from ..types import AgentMessage, AgentResult, ModelSpec, as_prompts
+from ..tool import AgentTool, OnSteer, Toolbox
+from ..types import AgentMessage, AgentResult, AssistantMessage, Cost, ModelSpec, ThinkingLevel, Usage, as_prompts
 from ..values.checks import is_function, is_not
 from ..values.value import Deps, FrozenDict, copy_json
 from .arguments import (
     POLICY_SLOTS,
+    Given,
+    Override,
+    OverrideOptions,
     Prompt,
+    PromptOptions,
+    RunOptions,
+    ValueOptions,
     arguments_of,
     as_history,
     as_model,
+    check_given,
+    check_provider,
+    config_of,
+    given_to,
     policies_by_slot,
     prompts_of,
     stream_fns,
 )
-from .claim import Claims
 from .delegate import Delegate
-from .given import Override
-from .options import OverrideOptions, PromptOptions, RunOptions, SystemPrompt, Tools
-from .queues import MessageQueues, QueueMode
-from .value_runs import ValueRuns
+from .history import History
+from .lifecycle import Claims, Lifecycle, Order
+from .structured import StructuredOutput, StructuredResult
+
+T = TypeVar("T")
+PromptOrAnswers: TypeAlias = Prompt | Mapping[str, Any]
 
 log = logging.getLogger("swink_agent")
 _OPTIONS = StreamOptions(headers=FrozenDict(), extra=FrozenDict())  # the options of all agents that are given none
 
 
-class Agent(ValueRuns[Deps]):
+class Agent(Generic[Deps]):
     """An agent: a model, its tools, its history, and the ways to run, steer and stop it.
 
     One run at a time. Steering, queues, `abort`, `subscribe`, `wait_for_idle` and `reset` are safe from any thread.
     """
 
-    __slots__ = ("__weakref__",)
+    __slots__ = (  # an attribute with a misspelt name is refused
+        *("__weakref__", "_config", "_initial", "_lifecycle", "_queues", "_toolbox", "_transcript"),
+        *("state", "system_prompt"),
+    )
 
     def __init__(
         self,
@@ -138,13 +157,24 @@ class Agent(ValueRuns[Deps]):
             approve=approve,
             approval_mode=ApprovalMode(approval_mode),
             tool_execution=tool_execution,
-            state={} if state is None else state,
+            state=state,
             deps=deps,
             execution_root=execution_root,
             redactor=redactor,
             sleep=sleep or asyncio.sleep,
         )
-        super().__init__(config, claims, queues, toolbox, system_prompt, history)
+        self._config = config
+        self._toolbox = toolbox
+        self._queues = queues
+        self._lifecycle = Lifecycle(claims)
+        self.system_prompt: SystemPrompt[Deps] = system_prompt
+        """The instructions: a string, or a function that each turn calls once."""
+        self.state: MutableMapping[str, Any] = {} if state is None else state
+        """JSON data that tools share and policies can read."""
+        self._transcript = self._new_transcript(history)
+        initial_state = copy_json(dict(self.state)) if self.state else FrozenDict()
+        self._initial = (spec, system_prompt, toolbox, history, initial_state)
+        """What `reset` restores, and what copies of the agent begin with."""
 
     def __repr__(self) -> str:
         running = ", running" if self.is_running else ""
@@ -171,6 +201,170 @@ class Agent(ValueRuns[Deps]):
         }
         return Agent(**arguments_of(self._config, own, arguments, signature(Agent).parameters))
 
+    # -- values that last from run to run ---------------------------------------------------------------------
+
+    @property
+    def model(self) -> ModelSpec:
+        """The model that the next run asks; a `provider:model` string may be assigned.
+
+        Raises `ProviderMismatch` for a model of another provider if the agent's `stream_fn` serves only one.
+        """
+        return self._config.model
+
+    @model.setter
+    def model(self, model: str | ModelSpec) -> None:
+        spec = as_model(model)
+        check_provider(self._config.stream_fn, spec, self._config.model.provider)
+        self._config = replace(self._config, model=spec)
+        if self._transcript.recorder is not None:
+            self._transcript.recorder.model_is(spec)
+
+    @property
+    def thinking_level(self) -> ThinkingLevel:
+        return self.model.thinking_level
+
+    @thinking_level.setter
+    def thinking_level(self, level: ThinkingLevel | str) -> None:
+        self.model = replace(self.model, thinking_level=ThinkingLevel(level))
+
+    @property
+    def tools(self) -> tuple[AgentTool[Deps], ...]:
+        """The tools of the next run; if a function of the turn gives them, those of the last turn."""
+        return self._toolbox.tools
+
+    @tools.setter
+    def tools(self, tools: Tools[Deps]) -> None:
+        self._toolbox = as_toolbox(tools)
+
+    @property
+    def given_tools(self) -> Tools[Deps]:
+        """The tools as the application gave them: a tuple of tools, or the function of the turn."""
+        return self._toolbox.tools if isinstance(self._toolbox, Toolbox) else self._toolbox.function
+
+    @property
+    def messages(self) -> History:
+        """The history, live: read it at any time, assign it or change it between runs."""
+        return History(lambda: self._transcript.history, self._replace_messages, self._append_messages)
+
+    @messages.setter
+    def messages(self, messages: Iterable[str | AgentMessage]) -> None:
+        new, now = as_history(messages), self._transcript.history
+        # `agent.messages += […]` extends the history, and then assigns it to itself: its context must stay.
+        if not (isinstance(messages, History) and len(new) == len(now) and all(map(is_, new, now))):
+            self._replace_messages(new)
+
+    def _replace_messages(self, messages: Sequence[AgentMessage]) -> None:
+        with self._changing_history():
+            recorder = self._transcript.recorder
+            self._transcript = self._new_transcript(messages)
+            self._transcript.recorder = recorder
+            if recorder is not None:
+                recorder.history_set(messages)
+
+    def _append_messages(self, messages: Sequence[AgentMessage]) -> None:
+        with self._changing_history():
+            self._transcript.add(messages)
+
+    def _new_transcript(self, messages: Sequence[AgentMessage]) -> Transcript:
+        transcript = Transcript(messages)
+        if messages and self._config.convert_to_llm is default_convert_to_llm:
+            transcript.convert_by_default()
+            transcript.conversation()  # so that the first turn takes no longer than the others
+        return transcript
+
+    @contextmanager
+    def _changing_history(self) -> Generator[None]:
+        with self._lifecycle.claims.lock:
+            if self.is_running:
+                raise AlreadyRunning("a run is using the history: steer() or follow_up(), or wait_for_idle() first")
+            yield
+
+    def _start_recording(self, journal: Journal, past: Past | None) -> None:
+        """Attaches a journal to the history. Without a past, records everything that the agent has so far."""
+        transcript = self._transcript
+        recorder = transcript.recorder = Recorder(journal, past)
+        recorder.redactor = self._config.redactor or transcript.own_redactor()
+        recorder.model_is(self._config.model)
+        if past is not None:
+            return
+        recorder.added(transcript.history, "given")
+        context = transcript.context
+        if len(context) != len(transcript) or not all(map(is_, context, transcript.history)):
+            recorder.context_replaced(context, None)
+        recorder.state_is(self.state)
+
+    def _replace_state(self, state: dict[str, Any]) -> None:
+        self.state.clear()
+        self.state.update(copy_json(state))
+
+    @property
+    def is_running(self) -> bool:
+        return self._lifecycle.is_running
+
+    @property
+    def streaming_message(self) -> AssistantMessage | None:
+        """The current reply as far as it has been streamed; `None` if there is none."""
+        run = self._lifecycle.run
+        assembler = None if run is None else run.assembler
+        return None if assembler is None else assembler.snapshot()
+
+    @property
+    def pending_tool_calls(self) -> frozenset[str]:
+        """The ids of the tool calls that are being executed."""
+        run = self._lifecycle.run
+        return frozenset() if run is None else frozenset(run.executing)
+
+    @property
+    def pending(self) -> tuple[PendingCall, ...]:
+        """The calls that wait for an answer; `resume` takes the answers."""
+        if not is_waiting(self._transcript.history):
+            return ()
+        return pending_calls(self._transcript.history)
+
+    @property
+    def config(self) -> AgentLoopConfig:
+        """The configuration of the next run. Read-only: `replaced` makes an agent with another."""
+        return self._config
+
+    @property
+    def redactor(self) -> Redactor | None:
+        """The redactor that the agent was given, for code that records what the agent does."""
+        return self._config.redactor
+
+    @property
+    def last_error(self) -> str | None:
+        """The error or abort that ended the last run, if any."""
+        return self._lifecycle.last_error
+
+    @property
+    def last_result(self) -> AgentResult | None:
+        """The result of the last run, `structured_output` included. `None` before its end, and during the next run."""
+        return self._lifecycle.last_result
+
+    @property
+    def total_usage(self) -> Usage:
+        """The usage of all runs of this object so far: the current one, their delegates and `compact()` included.
+
+        It only grows: neither `reset()` nor another history changes it. It does not include what a session used before
+        it was attached; the session reports that.
+        """
+        return self._lifecycle.spent[0]
+
+    @property
+    def total_cost(self) -> Cost:
+        """The cost of all runs of this object so far, counted as `total_usage` is."""
+        return self._lifecycle.spent[1]
+
+    @property
+    def has_queued_messages(self) -> bool:
+        return self._queues.has_messages()
+
+    @property
+    def journal(self) -> Journal | None:
+        """The journal that records the agent, if there is one."""
+        recorder = self._transcript.recorder
+        return None if recorder is None else recorder.journal
+
     # -- running -----------------------------------------------------------------------------------------------
 
     async def prompt(self, prompt: Prompt, **given: Unpack[PromptOptions[Deps]]) -> AgentResult:
@@ -183,27 +377,27 @@ class Agent(ValueRuns[Deps]):
         abandoned run), `AuthError` for a missing key, `UnknownProvider` for a model without an adapter. Raises
         `ValueError` for a prompt without any content and for a file of an unknown kind, `OSError` for a missing file.
         """
-        return await self._drive(self._order(given, prompts_of(prompt, given)))
+        return await self._lifecycle.drive(self._order(given, prompts_of(prompt, given)))
 
     def prompt_stream(self, prompt: Prompt, **given: Unpack[PromptOptions[Deps]]) -> EventStream:
         """Returns the same run as a stream of events. Raises what `prompt` raises, at once."""
-        return self._stream(self._order(given, prompts_of(prompt, given)))
+        return self._lifecycle.stream(self._order(given, prompts_of(prompt, given)))
 
     def prompt_sync(self, prompt: Prompt, **given: Unpack[PromptOptions[Deps]]) -> AgentResult:
         """The same for code that is not async; it may be called inside a running event loop, and blocks it."""
-        return self._sync(self._order(given, prompts_of(prompt, given)))
+        return self._lifecycle.sync(self._order(given, prompts_of(prompt, given)))
 
     async def continue_loop(self, **given: Unpack[RunOptions[Deps]]) -> AgentResult:
         """Runs from the history as it is. Raises `NoMessages`, `InvalidContinue`, and what `prompt` raises."""
-        return await self._drive(self._order(given))
+        return await self._lifecycle.drive(self._order(given))
 
     def continue_loop_stream(self, **given: Unpack[RunOptions[Deps]]) -> EventStream:
         """The same as a stream of events."""
-        return self._stream(self._order(given))
+        return self._lifecycle.stream(self._order(given))
 
     def continue_loop_sync(self, **given: Unpack[RunOptions[Deps]]) -> AgentResult:
         """The same for code that is not async."""
-        return self._sync(self._order(given))
+        return self._lifecycle.sync(self._order(given))
 
     async def resume(self, answers: Mapping[str, Answer], **given: Unpack[RunOptions[Deps]]) -> AgentResult:
         """Acts on answers to some or all of the calls that wait (`pending`), by their ids.
@@ -216,21 +410,110 @@ class Agent(ValueRuns[Deps]):
         Raises `NotPending` for an id that does not wait, `ValueError` for no answers or an ambiguous id, `TypeError`
         for an answer that does not fit its call, and what `prompt` raises; then no answer counts.
         """
-        return await self._drive(self._answer_order(given, answers))
+        return await self._lifecycle.drive(self._answer_order(given, answers))
 
     def resume_stream(self, answers: Mapping[str, Answer], **given: Unpack[RunOptions[Deps]]) -> EventStream:
         """The same as a stream of events."""
-        return self._stream(self._answer_order(given, answers))
+        return self._lifecycle.stream(self._answer_order(given, answers))
 
     def resume_sync(self, answers: Mapping[str, Answer], **given: Unpack[RunOptions[Deps]]) -> AgentResult:
         """The same for code that is not async."""
-        return self._sync(self._answer_order(given, answers))
+        return self._lifecycle.sync(self._answer_order(given, answers))
 
     def text_stream(self, prompt: Prompt, **given: Unpack[PromptOptions[Deps]]) -> TextStream:
         """Returns the same run as `prompt` as a stream of its text. Raises what `prompt` raises, at once."""
         order = self._order(given, prompts_of(prompt, given))
         order.view = view_of_text()
-        return TextStream(self._stream(order))
+        return TextStream(self._lifecycle.stream(order))
+
+    # -- runs that return a value -----------------------------------------------------------------------------
+
+    @overload
+    async def structured_run(
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+    ) -> StructuredResult[T]: ...
+    @overload
+    async def structured_run(
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+    ) -> StructuredResult[Any]: ...
+    async def structured_run(
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+    ) -> StructuredResult[Any]:
+        """Returns a value that the model gives, with usage, cost and messages: JSON for a JSON Schema (a dict), an
+        instance for a type.
+
+        If the model's provider accepts a JSON Schema, it gets the schema; otherwise a tool takes the value. An answer
+        that does not fit goes back to the model with its errors. `validate` checks a value that fits: one function or
+        several, plain or async; the `ValueError` that one raises goes back to the model too.
+
+        Raises `StructuredOutputFailed` if the first answer and `max_retries` further ones do not fit, or if a policy
+        stops the run before that. Otherwise raises the error of the run, or an exception of `validate` that is not a
+        `ValueError`.
+        """
+        request = self._request(target, max_retries, given)
+        return request.result_of(await self._lifecycle.drive(self._value_order(given, prompt, request)))
+
+    @overload
+    def structured_run_sync(
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+    ) -> StructuredResult[T]: ...
+    @overload
+    def structured_run_sync(
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+    ) -> StructuredResult[Any]: ...
+    def structured_run_sync(
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+    ) -> StructuredResult[Any]:
+        """The same for code that is not async."""
+        request = self._request(target, max_retries, given)
+        return request.result_of(self._lifecycle.sync(self._value_order(given, prompt, request)))
+
+    @overload
+    def structured_stream(
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+    ) -> ValueStream[T]: ...
+    @overload
+    def structured_stream(
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+    ) -> ValueStream[Any]: ...
+    def structured_stream(
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+    ) -> ValueStream[Any]:
+        """Returns the same run as a stream of the value as it grows; `result()` gives what `structured_run` returns."""
+        request = self._request(target, max_retries, given)
+        order = self._value_order(given, prompt, request)
+        order.view = view_of_value(request)
+        return ValueStream(self._lifecycle.stream(order), request)
+
+    @overload
+    async def structured_output(
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+    ) -> T: ...
+    @overload
+    async def structured_output(
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+    ) -> Any: ...
+    async def structured_output(
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+    ) -> Any:
+        """Returns only the value of a `structured_run`."""
+        return (await self.structured_run(prompt, target, max_retries, **given)).value
+
+    @overload
+    def structured_output_sync(
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+    ) -> T: ...
+    @overload
+    def structured_output_sync(
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+    ) -> Any: ...
+    def structured_output_sync(
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+    ) -> Any:
+        """The same for code that is not async."""
+        return self.structured_run_sync(prompt, target, max_retries, **given).value
+
+    # -- copies and tests -------------------------------------------------------------------------------------
 
     def as_tool(
         self,
@@ -255,7 +538,7 @@ class Agent(ValueRuns[Deps]):
         end it. A call inside more than `max_depth` delegates is an error result.
         """
         options = requires_approval, on_steer, timeout, max_concurrent, max_depth
-        return Delegate(self._delegated_run, name, description, *options)
+        return Delegate(self._delegate_setup, name, description, *options)
 
     async def compact(self, instructions: str | None = None) -> CompactionReport | None:
         """Runs the transforms now, even below their budget; returns what they removed, or `None` for nothing.
@@ -263,7 +546,7 @@ class Agent(ValueRuns[Deps]):
         The instructions are for the transform that writes a summary. The history stays as it is. Counts as a run:
         raises `AlreadyRunning` during another, and `Aborted` after `abort()`.
         """
-        return await self._compact(instructions)
+        return await self._lifecycle.compact(self._order({}), instructions)
 
     def override(self, **given: Unpack[OverrideOptions[Deps]]) -> Override:
         """Replaces values of the agent, and values that its runs are given, for tests.
@@ -298,11 +581,11 @@ class Agent(ValueRuns[Deps]):
 
     def abort(self) -> None:
         """Cancels the run, if there is one."""
-        self._claims.abort()
+        self._lifecycle.claims.abort()
 
     async def wait_for_idle(self) -> None:
         """Returns when the agent is not running."""
-        claim = self._claims.current
+        claim = self._lifecycle.claims.current
         if claim is not None:
             await claim.idle.wait()
 
@@ -315,7 +598,7 @@ class Agent(ValueRuns[Deps]):
         self._replace_messages(messages)
         self.model, self.system_prompt, self._toolbox = model, system_prompt, toolbox
         self._replace_state(state)
-        self._last_error = self._last_result = None
+        self._lifecycle.last_error = self._lifecycle.last_result = None
         self.clear_queues()
 
     def add_policy(self, policy: Policy) -> None:
@@ -363,8 +646,80 @@ class Agent(ValueRuns[Deps]):
 
     def subscribe(self, callback: Callable[[AgentEvent], object]) -> Subscription:
         """Calls `callback` with every event from now on, before the run continues. One that raises is removed."""
-        return self._subscriptions.add(callback)
+        return self._lifecycle.subscriptions.add(callback)
 
     def observe(self, observer: RunObserver) -> Subscription:
         """Lets an observer see events, requests and tool calls of the runs that begin from now on, and of delegates."""
-        return self._subscriptions.observe(observer)
+        return self._lifecycle.subscriptions.observe(observer)
+
+    # -- orders ------------------------------------------------------------------------------------------------
+
+    def _order(
+        self,
+        given: Mapping[str, Any],
+        prompts: tuple[AgentMessage, ...] | None = None,
+        request: StructuredOutput | None = None,
+        answers: Mapping[str, Answer] | None = None,
+    ) -> Order:
+        """Makes the order of a run from its caller's values and the current overrides."""
+        return Order(self._check, self._new_run, prompts, request, given_to(self, given), answers)
+
+    def _answer_order(self, given: Mapping[str, Any], answers: Mapping[str, Answer] | None) -> Order:
+        if answers is None:  # such an order would mean to continue
+            raise is_not("answers", answers, "a mapping from the ids of waiting calls to their answers")
+        return self._order(given, answers=answers)
+
+    def _request(self, target: Any, max_retries: int, given: ValueOptions[Deps]) -> StructuredOutput:
+        return StructuredOutput(target, max_retries, given.pop("validate", ()))
+
+    def _value_order(self, given: PromptOptions[Deps], prompt: PromptOrAnswers, request: StructuredOutput) -> Order:
+        if isinstance(prompt, Mapping):
+            return self._order(given, None, request, prompt)
+        return self._order(given, prompts_of(prompt, given), request)
+
+    def _check(self, order: Order, is_idle: bool) -> None:
+        """Raises an error if the run of an order is impossible. The history counts only between runs."""
+        history = self._transcript.history
+        if order.prompts is None and is_idle:
+            if order.answers is not None:
+                order.answers = checked_answers(order.answers, history)
+            elif not history:
+                raise NoMessages
+            elif (is_answered(history) or is_waiting(history)) and not self._queues.may_have_messages():
+                raise cannot_continue(history)
+        check_given(self._config, order.given, self._toolbox)
+
+    def _setup(
+        self, given: Given | None, state: MutableMapping[str, Any], request: StructuredOutput | None
+    ) -> RunSetup:
+        """Returns what a run is started with: the given values, and the agent's own for all others."""
+        values = given or {}
+        config = config_of(self._config, given)
+        policies = config.post_turn_policies if request is None else (*config.post_turn_policies, request)
+        return RunSetup(
+            replace(config, state=state, post_turn_policies=policies),
+            values.get("tools", self._toolbox),
+            values.get("system_prompt", self.system_prompt),
+            values.get("deps", config.deps),
+            request=request,
+        )
+
+    def _new_run(self, order: Order, cancel: CancellationToken, emit: EmitFn, channel: Channel | None) -> Run:
+        return Run(
+            self._setup(order.given, self.state, order.request),
+            self._transcript,
+            cancel,
+            emit,
+            run_loop,
+            channel=channel,
+            answers=None if order.answers is None else dict(order.answers),
+            observers=self._lifecycle.subscriptions.observers,
+        )
+
+    def _delegate_setup(self, deps: Any) -> tuple[RunSetup, Sequence[AgentMessage]]:
+        """Returns what the run of a copy of this agent is started with, with the caller's deps, and its messages.
+        Raises an error if the run is impossible."""
+        given = given_to(self, {} if deps is None else {"deps": deps})
+        check_given(self._config, given, self._toolbox)
+        _, _, _, messages, state = self._initial
+        return self._setup(given, copy_json(state), None), messages

@@ -4,7 +4,7 @@
 reported in its events, and counted in its usage.
 
 Owns the tool, and the values that a copy takes from its caller. The copy runs in the same loop as any other agent
-(`loop`), and its usage is in the caller's `Delegations`.
+(`loop`), and its usage is in the caller's `Accounts`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ..config import AgentLoopConfig
 from ..encoding.codec import encode_message
 from ..events import AgentEvent, DelegateEvent
 from ..loop import run_loop
-from ..output import Branch
+from ..output import Branch, Channel
 from ..run.pending import Pending
-from ..run.state import Delegations, Run
+from ..run.state import Accounts, Run, RunSetup
 from ..run.transcript import Transcript
 from ..run.turn import TurnTools
 from ..tool import AgentToolResult, OnSteer, ToolContext, ToolOptions
@@ -31,9 +31,8 @@ from ..types import LLM_MESSAGES, AgentMessage, AgentResult, StopReason, UserMes
 from ..values.checks import check_number, check_tool_name, is_not
 from ..values.value import copy_json
 
-MakeRunFn: TypeAlias = Callable[[AgentLoopConfig, Sequence[AgentMessage], Mapping[str, Any]], Run]
-"""Makes a run from an agent's configuration, its messages, and other values by name: its tools, its system prompt, and
-the values that the run is given."""
+SetupFn: TypeAlias = Callable[[Any], tuple[RunSetup, Sequence[AgentMessage]]]
+"""Returns what the run of a copy is started with, given the caller's deps, and the messages that it begins with."""
 
 
 class Delegate:
@@ -44,7 +43,7 @@ class Delegate:
 
     def __init__(
         self,
-        run_of: Callable[[MakeRunFn, Any], Run],
+        setup_of: SetupFn,
         name: str,
         description: str,
         requires_approval: bool,
@@ -62,7 +61,7 @@ class Delegate:
         check_number("max_depth", max_depth)
         if not max_depth >= 0:
             raise ValueError(f"max_depth is {max_depth!r}; give a number of delegates that is not negative")
-        self._run_of = run_of
+        self._setup_of = setup_of
         self.name = name
         self.label = name.replace("_", " ").strip().capitalize()
         self.description = description
@@ -85,9 +84,9 @@ class Delegate:
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext, /) -> AgentToolResult:
         """Runs a copy of the agent to its end."""
         caller = _caller(ctx)
-        depth = 0 if caller is None else len(caller.delegates)
+        depth = 0 if caller is None else len(caller.setup.delegates)
         if depth > self.max_depth:
-            way = " → ".join(() if caller is None else caller.delegates)
+            way = " → ".join(() if caller is None else caller.setup.delegates)
             return AgentToolResult.error(
                 f"{self.name} was not called: this call is inside {depth} delegates ({way}), and {self.max_depth} are "
                 "the most; do the task without it"
@@ -97,42 +96,13 @@ class Delegate:
             ctx.has_invalid_arguments = True
             return AgentToolResult.error("the prompt has no content: say what is to be done")
         cancel = ctx.cancel
-        waited = None if caller is None or caller.inside is None else caller.inside.pop(ctx.call_id, None)
         channel = None if caller is None or caller.channel is None else Branch(caller.channel)
-
-        def relay(event: AgentEvent) -> None:
-            if caller is not None:
-                caller.emit(DelegateEvent(ctx.call_id, self.name, event))
-
-        def make(config: AgentLoopConfig, messages: Sequence[AgentMessage], given: Mapping[str, Any]) -> Run:
-            tools = given["tools"]
-            if waited is not None:  # it continues where it stopped, with the answers that it waited for
-                messages, config = waited[0], replace(config, state=copy_json(waited[2]))
-            run = Run(
-                _config_inside(config, ctx),
-                Transcript(messages),
-                TurnTools(tools.function) if isinstance(tools, TurnTools) else tools,  # each copy has its own last turn
-                given["system_prompt"],
-                cancel.child(),  # a child: a timeout ends the delegate without cancelling the call
-                relay,
-                run_loop,
-                channel,
-                deps=given.get("deps", config.deps),
-                delegates=(*(() if caller is None else caller.delegates), self.name),
-            )
-            if caller is not None:
-                run.is_inside(caller, ctx.call_id)
-                run.announcing = caller.announcing
-            if waited is not None:
-                run.answers = waited[1]
-            return run
-
+        accounts = Accounts() if caller is None else caller.accounts
         try:
-            run = self._run_of(make, ctx.deps)
-            accounts = _delegations_of(caller)
-            accounts.begin(ctx, run)
+            run, is_new = self._run_of(ctx, caller, channel)
+            accounts.begin(ctx, run.accounts)
             try:
-                result = await run_loop(run, (prompt,) if waited is None else None)
+                result = await run_loop(run, (prompt,) if is_new else None)
             finally:
                 accounts.end(ctx)
         finally:
@@ -143,6 +113,36 @@ class Delegate:
         if result.pending:
             raise _Waiting(arguments, run)
         return self._answer(result)
+
+    def _run_of(self, ctx: ToolContext, caller: Run | None, channel: Channel | None) -> tuple[Run, bool]:
+        """Makes the run of a copy; returns it, and whether it begins with the prompt. If not, it goes on where it
+        stopped, with the answers for its waiting calls."""
+
+        def relay(event: AgentEvent) -> None:
+            if caller is not None:
+                caller.emit(DelegateEvent(ctx.call_id, self.name, event))
+
+        setup, messages = self._setup_of(ctx.deps)
+        config, tools = _config_inside(setup.config, ctx), setup.tools
+        if isinstance(tools, TurnTools):
+            tools = TurnTools(tools.function)  # each copy has its own last turn
+        answers = waited = None
+        if caller is not None and caller.resumption is not None:
+            waited = caller.resumption.delegate_answers.pop(ctx.call_id, None)
+        if waited is not None:
+            messages, answers, state = waited
+            config = replace(config, state=copy_json(state))
+        setup = replace(
+            setup,
+            config=config,
+            tools=tools,
+            delegates=(*(() if caller is None else caller.setup.delegates), self.name),
+        )
+        token = ctx.cancel.child()  # a child: a timeout ends the delegate without cancelling the call
+        run = Run(setup, Transcript(messages), token, relay, run_loop, channel=channel, answers=answers)
+        if caller is not None:
+            run.is_inside(caller, ctx.call_id)
+        return run, waited is None
 
     def _answer(self, result: AgentResult) -> AgentToolResult:
         if result.error is not None:
@@ -196,11 +196,3 @@ def _config_inside(config: AgentLoopConfig, ctx: ToolContext) -> AgentLoopConfig
 
 def _caller(ctx: ToolContext) -> Run | None:
     return ctx.run if isinstance(ctx.run, Run) else None
-
-
-def _delegations_of(caller: Run | None) -> Delegations:
-    if caller is None:
-        return Delegations()
-    if caller.delegations is None:
-        caller.delegations = Delegations()
-    return caller.delegations

@@ -1,32 +1,50 @@
-"""Gives a transform facts about its run, and lets it ask a model, whose usage counts as the run's.
+"""Runs the transforms, which decide what part of the history is sent, and the conversion of what they leave.
 
 A transform is a function of messages. `CompactionContext.current()` gives it facts that the messages do not contain:
-whether the user asked for the compaction, the agent's model, the history. Functions that the transform calls see it
-too, so transforms can be combined. `loop` and `reply` decide when transforms run.
+whether the user asked for the compaction, the agent's model, the history. It also lets the transform ask a model, whose
+usage counts as the run's. Functions that the transform calls see it too, so transforms can be combined. `loop` and
+`reply` decide when transforms run.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from operator import is_
+from typing import Any, cast
 
 import msgspec
 
 from ..cancel import CancellationToken
 from ..config import AgentLoopConfig
+from ..errors import Aborted, AgentError, as_agent_error
+from ..events import CompactionReport, ContextCompacted
 from ..output import unheard
 from ..policy import PolicyContext, Stop
 from ..providers import ProviderStreamFn
 from ..retry import DefaultRetryStrategy
-from ..run.failures import as_agent_error
-from ..run.state import Run, RunLoopFn
+from ..run.consulting import sees_every_request, tell_run_over
+from ..run.state import Run, RunLoopFn, RunSetup
 from ..run.transcript import Transcript
 from ..stream import StreamFn, StreamOptions
 from ..tool import Toolbox
-from ..types import AgentMessage, AssistantMessage, Cost, ModelSpec, ThinkingLevel, Usage, UserMessage
-from .context import start_of_waiting
+from ..types import (
+    LLM_MESSAGES,
+    AgentMessage,
+    AssistantMessage,
+    Cost,
+    CustomMessage,
+    LlmMessage,
+    ModelSpec,
+    ThinkingLevel,
+    Usage,
+    UserMessage,
+)
+from ..values.checks import a_kind
+from ..waits import Interrupted
+from .context import default_convert_to_llm, estimate_tokens, start_of_waiting
 
 _CURRENT: ContextVar[CompactionContext | None] = ContextVar("swink_agent_compaction", default=None)
 
@@ -159,7 +177,7 @@ class CompactionContext:
             if not self._is_over:
                 self.usage += side.usage
                 self.cost += side.cost
-                self._run.count(side.usage, side.cost)
+                self._run.accounts.count(side.usage, side.cost)
         if result.exception is not None or result.stopped_by is None or result.stopped_by.policy != _OneReply.name:
             result.raise_for_error()
         return next(message for message in reversed(result.messages) if isinstance(message, AssistantMessage))
@@ -192,15 +210,11 @@ class CompactionContext:
             stream_options=options,
             retry_strategy=DefaultRetryStrategy(max_attempts=1),  # the callers have a fallback
             get_api_key=own.get_api_key,
-            pre_turn_policies=[policy for policy in own.pre_turn_policies if _sees_every_call(policy)],
-            post_turn_policies=[*filter(_sees_every_call, own.post_turn_policies), _OneReply()],
+            pre_turn_policies=[*filter(sees_every_request, own.pre_turn_policies)],
+            post_turn_policies=[*filter(sees_every_request, own.post_turn_policies), _OneReply()],
             redactor=self._run.redactor,
             sleep=own.sleep,
         )
-
-
-def _sees_every_call(policy: object) -> bool:
-    return bool(getattr(policy, "every_call", False))
 
 
 class _OneReply:
@@ -213,4 +227,128 @@ class _OneReply:
 
 
 def _side_run(config: AgentLoopConfig, system_prompt: str, token: CancellationToken, loop: RunLoopFn) -> Run:
-    return Run(config, Transcript(), Toolbox(()), system_prompt, token, unheard, loop)
+    return Run(RunSetup(config, Toolbox(), system_prompt), Transcript(), token, unheard, loop)
+
+
+# -- the transforms of a run -----------------------------------------------------------------------------------
+
+
+async def transform_context(
+    run: Run, *, overflow: bool, compaction: CompactionContext | None = None
+) -> CompactionReport | None:
+    """Runs the transforms, which change the context that is sent from now on; returns a report, or `None` for no
+    change."""
+    if not run.config.has_transform:
+        return None
+    if compaction is None:
+        compaction = CompactionContext(run)
+    report: CompactionReport | None = None
+    try:
+        report = await _transformed(run, overflow, compaction)
+    finally:
+        compaction.close()
+        if report is None or not report.is_told:
+            run.tell_usage(compaction.usage, compaction.cost, "compaction")
+    return report
+
+
+async def _transformed(run: Run, overflow: bool, compaction: CompactionContext) -> CompactionReport | None:
+    config, given = run.config, run.transcript.context
+    # Calls wait only in a compaction on demand: any other run has closed or answered them.
+    until = start_of_waiting(given) if compaction.is_on_demand else len(given)
+    waiting = given[until:]
+    start: Sequence[AgentMessage] = given[:until] if waiting else given
+    messages = start
+    # On demand, a transform must remove something, so it is called as after an overflow.
+    must_shrink = overflow or compaction.is_on_demand
+    with compaction.at_work():
+        for transform in (config.async_transform_context, config.transform_context):
+            if transform is not None:
+                returned = await run.supervisor.call(transform, list(messages), must_shrink)
+                if returned is not None and not _are_same(returned, messages):
+                    messages = _checked(returned)
+                    compaction.fresh_from = len(messages)
+    if messages is start:
+        return None
+    messages = [*messages, *waiting] if waiting else messages
+    dropped, before, after = max(0, len(given) - len(messages)), estimate_tokens(given), estimate_tokens(messages)
+    spent = compaction.usage, compaction.cost
+    report = CompactionReport(dropped, before, after, overflow, *spent, compaction.has_summary)
+    if not run.transcript.adopt(messages):
+        return None
+    if run.transcript.recorder is not None:
+        run.transcript.recorder.context_replaced(messages, report)
+    if report.is_told:
+        run.emit(ContextCompacted(report))
+    return report
+
+
+def _are_same(some: Any, others: Sequence[AgentMessage]) -> bool:
+    return hasattr(some, "__len__") and len(some) == len(others) and all(map(is_, some, others))
+
+
+def _checked(returned: object) -> Sequence[AgentMessage]:
+    """Returns the messages that a transform returned. Raises `TypeError` if they are not a list of messages."""
+    if not isinstance(returned, Sequence) or isinstance(returned, (str, bytes)):
+        raise TypeError(f"it returned {a_kind(returned)}, which is not a list of messages")
+    for item in cast("Sequence[object]", returned):
+        if type(item) not in LLM_MESSAGES and not isinstance(item, CustomMessage):
+            raise TypeError(f"it returned a list with {a_kind(item)}, which is not a message")
+    return cast("Sequence[AgentMessage]", returned)
+
+
+async def convert_context(run: Run) -> None:
+    """Converts the new messages of the context. Raises `TypeError` if the hook returns what is not a message."""
+    convert, converted = run.config.convert_to_llm, list[LlmMessage]()
+    if convert is default_convert_to_llm:
+        run.transcript.convert_by_default()
+        return
+    for message in run.transcript.unconverted():
+        llm_message = await run.supervisor.call(convert, message)
+        if llm_message is None:
+            continue
+        if type(llm_message) not in LLM_MESSAGES:
+            raise TypeError(
+                f"it returned {a_kind(llm_message)}, which is not a message for a model: return a UserMessage, an "
+                "AssistantMessage or a ToolResultMessage, or None to leave the message out"
+            )
+        converted.append(llm_message)
+    run.transcript.convert(converted)
+
+
+async def compact_on_demand(run: Run, instructions: str | None) -> CompactionReport | None:
+    """Runs the transforms alone, for `Agent.compact`. Raises an `AgentError`, such as `Aborted`."""
+    prompt = run.setup.system_prompt
+    run.instructions = prompt if isinstance(prompt, str) else ""
+    compaction = CompactionContext(run, is_on_demand=True, instructions=instructions)
+    if run.transcript.recorder is not None:
+        run.transcript.recorder.redactor = run.redactor
+    report: CompactionReport | None = None
+    problem: AgentError | None = None
+    try:
+        report = await transform_context(run, overflow=False, compaction=compaction)
+        if report is not None:
+            await run.make_durable()
+    except Interrupted:
+        problem = Aborted()
+    except Exception as error:
+        problem = as_agent_error(error, "transform_context")
+    finally:
+        tell_run_over(run)
+        run.close()
+        if report is None:
+            _record_use(run, compaction)
+    if run.supervisor.cancelled_from_outside is not None:
+        raise asyncio.CancelledError(*run.supervisor.cancelled_from_outside)
+    if problem is not None:
+        raise problem
+    return report
+
+
+def _record_use(run: Run, compaction: CompactionContext) -> None:
+    """Records the usage of a compaction that removed nothing, since no end of a run reports it."""
+    transcript = run.transcript
+    if transcript.recorder is not None and (compaction.usage != Usage() or compaction.cost != Cost()):
+        size = estimate_tokens(transcript.context)
+        report = CompactionReport(0, size, size, usage=compaction.usage, cost=compaction.cost)
+        transcript.recorder.context_replaced(transcript.context if transcript.is_compacted else (), report)

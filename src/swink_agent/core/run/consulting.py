@@ -1,60 +1,74 @@
-"""Asks policies, in order. The first stop wins. A policy that fails is logged and ignored, except before a dispatch,
-where it skips the call.
+"""Asks the policies of a run, in order. The first stop wins. A policy that fails is logged and ignored, except before a
+dispatch, where it skips the call.
 
-`policy` defines what a policy gets and may answer; `loop` and `dispatch` decide when policies are asked.
+Owns which policies are asked. `policy` defines what a policy gets and may answer; `loop` and `dispatch` decide when.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from msgspec import structs
 
-from ..config import AgentLoopConfig
-from ..policy import (
-    Inject,
-    PolicyContext,
-    PostLoopPolicy,
-    PostTurnPolicy,
-    PreDispatchContext,
-    PreDispatchPolicy,
-    PreTurnPolicy,
-    Skip,
-    Stop,
-)
+from ..policy import Inject, PolicyContext, PreDispatchContext, Skip, Stop
 from ..types import AgentMessage, AssistantMessage, PolicyStop, ToolResultMessage
-from ..waits import Supervisor, call
+from .state import Run
+
+_Slot: TypeAlias = Literal["pre_turn", "post_turn", "post_loop"]
 
 log = logging.getLogger("swink_agent")
 
 
-def tell_run_over(config: AgentLoopConfig, run_id: str) -> None:
+def sees_every_request(policy: object) -> bool:
+    """Whether a policy is asked again before each repetition of a request, and about the requests of transforms."""
+    return bool(getattr(policy, "every_call", False))
+
+
+def tell_run_over(run: Run) -> None:
     """Calls `run_over` of the policies that have it, once for each policy."""
+    config = run.config
     slots = config.pre_turn_policies, config.pre_dispatch_policies, config.post_turn_policies, config.post_loop_policies
     for policy in {id(policy): policy for slot in slots for policy in slot}.values():
         run_over = getattr(policy, "run_over", None)
         if run_over is not None:
             try:
-                run_over(run_id)
+                run_over(run.id)
             except Exception:
                 log.exception("policy %s failed when the run was over", _name(policy))
 
 
-async def consult(
-    policies: Sequence[PreTurnPolicy] | Sequence[PostLoopPolicy],
-    slot: Literal["pre_turn", "post_loop"],
-    context: PolicyContext,
-    supervisor: Supervisor,
+async def consult_before_turn(run: Run) -> tuple[PolicyStop | None, list[AgentMessage]]:
+    """Returns the first stop, or the messages to inject into this turn."""
+    policies = run.config.pre_turn_policies
+    if not policies:
+        return None, []
+    tokens = run.most_request_tokens() if any(map(sees_every_request, policies)) else 0
+    return await _consult(run, policies, "pre_turn", run.policy_context(request_tokens=tokens))
+
+
+async def consult_before_repetition(run: Run, failed: AssistantMessage) -> PolicyStop | None:
+    """Returns the first stop of the policies that are asked before each repetition of a request."""
+    policies = [policy for policy in run.config.pre_turn_policies if sees_every_request(policy)]
+    if not policies:
+        return None
+    context = run.policy_context(failed, request_tokens=run.most_request_tokens())
+    return (await _consult(run, policies, "pre_turn", context))[0]
+
+
+async def consult_after_loop(run: Run) -> tuple[PolicyStop | None, list[AgentMessage]]:
+    """Returns the first stop, or the messages with which the run goes on."""
+    policies = run.config.post_loop_policies
+    return await _consult(run, policies, "post_loop", run.policy_context()) if policies else (None, [])
+
+
+async def _consult(
+    run: Run, policies: Sequence[object], slot: _Slot, context: PolicyContext
 ) -> tuple[PolicyStop | None, list[AgentMessage]]:
-    """Returns the first stop, or the messages to inject."""
     messages: list[AgentMessage] = []
     for policy in policies:
-        answer = _answer(policy, slot, context)
-        if answer is None:  # the usual answer, which needs no coroutine
-            continue
-        verdict = await _verdict(policy, answer, supervisor)
+        verdict = await _verdict(run, policy, slot, context)
         if isinstance(verdict, Stop):
             return PolicyStop(_name(policy), verdict.reason), []
         if verdict is not None:
@@ -63,15 +77,12 @@ async def consult(
 
 
 async def consult_after_turn(
-    policies: Sequence[PostTurnPolicy], context: PolicyContext, supervisor: Supervisor
+    run: Run, context: PolicyContext
 ) -> tuple[PolicyStop | None, list[AgentMessage], PolicyContext]:
     """Returns the first stop, or the messages to inject, and the turn with the policies' replacements."""
     messages: list[AgentMessage] = []
-    for policy in policies:
-        answer = _answer(policy, "post_turn", context)
-        if answer is None:
-            continue
-        verdict = await _verdict(policy, answer, supervisor, last_words=True)
+    for policy in run.config.post_turn_policies:
+        verdict = await _verdict(run, policy, "post_turn", context, after_abort=True)
         if isinstance(verdict, Stop):
             return PolicyStop(_name(policy), verdict.reason), [], context
         for message in () if verdict is None else verdict.messages:
@@ -99,21 +110,12 @@ def _replaced(context: PolicyContext, message: AgentMessage) -> PolicyContext | 
     return None
 
 
-def _answer(policy: object, slot: Literal["pre_turn", "post_turn", "post_loop"], context: PolicyContext) -> object:
-    """Returns the policy's answer, or an awaitable of it; `None` if it fails."""
-    try:
-        return call(getattr(policy, slot), context)
-    except Exception:
-        log.exception("policy %s failed and is ignored", _name(policy))
-        return None
-
-
 async def _verdict(
-    policy: object, answer: object, supervisor: Supervisor, *, last_words: bool = False
+    run: Run, policy: object, slot: _Slot, context: PolicyContext, *, after_abort: bool = False
 ) -> Stop | Inject | None:
-    """Waits for the policy's verdict; returns `None` if it fails or answers something else."""
+    """Returns the policy's verdict; `None` if it fails or answers something else."""
     try:
-        verdict = await supervisor.settle(answer, last_words=last_words)
+        verdict: object = await run.supervisor.call(getattr(policy, slot), context, after_abort=after_abort)
     except Exception:
         log.exception("policy %s failed and is ignored", _name(policy))
         return None
@@ -124,15 +126,13 @@ async def _verdict(
 
 
 async def consult_before_dispatch(
-    policies: Sequence[PreDispatchPolicy], context: PreDispatchContext, supervisor: Supervisor
+    run: Run, context: PreDispatchContext
 ) -> tuple[PolicyStop | Skip | None, list[AgentMessage]]:
     """Returns the first stop or skip, and the messages to inject. A policy that fails skips the call."""
     messages: list[AgentMessage] = []
-    for policy in policies:
+    for policy in run.config.pre_dispatch_policies:
         try:
-            verdict: object = call(policy.pre_dispatch, context)
-            if verdict is not None:
-                verdict = await supervisor.settle(verdict)
+            verdict: object = await run.supervisor.call(policy.pre_dispatch, context)
         except Exception as error:
             log.exception("policy %s failed: the call of %s is skipped", _name(policy), context.name)
             return Skip(f"policy {_name(policy)} failed: {type(error).__name__}"), messages
@@ -146,9 +146,8 @@ async def consult_before_dispatch(
             case Inject():
                 messages.extend(verdict.messages)
             case _:
-                return Skip(
-                    f"policy {_name(policy)} answered {type(verdict).__name__}, which is not a verdict"
-                ), messages
+                answer = type(verdict).__name__
+                return Skip(f"policy {_name(policy)} answered {answer}, which is not a verdict"), messages
         if not isinstance(context.arguments, dict):  # pyright: ignore[reportUnnecessaryIsInstance] - a policy may assign anything
             return Skip(f"policy {_name(policy)} set arguments that are not a dict"), messages
     return None, messages

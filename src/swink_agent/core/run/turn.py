@@ -1,21 +1,31 @@
 """Functions of the turn: they compute the system prompt or the tools for each turn.
 
-Decides whether such a function gets the turn's `PolicyContext`, and keeps the tools of the last turn. `loop` calls the
-functions.
+Defines what an application may give instead of a text or a list. Decides whether such a function gets the turn's
+`PolicyContext`, and keeps the tools of the last turn. `loop` calls the functions.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from operator import is_
 from types import FunctionType
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
-from ..agent.options import SystemPrompt, Tools
 from ..policy import PolicyContext
 from ..tool import AgentTool, Toolbox
 from ..values.checks import is_function, is_not
+from ..values.value import Deps
+
+SystemPrompt: TypeAlias = str | Callable[[], Any] | Callable[[PolicyContext[Deps]], Any]
+"""The instructions, or a function that each turn calls once for them, with the turn's `PolicyContext` if it has a
+required parameter."""
+
+_OfTurn: TypeAlias = Iterable[AgentTool[Deps]] | Awaitable[Iterable[AgentTool[Deps]]]
+Tools: TypeAlias = (
+    Iterable[AgentTool[Deps]] | Callable[[], _OfTurn[Deps]] | Callable[[PolicyContext[Deps]], _OfTurn[Deps]]
+)
+"""Tools, or a function that each turn calls once for them."""
 
 
 def takes_context(function: Callable[..., Any], name: str) -> bool:

@@ -19,7 +19,6 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from swink_agent.core import events, types
 from swink_agent.core.agent.agent import Agent
-from swink_agent.core.agent.queues import QueueName
 from swink_agent.core.agent.structured import answer_tool_name, is_object_schema
 from swink_agent.core.approval import Approve, ApproveFn, ApproveWith, Defer, ProposedCall, Reject
 from swink_agent.core.cancel import CancellationToken
@@ -27,6 +26,7 @@ from swink_agent.core.encoding.stream_writer import events_of
 from swink_agent.core.errors import AgentError, ErrorKind
 from swink_agent.core.record import CallRecord
 from swink_agent.core.retry import DefaultRetryStrategy
+from swink_agent.core.run.inbox import QueueName
 from swink_agent.core.run.pending import Answer, Pending, WaitingCall
 from swink_agent.core.run.turn import wrapped_tools
 from swink_agent.core.stream import AssistantMessageEvent, StreamFailed, StreamFn, StreamOptions

@@ -347,8 +347,8 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        why = "something else has its name" if isinstance(error, FileExistsError) else reason_of(error)
-        raise SessionError(f"the folder {folder} cannot be made: {why}", path=str(folder)) from error
+        why = "a file with that name is in the way" if isinstance(error, FileExistsError) else reason_of(error)
+        raise SessionError(f"the folder {folder} cannot be created: {why}", path=str(folder)) from error
 
 
 def _new_file(path: Path, files: FileOperations) -> int:

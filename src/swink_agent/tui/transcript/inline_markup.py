@@ -30,6 +30,15 @@ def inline_spans(text: str, base: str) -> list[Span]:
     return spans.joined(base)
 
 
+def settled_length(text: str) -> int:
+    """Returns how much of the text more text cannot change: up to a blank where no mark is open, or 0."""
+    if _SPECIAL.search(text) is None:
+        return text.rfind(" ") + 1 or len(text)
+    spans = _Spans(text)
+    spans.read()
+    return spans.settled
+
+
 class _Spans(InlineMarks):
     special = _SPECIAL
 

@@ -13,12 +13,14 @@ from typing import NamedTuple, TypeAlias
 from swink_agent.rendering.block_marks import Fence
 
 from .highlighting import Highlighter
-from .inline_markup import inline_spans
+from .inline_markup import inline_spans, settled_length
 from .line import Span, padded, plain
 from .wrapping import Flow, chopped
 
 PIECE = 1024
 """Longer lines and paragraphs are laid out in pieces of this many characters, which bounds repeated work."""
+_LONGEST_MARKED = 4 * PIECE
+"""The longest text that waits for the end of its emphasis, code or link before it is laid out."""
 
 
 class Row(NamedTuple):
@@ -36,7 +38,7 @@ Emit: TypeAlias = Callable[[Row], None]
 class Paragraph:
     """Wrapped text; also a heading, which is a paragraph of one line."""
 
-    __slots__ = ("_continues_line", "_flow", "_is_begun", "_is_hard", "_pending", "_role", "_size", "kind")
+    __slots__ = ("_continues_line", "_due", "_flow", "_is_begun", "_is_hard", "_pending", "_role", "_size", "kind")
 
     def __init__(self, width: int, role: str, kind: str = "paragraph") -> None:
         self.kind = kind
@@ -44,6 +46,8 @@ class Paragraph:
         self._role = role
         self._pending: list[str] = []
         self._size = 0
+        self._due = PIECE
+        """The size above which a part is laid out."""
         self._is_hard = False
         self._is_begun = False
         """Whether a part of the paragraph has been laid out."""
@@ -67,8 +71,8 @@ class Paragraph:
 
     def add(self, text: str, emit: Emit, *, is_more: bool, is_last: bool) -> None:
         """Adds a line, or another piece (`is_more`) of the last line."""
-        if self._size + len(text) > PIECE:
-            self._flush(emit)
+        if self._size + len(text) > self._due:
+            self._flush_settled(emit)
         if is_more:
             joint = ""
         elif self._pending or self._is_begun:
@@ -85,9 +89,18 @@ class Paragraph:
         self._pending.append(joint + text)
         self._size += len(text) + 1
 
-    def _flush(self, emit: Emit) -> None:
+    def _flush_settled(self, emit: Emit) -> None:
+        """Lays out the pending text up to the last blank where no mark is open."""
         text = "".join(self._pending)
-        self._pending, self._size = [], 0
+        end = settled_length(text)
+        if len(text) - end > _LONGEST_MARKED - PIECE:
+            end = len(text)
+        rest = text[end:]
+        self._lay_out(text[:end], emit)
+        self._pending, self._size = [rest] if rest else [], len(rest)
+        self._due = self._size + PIECE
+
+    def _lay_out(self, text: str, emit: Emit) -> None:
         if not text:
             return
         for number, spans in enumerate(split_lines(inline_spans(text, self._role))):
@@ -97,7 +110,8 @@ class Paragraph:
         self._is_begun = True
 
     def finish(self, emit: Emit) -> None:
-        self._flush(emit)
+        self._lay_out("".join(self._pending), emit)
+        self._pending, self._size = [], 0
         self._end(emit)
 
     def _end(self, emit: Emit) -> None:

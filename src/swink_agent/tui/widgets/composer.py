@@ -348,6 +348,12 @@ class Composer(Vertical):
         self._close_list(remember=True)
         self._update_border()
 
+    def cancel_search(self) -> bool:
+        """Ends the search of the history and shows the draft again. Returns whether there was a search."""
+        is_searching = self._search is not None
+        self._end_search(takes=False)
+        return is_searching
+
     def _end_search(self, *, takes: bool = True) -> None:
         if self._search is None:
             return
@@ -361,9 +367,8 @@ class Composer(Vertical):
     def _search_key(self, event: events.Key) -> bool:
         search, key = self._search, event.key
         assert search is not None
-        if key in ("escape", "ctrl+g", "ctrl+c"):
-            self._end_search(takes=False)
-            return True
+        if key in ("escape", "ctrl+g"):
+            return self.cancel_search()
         if key == "up" or key in self._keys.keys_of("history"):
             search.older()
         elif key in ("ctrl+s", "down"):
