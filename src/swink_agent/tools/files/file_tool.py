@@ -153,7 +153,7 @@ class WritingTool(FileTool):
 
     def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The file that would be written, with every link resolved. Raises `ToolError` for one that may not be."""
-        with self.workspace.place(arguments["path"]) as place:
+        with self.workspace.place(arguments["path"], may_ask=True) as place:
             scope = self.scope_of(place.parts)
         is_kept = self._changes is None or self._changes.can_be_kept([str(self.workspace.root)])
         return scope if is_kept else {**scope, UNKEPT: True}
@@ -161,7 +161,7 @@ class WritingTool(FileTool):
     @contextmanager
     def opened(self, path: str) -> Generator[tuple[Place, Before | None]]:
         """The place of a path, and the file that is there, both open. Raises `WorkspaceError`."""
-        with self.workspace.place(path) as place:
+        with self.workspace.place(path, may_ask=True) as place:
             file = self.workspace.open_existing(place)
             if file is None:
                 yield place, None

@@ -229,11 +229,11 @@ class Workspace:
 
     # -- writing ---------------------------------------------------------------------------------------------
 
-    def place(self, path: str) -> Place:
+    def place(self, path: str, *, may_ask: bool = False) -> Place:
         """Where a file of this path is, or would be, with its last link followed. Creates nothing.
 
-        Raises `WorkspaceError` for a path that leads out, that is a folder, or that no tool may write, not even if a
-        person allows it.
+        Raises `WorkspaceError` for a path that leads out, that is a folder, or that no tool may write. `may_ask`: a name
+        that a person may allow is accepted.
         """
         relative = self.relative(path)
         try:
@@ -241,7 +241,7 @@ class Workspace:
         except OSError as error:
             raise self.explain(path, error) from error
         try:
-            self.refuse_protected(place.parts, is_allowed=True)
+            self.refuse_protected(place.parts, is_allowed=may_ask)
             self._refuse_in_use("/".join(place.parts))
         except BaseException:
             place.close()
