@@ -232,8 +232,8 @@ class Workspace:
     def place(self, path: str, *, may_ask: bool = False) -> Place:
         """Where a file of this path is, or would be, with its last link followed. Creates nothing.
 
-        Raises `WorkspaceError` for a path that leads out, that is a folder, or that no tool may write. `may_ask`: a name
-        that a person may allow is accepted.
+        Raises `WorkspaceError` for a path that leads out, that is a folder, or that no tool may write. `may_ask`: a
+        name that a person may allow is accepted.
         """
         relative = self.relative(path)
         try:
