@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from .values.data import as_json_data
 from .values.value import Choice, Value, show, show_arguments
 from .values.value import WithReason as _WithReason
 
@@ -19,6 +20,9 @@ ACCESS, REASON = "access", "reason"
 LONGEST_REASON = 500
 READS_ONLY = "reads_only"
 """The field of a scope that is set if the call can run so that it only reads."""
+RUNS = "runs"
+"""The field of a scope that is set if a program runs the file, or reads it as settings, by itself. A person decides.
+It has the `name`, the `program` and `when` that is."""
 UNKEPT = "unkept"
 """The field of a scope that is set if no checkpoint can be kept now, so that the call could not be taken back."""
 
@@ -155,7 +159,7 @@ class ApproveWith(Value, frozen=True):
 def scope_as_approved(scope: dict[str, Any], answer: Approve | ApproveWith) -> dict[str, Any]:
     """The scope of the grant: it has `READS_ONLY` if and only if the answer says so."""
     rest = {key: value for key, value in scope.items() if key != READS_ONLY}
-    return {**rest, READS_ONLY: True} if isinstance(answer, Approve) and answer.reads_only else rest
+    return as_json_data({**rest, READS_ONLY: True} if isinstance(answer, Approve) and answer.reads_only else rest)
 
 
 class Reject(_WithReason, frozen=True):
