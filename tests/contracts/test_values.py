@@ -384,6 +384,7 @@ VALUES += [
         read=("/usr",),
         hidden=("/root/.ssh",),
         protected=(".git/hooks",),
+        opened=("/home/ada/.git/hooks",),
         network=True,
         hosts=("example.org",),
         environment={"PATH": "/bin"},

@@ -101,11 +101,11 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
     `write`: folders that may be written, besides a private temporary folder. `read`: `None` for everything that is not
     hidden, else these folders, the write roots and the system's. `hidden` wins over both. `protected`: names beneath
     each write root. What exists is read-only; what a command makes is judged when it ends. Those of `NAMES` count at
-    any depth. Unless it is empty, a home folder in a root is protected too (`at_home`).
-    `programs`: the folders that this program runs from, read-only in a root too. `environment`: all variables that the
-    child inherits. `network`: the machine's network, unfiltered. `hosts`: without `network`, the hosts that may be
-    reached through our proxy: `example.org`, `*.example.org`, either with `:port`, an address, a network, or `*` for
-    every public host.
+    any depth. Unless it is empty, a home folder in a root is protected too (`at_home`). `opened`: absolute paths
+    beneath the write roots that may be written although their names are protected. `programs`: the folders that this
+    program runs from, read-only in a root too. `environment`: all variables that the child inherits. `network`: the
+    machine's network, unfiltered. `hosts`: without `network`, the hosts that may be reached through our proxy:
+    `example.org`, `*.example.org`, either with `:port`, an address, a network, or `*` for every public host.
 
     At construction, paths are made absolute, and those of `write` and `read` real. A relative hidden path applies
     beneath each write root, like a protected one. Raises `ValueError` if the whole machine is writable, a root is in a
@@ -119,6 +119,7 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
     read: tuple[str, ...] | None = None
     hidden: tuple[str, ...] = field(default_factory=_hidden_here)
     protected: tuple[str, ...] = PROTECTED_NAMES
+    opened: tuple[str, ...] = ()
     programs: tuple[str, ...] = field(default_factory=own_folders)
     network: bool = False
     hosts: tuple[str, ...] = ()
@@ -183,8 +184,12 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
                 names.extend(os.path.join(root, name[5:]) for name in self.protected if name.startswith(".git/"))
             else:
                 names.extend(os.path.join(root, name) for name in self.protected)
-        names.extend(self.own_programs())
-        return tuple(dict.fromkeys(names))
+        names = [name for name in names if not self.is_opened(name)]
+        return tuple(dict.fromkeys((*names, *self.own_programs())))
+
+    def is_opened(self, path: str) -> bool:
+        """Whether the path may be written although its name is protected."""
+        return any(is_beneath(path, opened) for opened in self.opened)
 
     def at_home(self) -> tuple[str, ...]:
         """What is read-only in a home folder that may be written: see `at_home`. None if nothing is protected."""

@@ -353,7 +353,7 @@ class Leftovers:
     def _is_changed(self, path: str) -> bool:
         """Whether a command made or changed the file, or moved its folder there. The old content is not a change."""
         signature = _signature_of(path)
-        if signature is None or signature == self._known.get(path):
+        if signature is None or signature == self._known.get(path) or self._profile.is_opened(path):
             return False
         if path in self._before and self._read(path, _LARGEST_KEPT) == self._before[path]:
             return False
