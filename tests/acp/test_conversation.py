@@ -54,7 +54,7 @@ async def test_model_thinking_and_mode_are_options(desk: Path) -> None:
         ]
         assert values(session.config_options) == {"model": MODEL, "thinking": "off", "mode": "smart"}
         modes = [option.value for option in session.config_options[2].options]
-        assert modes == ["ask", "smart", "auto", "all", "none", "plan"]
+        assert modes == ["none", "ask", "smart", "auto", "all", "plan"]
         assert [mode.id for mode in session.modes.available_modes] == modes
         models = [option.value for option in session.config_options[0].options]
         assert MODEL in models
@@ -75,7 +75,7 @@ async def test_model_thinking_and_mode_are_options(desk: Path) -> None:
             assert refused.value.code == -32602
         await agent.set_session_mode(session_id=session.session_id, mode_id="ask")
         assert client.of("config_option_update") == []  # the editor has changed them itself
-        assert await client.say(session, "#approve auto") == "end_turn"
+        assert await client.say(session, "/approve auto") == "end_turn"
         assert values(client.of("config_option_update")[-1].config_options)["mode"] == "auto"
         assert [update.current_mode_id for update in client.of("current_mode_update")] == ["auto"]
         await client.say(session, f"/model {MODEL}")
@@ -224,7 +224,7 @@ async def test_a_command_that_editors_do_not_have_is_refused_in_words(desk: Path
         session = await new(agent, desk)
         assert await client.say(session, "/theme dark") == "end_turn"
         assert "/theme is not available in an editor" in client.said
-        await client.say(session, "#key sk-secret-0123456789abcdef")
+        await client.say(session, "/key sk-secret-0123456789abcdef")
         assert "sk-secret" not in client.said
 
 

@@ -223,7 +223,7 @@ async def test_a_key_is_stored_without_being_shown(swink: Swink, terminal: Termi
             "--inline", environ={"TERM": "dumb", "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring"}
         )
         await terminal.expect("> ")
-        terminal.type("#key mistral\n")
+        terminal.type("/key mistral\n")
         await terminal.expect("does not show")
         terminal.type(f"{secret}\n")
         await terminal.expect("the key of mistral is in")
@@ -317,14 +317,14 @@ async def test_a_follow_up_is_queued_by_a_command_that_the_help_names(swink: Swi
         swink.use(provider)
         await terminal.start("--inline", "--sandbox", "off", "--approve", "all", environ={"TERM": "dumb"})
         await terminal.expect("> ")
-        terminal.type("#help\n")
+        terminal.type("/help\n")
         await terminal.expect("/queue text")
         assert "F6" not in terminal.shown
         terminal.type("begin\n")
         await terminal.expect("▸ bash until")
         terminal.type("/queue and then this\n")
         await terminal.expect("(waits until the run would stop; Ctrl+C stops the run)")
-        terminal.type("#copy\n")
+        terminal.type("/copy\n")
         await terminal.expect("there is no answer to copy yet")
         assert terminal.shown.count("(waits until") == 1, "a command that queues nothing does not wait"
         (swink.folder / "go").touch()
@@ -439,13 +439,13 @@ def test_a_run_of_calls_that_began_long_ago_is_not_left_out() -> None:
 
 def test_help_is_one_column_however_wide_the_terminal_is() -> None:
     transcript = Transcript()
-    transcript.add(HelpBlock(["Keys\n  Enter  sends it", "Commands\n  #help  what there is"]))
+    transcript.add(HelpBlock(["Keys\n  Enter  sends it", "Commands\n  /help  what there is"]))
     assert [row.split() for row in printed(transcript, 199)] == [
         ["\u00b7", "Keys"],
         ["Enter", "sends", "it"],
         [],
         ["Commands"],
-        ["#help", "what", "there", "is"],
+        ["/help", "what", "there", "is"],
     ]
 
 

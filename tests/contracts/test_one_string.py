@@ -177,5 +177,5 @@ def test_every_public_function_that_takes_several_takes_one() -> None:
     assert len(taken) > 8
     assert {where for where, hint in taken if not hint.startswith("str | ")} == {
         "Sandbox.spawn(argv)",  # refuses a text, because it is not a list of words
-        "SandboxProfile.hidden_elsewhere(there)",  # paths that `hidden_paths` found, not a user's
+        "Redactor.redact_texts(texts)",  # the pieces of one text, as they follow each other
     }

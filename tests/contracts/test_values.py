@@ -285,7 +285,7 @@ VALUES: list[msgspec.Struct] = [
     Reject("no"),
     Skip("not now"),
     Stop("enough"),
-    StreamDone(StopReason.TOOL_USE, Usage(1), Cost(0.5), "model-2026-01-01", "r1"),
+    StreamDone(StopReason.TOOL_USE, Usage(1), Cost(0.5), "model-2", "reply-1"),
     StreamFailed("busy", ErrorKind.THROTTLED, StopReason.ERROR, 1.5, Usage(1), Cost(0.5)),
     StreamOptions(temperature=0.5, max_tokens=10, api_key="key", headers={"a": "b"}, timeout=5.0, extra={"x": 1}),
     StreamStart(),

@@ -442,7 +442,7 @@ async def test_waiting_calls_of_a_session_are_asked_when_it_opens_and_escape_lea
         await asked(pilot, "2 of 3", "escape")
         await asked(pilot, "3 of 3", "l")
         await until(pilot, lambda: "2 calls wait for an answer" in "\n".join(rows_of(app)))
-        app.composer.set_text("#answer")
+        app.composer.set_text("/answer")
         await pilot.press("enter")
         await asked(pilot, "1 of 2", "n")
         await asked(pilot, "2 of 2", "y")
@@ -495,8 +495,8 @@ async def test_a_list_of_completions_leaves_the_input_in_sight(made: Made, tmp_p
     async def work(pilot: Pilot[int]) -> None:
         for size in SIZES:
             await pilot.resize_terminal(*size)
-            for words, listed in (("@", "file-00.txt"), ("@file", "file-0"), ("/", "/model"), ("#", "#help")):
-                await pilot.press(*[{"/": "slash", "#": "number_sign", "@": "at"}.get(key, key) for key in words])
+            for words, listed in (("@", "file-00.txt"), ("@file", "file-0"), ("/", "/model"), ("/he", "/help")):
+                await pilot.press(*[{"/": "slash", "@": "at"}.get(key, key) for key in words])
                 await until(pilot, lambda listed=listed: any(listed in row for row in rows_of(app)))
                 await until(pilot, lambda words=words: sees_input(app, f" {words}"))
                 await pilot.press("up")
@@ -534,7 +534,7 @@ async def test_a_dialog_leaves_the_input_in_sight(made: Made) -> None:
     dialogs: list[tuple[Callable[[], Coroutine[Any, Any, Any]], tuple[str, ...]]] = [
         (lambda: app.talk.submit("/theme"), ("contrast",)),
         (lambda: app.talk.submit("/thinking"), ("off",)),
-        (lambda: app.talk.submit("#key anthropic"), ("hidden",)),
+        (lambda: app.talk.submit("/key anthropic"), ("hidden",)),
         (lambda: app.talk.submit("/model"), ("/ ",)),
         (
             lambda: app.talk.front.confirm("Carry the plan out? " * 9, choices, "yes"),
@@ -571,7 +571,7 @@ async def test_the_first_screen_asks_about_the_folder_and_a_key_answers(
     app = made()
 
     async def work(pilot: Pilot[int]) -> None:
-        await until(pilot, lambda: "May commands and edits in this folder run unasked?" in "\n".join(rows_of(app)))
+        await until(pilot, lambda: "Run commands and edits in this folder without asking?" in "\n".join(rows_of(app)))
         app.composer.set_text("a draft")
         await pilot.press(key)
         await until(pilot, lambda: WorkedFolders().answer(app.talk.opening.folder) is answer)

@@ -85,7 +85,7 @@ def test_branch_hosts_and_tasks_have_a_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("approve", "word"), [("auto", "auto"), ("on", "ask"), ("off", "approve off"), ("none", "approve none")]
+    ("approve", "word"), [("auto", "auto"), ("ask", "ask"), ("all", "approve all"), ("none", "approve none")]
 )
 @pytest.mark.parametrize("width", [60, 80, 100, 140])
 @pytest.mark.table

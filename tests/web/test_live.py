@@ -372,14 +372,14 @@ async def test_commands_run_and_prompts_never_are_commands(folder: Path) -> None
         events = await client.say(session, "/usage")
         assert named(events, "agent_start")[0]["prompts"][0]["content"][0]["text"] == "/usage"
         where = f"sessions/{session}/command"
-        for line in ("#key anthropic", "#key sk-ant-1", "/key x", "!ls", " !ls", "hello", "/quit", "/reset"):
+        for line in ("#key anthropic", "/key sk-ant-1", "/key x", "!ls", " !ls", "hello", "/quit", "/reset"):
             assert (await client.ask("POST", where, {"line": line}))[0] == 422, line
         status, accepted = await client.ask("POST", where, {"line": "/usage"})
         assert status == 202
         async with client.stream(session, accepted["position"]) as stream:
             notice = (await stream.until("notice"))[-1][2]
         assert "tokens" in notice["text"]
-        status, problem = await client.ask("POST", f"sessions/{session}/prompt", {"text": "#key sk-ant-secret"})
+        status, problem = await client.ask("POST", f"sessions/{session}/prompt", {"text": "/key sk-ant-secret"})
         assert status == 422
         assert "sk-ant" not in str(problem)
 

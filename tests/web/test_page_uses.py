@@ -86,7 +86,7 @@ async def test_texts_of_the_program_fit_a_browser(folder: Path) -> None:
             await page.keyboard.press("Enter")
             await expect(log).to_contain_text("/rewind")
             await expect(log).to_contain_text("Shift+Enter")
-            for name in ("#key [", "/bindings", "/editor", "/quit", "Shift+Tab"):
+            for name in ("/key [", "/bindings", "/editor", "/quit", "Shift+Tab"):
                 await expect(log).not_to_contain_text(name)
             fonts = [
                 await page.locator(".notice").nth(number).evaluate("each => getComputedStyle(each).fontFamily")

@@ -15,6 +15,7 @@ from swink_agent.app.agent.skills import usable_skills
 from swink_agent.app.talk.commands import COMMANDS, own_commands
 from swink_agent.app.talk.commands.model_commands import model_items
 from swink_agent.app.talk.front import PickItem
+from swink_agent.approvals.modes import MODES as APPROVALS_MODES
 from swink_agent.core.types import ThinkingLevel
 from swink_agent.rendering.escaping import safe_line
 
@@ -23,19 +24,14 @@ if TYPE_CHECKING:
 
 PLAN = "plan"
 MODES = {
-    "ask": "Every call that needs approval is asked about.",
-    "smart": "Harmless calls run; other calls are asked about.",
-    "auto": "Calls that the sandbox confines run unasked; calls that leave it are asked about.",
-    "all": "Only access beyond the sandbox is asked about. Deny rules and the sandbox still apply.",
-    "none": "Nothing that needs approval runs.",
+    **{mode: f"{words[0].upper()}{words[1:]}." for mode, words in APPROVALS_MODES.items()},
     PLAN: "The model looks and plans, and changes nothing.",
 }
 ELSEWHERE = {
-    "#key": "`swink keys set PROVIDER` and `swink acp --keys` store keys",
+    "/key": "`swink keys set PROVIDER` and `swink acp --keys` store keys",
     "/bindings": "they are the keys of a terminal",
-    "#clear": "it changes what a terminal shows",
-    "#copy": "the editor copies",
-    "#load": "open the session in the editor",
+    "/clear": "it changes what a terminal shows",
+    "/copy": "the editor copies",
     "/resume": "open the session in the editor",
     "/reset": "open a new session in the editor",
     "/fork": "fork the session in the editor",

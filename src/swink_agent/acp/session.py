@@ -273,8 +273,8 @@ class EditorSession:
     def _without_secrets(self, block: UserBlock) -> UserBlock:
         if not isinstance(block, Text):
             return block
-        if (command_in(block.text.strip()) or ("",))[0] == "#key":
-            raise RequestError(-32602, "nothing was sent: a line that begins with #key never goes to a model")
+        if (command_in(block.text.strip()) or ("",))[0] == "/key":
+            raise RequestError(-32602, "nothing was sent: a line that begins with /key never goes to a model")
         return structs.replace(block, text=self._redactor.redact(block.text))
 
     def _reason(self, ended: RunEnd | None) -> Any:

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
+from typing import Any, NamedTuple, TypeAlias, cast, get_args
 
 import msgspec
 
@@ -53,10 +53,9 @@ from .commands.prefixes import prefix_covers, prefix_length
 from .commands.rules import COMMAND_TOOLS, CommandRules, Decision
 from .commands.shell_words import NotPlain, plain_words
 from .display import render_request
+from .modes import ApprovalsMode
 
 _LOG = logging.getLogger("swink_agent")
-
-ApprovalsMode: TypeAlias = Literal["smart", "auto", "ask", "all", "none"]
 
 _BY_RULES = ("smart", "auto")  # the modes in which rules and trust answer for a person
 SAID_NO = "the user said no"

@@ -12,6 +12,8 @@ from typing import Any
 
 import click
 
+from swink_agent.approvals.modes import MODES
+
 from .process.groups import picks, takes
 from .prompt.bare_prompt import BARE_PROMPT, SPOKEN, TALK, RootGroup
 
@@ -114,11 +116,10 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @takes("--tools NAMES", "Built-in tools, separated by commas, or none. Default: all.", "tools")
 @picks(
     "--approve",
-    "none ask smart auto all",
-    "Which calls may run. none: only those that need no approval; ask: each after asking; smart: asks about all but "
-    "harmless ones; auto: asks about those that leave the sandbox; all: asks only about access beyond the sandbox. "
-    "Default: auto in a folder that you agreed to, with a sandbox and checkpoints, else smart. Without a user to ask, "
-    "the answer is no.",
+    " ".join(MODES),
+    "Which calls run without a question: ask (none), smart (harmless ones), auto (those in the sandbox too), all (but "
+    "access beyond the sandbox). With none, no call runs that needs approval. Default: auto if you agreed for this "
+    "folder, else smart.",
 )
 @takes(
     "--allow RULE",

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from .values.data import as_json_data
 from .values.value import Choice, Value, show, show_arguments
 from .values.value import WithReason as _WithReason
 
@@ -155,7 +156,7 @@ class ApproveWith(Value, frozen=True):
 def scope_as_approved(scope: dict[str, Any], answer: Approve | ApproveWith) -> dict[str, Any]:
     """The scope of the grant: it has `READS_ONLY` if and only if the answer says so."""
     rest = {key: value for key, value in scope.items() if key != READS_ONLY}
-    return {**rest, READS_ONLY: True} if isinstance(answer, Approve) and answer.reads_only else rest
+    return as_json_data({**rest, READS_ONLY: True} if isinstance(answer, Approve) and answer.reads_only else rest)
 
 
 class Reject(_WithReason, frozen=True):

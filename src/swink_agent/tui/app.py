@@ -459,7 +459,7 @@ class SwinkApp(TerminalApp[int]):
         self.talk.modes.cycle()
 
     def action_help(self) -> None:
-        self.talk.later(self.talk.submit("#help"))
+        self.talk.later(self.talk.submit("/help"))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if len(self.screen_stack) > 1:  # a dialog is open, and has its own keys

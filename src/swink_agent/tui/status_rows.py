@@ -75,8 +75,8 @@ def status_line(status: Status, width: int) -> Line:
 
 
 def approve_word(approve: str) -> str:
-    """Returns the mode of approvals in one or two words; `approve` is its name in `#approve`."""
-    return {"on": "ask", "off": "approve off", "none": "approve none"}.get(approve, approve)
+    """Returns the mode of approvals in one or two words."""
+    return f"approve {approve}" if approve in ("all", "none") else approve
 
 
 def beside_parts(branch: str, hosts: int, tasks: int) -> list[str]:

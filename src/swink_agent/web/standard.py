@@ -39,11 +39,10 @@ if TYPE_CHECKING:
 
 _STOPPING = 5.0
 _ELSEWHERE = {
-    "#key": "keys are stored with `swink keys set PROVIDER`",
+    "/key": "keys are stored with `swink keys set PROVIDER`",
     "/bindings": "they are the keys of a terminal",
-    "#clear": "it changes what a terminal shows",
-    "#copy": "the browser copies",
-    "#load": "open the session itself",
+    "/clear": "it changes what a terminal shows",
+    "/copy": "the browser copies",
     "/resume": "open the session itself",
     "/reset": "create a session instead",
     "/fork": "fork the session instead",
@@ -267,7 +266,7 @@ class StandardTalk:
     async def command(self, line: str) -> None:
         found = command_in(line)
         if found is None:
-            what = "shell commands run only in a terminal" if line.startswith("!") else "a command begins with / or #"
+            what = "shell commands run only in a terminal" if line.startswith("!") else "a command begins with /"
             raise invalid(f"this is not a command: {what}")
         name = found[0]
         if why := _ELSEWHERE.get(name):

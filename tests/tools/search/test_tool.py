@@ -545,7 +545,7 @@ async def test_a_search_that_takes_too_long_is_stopped_and_keeps_what_was_found(
         "narrow the path, the glob or the pattern]"
     )
     assert (result.is_error, result.details["complete"]) == (False, False)
-    assert not scanners(tmp_path)
+    assert await soon(lambda: not scanners(tmp_path))
 
 
 @pytest.mark.rows(one_of=10)

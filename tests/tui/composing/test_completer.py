@@ -20,7 +20,7 @@ class Command(NamedTuple):
     help: str
 
 
-COMMANDS = (Command("/quit", "leave"), Command("/q", "leave"), Command("/model", "another model"), Command("#help", ""))
+COMMANDS = (Command("/quit", "leave"), Command("/q", "leave"), Command("/model", "another model"), Command("/help", ""))
 
 
 def commands_for(text: str) -> list[str] | None:
@@ -30,10 +30,10 @@ def commands_for(text: str) -> list[str] | None:
 
 
 def test_commands_are_completed_at_the_very_beginning_alone() -> None:
-    assert commands_for("/") == ["/quit", "/q", "/model"]
+    assert commands_for("/") == ["/quit", "/q", "/model", "/help"]
     assert commands_for("/q") == ["/q", "/quit"]
     assert commands_for("/mdl") == ["/model"]
-    assert commands_for("#") == ["#help"]
+    assert commands_for("#") is None
     assert commands_for("/model gpt") is None
     assert commands_for("see /q") is None
     assert commands_for(" /q") is None

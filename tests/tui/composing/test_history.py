@@ -39,7 +39,7 @@ def test_a_secret_is_masked_on_disk_and_in_memory(tmp_path: Path) -> None:
     assert "sk-secret" not in path.read_text()
 
 
-@pytest.mark.parametrize("text", ["#key anthropic abc", "  #key x y", "look\n#key openai abc\nat this", "#KEY a b"])
+@pytest.mark.parametrize("text", ["#key anthropic abc", "  /key x y", "look\n#key openai abc\nat this", "/KEY a b"])
 def test_lines_that_set_a_key_are_never_kept(tmp_path: Path, text: str) -> None:
     path = tmp_path / "history"
     history = PromptHistory(path)
@@ -50,9 +50,9 @@ def test_lines_that_set_a_key_are_never_kept(tmp_path: Path, text: str) -> None:
 
 def test_the_command_that_lists_keys_is_kept_and_so_is_a_prompt_about_keys(tmp_path: Path) -> None:
     history = PromptHistory(tmp_path / "history")
-    history.add("#keys")
-    history.add("what is #key for")
-    assert history.entries() == ["#keys", "what is #key for"]
+    history.add("/keys")
+    history.add("what is /key for")
+    assert history.entries() == ["/keys", "what is /key for"]
 
 
 def test_the_same_prompt_is_listed_once_at_its_last_place(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ async def test_the_folder_is_asked_about_once_and_a_yes_is_kept(talk: Talk) -> N
     assert "approvals are smart: you have not yet allowed commands and edits to run unasked" in welcome(conversation)
     conversation.modes.offer_work(("F7", "F8"))
     [block] = choices(conversation)
-    assert block.text.splitlines()[0] == "May commands and edits in this folder run unasked?"
+    assert block.text.splitlines()[0] == "Run commands and edits in this folder without asking?"
     block.toggle(1)
     await conversation.settled()
     assert conversation.approve == "auto"
@@ -63,7 +63,7 @@ async def test_the_folder_is_asked_about_once_and_a_yes_is_kept(talk: Talk) -> N
 async def test_the_status_promises_nothing_until_the_folder_was_looked_at(talk: Talk) -> None:
     assert talk.make(text("ok")).approve == "smart"
     assert talk.make(text("ok"), approve="auto").approve == "auto"
-    assert talk.make(text("ok"), approve="ask").approve == "on"
+    assert talk.make(text("ok"), approve="ask").approve == "ask"
 
 
 @pytest.mark.usefixtures("confined")
@@ -71,7 +71,7 @@ async def test_a_no_is_kept_too(talk: Talk) -> None:
     conversation = await talk.open(text("ok"))
     conversation.modes.offer_work()
     assert told(conversation)[-1] == (
-        "May commands and edits in this folder run unasked?\n"
+        "Run commands and edits in this folder without asking?\n"
         "/work yes: in the sandbox, and /rewind undoes them; stored for this folder\n"
         "/work no: you are asked about them; stored for this folder"
     )
@@ -100,10 +100,10 @@ async def test_where_nothing_confines_commands_nothing_is_asked_and_it_is_told(t
     conversation.modes.cycle()
     assert (conversation.mode, conversation.approve) == ("Execute", "smart")
     assert told(conversation)[-1] == (
-        "approvals are smart: calls that the rules know as harmless run, and you are asked about others; auto is not "
+        "approvals are smart: harmless calls run without a question; you are asked about others; auto is not "
         "possible here, because nothing confines commands (sandbox = off)"
     )
-    await conversation.submit("#approve auto")
+    await conversation.submit("/approve auto")
     assert told(conversation)[-1] == (
         "approvals are auto, but you are still asked about commands, because nothing confines commands (sandbox = off)"
     )
@@ -120,7 +120,7 @@ async def test_shift_tab_leads_from_ask_to_auto_to_plan(talk: Talk) -> None:
     for _ in range(5):
         conversation.modes.cycle()
         seen.append((conversation.mode, conversation.approve))
-    assert seen == [("Plan", "smart"), ("Execute", "on"), ("Execute", "auto"), ("Plan", "auto"), ("Execute", "on")]
+    assert seen == [("Plan", "smart"), ("Execute", "ask"), ("Execute", "auto"), ("Plan", "auto"), ("Execute", "ask")]
     assert WorkedFolders().answer(talk.folder) is None, "the keys are for this session"
     conversation.modes.cycle()
     conversation.modes.cycle()
@@ -130,17 +130,17 @@ async def test_shift_tab_leads_from_ask_to_auto_to_plan(talk: Talk) -> None:
     conversation.modes.cycle()
     await conversation.settled()
     assert talk.front.confirmed == ["Carry out this plan?"]
-    assert (conversation.mode, conversation.approve) == ("Execute", "on")
+    assert (conversation.mode, conversation.approve) == ("Execute", "ask")
     await conversation.close()
 
 
-@pytest.mark.parametrize(("approve", "name"), [("all", "off"), ("none", "none")])
-async def test_a_mode_that_is_not_in_the_order_comes_back_after_a_plan(talk: Talk, approve: str, name: str) -> None:
+@pytest.mark.parametrize("approve", ["all", "none"])
+async def test_a_mode_that_is_not_in_the_order_comes_back_after_a_plan(talk: Talk, approve: str) -> None:
     conversation = await talk.open(text("x"), approve=approve)
     conversation.modes.cycle()
     assert conversation.mode == "Plan"
     conversation.modes.cycle()
-    assert (conversation.mode, conversation.approve) == ("Execute", name)
+    assert (conversation.mode, conversation.approve) == ("Execute", approve)
     await conversation.close()
 
 
@@ -155,7 +155,7 @@ async def test_during_a_run_the_keys_change_only_who_is_asked(talk: Talk) -> Non
     for _ in range(2):
         conversation.modes.cycle()
         seen.append((conversation.mode, conversation.approve))
-    assert seen == [("Execute", "auto"), ("Execute", "on")]
+    assert seen == [("Execute", "auto"), ("Execute", "ask")]
     conversation.stop()
     await conversation.settled()
     await conversation.close()

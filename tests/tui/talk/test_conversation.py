@@ -150,22 +150,22 @@ async def test_a_tool_that_was_trusted_is_not_asked_about_again_in_smart_mode(ta
     await conversation.close()
 
 
-async def test_approve_off_asks_nothing_and_on_asks_for_every_call(talk: Talk) -> None:
+async def test_approve_all_asks_nothing_and_ask_asks_for_every_call(talk: Talk) -> None:
     conversation = await talk.open(
         call("write_file", path="one.txt", content="1"), text("ok"), call("bash", command="ls"), text("ok")
     )
-    await conversation.submit("#approve off")
-    assert conversation.approve == "off"
+    await conversation.submit("/approve all")
+    assert conversation.approve == "all"
     await conversation.submit("write")
     await conversation.settled()
     assert talk.front.questions == []
-    await conversation.submit("#approve on")
-    assert conversation.approve == "on"
+    await conversation.submit("/approve on")
+    assert conversation.approve == "ask"
     await conversation.submit("list")
     await conversation.settled()
     assert [question.request.name for question in talk.front.questions] == ["bash"]
-    await conversation.submit("#approve perhaps")
-    assert told(conversation, "error") == ["#approve takes auto, smart, on or off, not 'perhaps'"]
+    await conversation.submit("/approve perhaps")
+    assert told(conversation, "error") == ["/approve takes ask, smart, auto, all or none, not 'perhaps'"]
     await conversation.close()
 
 
@@ -205,7 +205,7 @@ async def test_a_failure_is_told_and_stays_until_the_next_prompt(talk: Talk) -> 
     assert conversation.state == "error"
     assert told(conversation, "error")[-1].endswith(
         "no such key\nanthropic refused the request: its key came from environment ANTHROPIC_API_KEY; "
-        "#key anthropic stores another"
+        "/key anthropic stores another"
     )
     assert talk.front.brought_back == ["hi"]
     await conversation.submit("hi again")
@@ -365,13 +365,13 @@ async def test_it_says_hello_with_the_model_and_how_to_get_help(talk: Talk) -> N
     assert isinstance(welcome, NoticeBlock)
     assert welcome.kind == "welcome"
     assert "anthropic:claude-sonnet-4-6" in welcome.text
-    assert "#help" in welcome.text
+    assert "/help" in welcome.text
     await conversation.close()
 
 
 async def test_requests_before_the_agent_is_there_stay_in_sight(talk: Talk) -> None:
     conversation = talk.make(text("x"))
-    await conversation.submit("#help")
+    await conversation.submit("/help")
     await conversation.open()
     assert [isinstance(block, HelpBlock) for block in conversation.view.transcript.blocks] == [False, True]
     await conversation.close()
@@ -381,17 +381,17 @@ async def test_a_folder_is_trusted_after_its_files_were_shown(talk: Talk) -> Non
     (talk.folder / ".swink").mkdir()
     (talk.folder / ".swink" / "config.toml").write_text('thinking = "low"\nallow = ["bash: rm *"]\n')
     conversation = await talk.open(text("hi"))
-    assert "#trust shows it and asks" in "\n".join(told(conversation))
+    assert "/trust shows it and asks" in "\n".join(told(conversation))
     talk.front.confirmations = ["no"]
-    await conversation.submit("#trust")
+    await conversation.submit("/trust")
     assert '│ thinking = "low"' in told(conversation)[-2]
     assert "a project may not set allow" in told(conversation)[-2]
     assert told(conversation)[-1] == "nothing was changed"
     assert conversation.opening.settings.value("thinking") == "off"
     talk.front.confirmations = ["yes"]
-    await conversation.submit("#trust")
+    await conversation.submit("/trust")
     assert told(conversation)[-1].endswith("is trusted, and its files are used from now on")
     assert conversation.opening.settings.value("thinking") == "low"
-    await conversation.submit("#trust")
+    await conversation.submit("/trust")
     assert told(conversation)[-1].startswith("there is nothing to trust")
     await conversation.close()

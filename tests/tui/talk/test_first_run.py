@@ -46,7 +46,7 @@ async def test_the_local_model_answers_at_first_and_a_notice_says_how_to_add_a_k
     welcome = conversation.view.transcript.blocks[0]
     assert isinstance(welcome, NoticeBlock)
     assert welcome.kind == "welcome"
-    for words in ("No key is set", "the model on this machine answers", "Esc stops", "#key adds"):
+    for words in ("No key is set", "the model on this machine answers", "Esc stops", "/key adds"):
         assert words in welcome.text
     assert conversation.model.startswith("local:")
     await conversation.submit("hi")
@@ -167,7 +167,7 @@ async def test_the_wizard_picks_a_provider_reads_the_key_and_shows_its_model(tal
     conversation = await talk.open(text("x"))
     talk.front.picks = ["openai"]
     talk.front.secrets = [SECRET]
-    await conversation.submit("#key")
+    await conversation.submit("/key")
     assert [item.key for item in talk.front.picked[0][1]][:2] == ["anthropic", "openai"]
     assert talk.front.confirmed == []  # what is typed now is a prompt
     assert conversation.model == "anthropic:claude-sonnet-4-6"
@@ -180,7 +180,7 @@ async def test_the_wizard_picks_a_provider_reads_the_key_and_shows_its_model(tal
     await conversation.settled()
     assert conversation.model == "openai:gpt-5.6-terra"
     assert f"the key of openai is in {tmp_path / 'config' / 'keys.json'}" in told(conversation)
-    await conversation.submit("#keys")
+    await conversation.submit("/keys")
     assert "openai" in told(conversation)[-1]
     assert KEY not in everything(conversation)
     await conversation.close()
@@ -188,7 +188,7 @@ async def test_the_wizard_picks_a_provider_reads_the_key_and_shows_its_model(tal
     assert holding(tmp_path, SECRET) == ["keys.json"]
 
 
-@pytest.mark.parametrize("line", [f"#key openai {SECRET}", f"#key {SECRET}", f"#KEY openai {SECRET}"])
+@pytest.mark.parametrize("line", [f"/key openai {SECRET}", f"/key {SECRET}", f"/KEY openai {SECRET}"])
 async def test_a_key_on_the_line_is_taken_and_seen_nowhere(talk: Talk, tmp_path: Path, line: str) -> None:
     stream = scripted(text("ok"))
     conversation = await talk.open(stream)
@@ -203,7 +203,7 @@ async def test_a_key_on_the_line_is_taken_and_seen_nowhere(talk: Talk, tmp_path:
     assert holding(tmp_path, SECRET) == ["keys.json"]
 
 
-@pytest.mark.parametrize("line", [f"#key opnai {SECRET}", f"#key bedrock {SECRET}", f"#key openai {SECRET} and more"])
+@pytest.mark.parametrize("line", [f"/key opnai {SECRET}", f"/key bedrock {SECRET}", f"/key openai {SECRET} and more"])
 async def test_a_key_line_that_is_wrong_says_so_without_the_key(talk: Talk, tmp_path: Path, line: str) -> None:
     conversation = await talk.open(text("x"))
     await conversation.submit(line)
@@ -220,7 +220,7 @@ async def test_a_first_key_opens_what_could_not_be_opened(talk: Talk, monkeypatc
     await conversation.open()
     assert conversation.state == "error"
     talk.front.secrets = [SECRET]
-    await conversation.submit("#key openai")
+    await conversation.submit("/key openai")
     assert (conversation.state, conversation.model) == ("idle", "openai:gpt-5.6-terra")
     assert conversation.opened is not None
     assert conversation.opened.agent.model == ModelSpec("openai", "gpt-5.6-terra")

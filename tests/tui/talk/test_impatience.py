@@ -69,7 +69,7 @@ async def test_a_command_sent_with_tab_is_a_command(talk: Talk) -> None:
     conversation = await talk.open(stream, approve="all", sandbox="off")
     await conversation.submit("go")
     await running(conversation)
-    conversation.queue_follow_up("#key openai not-shaped-like-any-key")
+    conversation.queue_follow_up("/key openai not-shaped-like-any-key")
     conversation.queue_follow_up("/quit")
     async with asyncio.timeout(30):
         while not talk.front.left:  # noqa: ASYNC110 - the front has no event
@@ -111,7 +111,7 @@ async def test_output_of_the_shell_goes_with_the_next_prompt_if_this_one_was_sto
     await conversation.close()
 
 
-@pytest.mark.parametrize("line", [" #key openai not-shaped-like-any-key", "\n#KEY openai not-shaped-like-any-key\n"])
+@pytest.mark.parametrize("line", [" /key openai not-shaped-like-any-key", "\n#KEY openai not-shaped-like-any-key\n"])
 async def test_a_line_with_a_key_is_never_a_prompt(talk: Talk, line: str) -> None:
     stream = scripted(text("Never."))
     conversation = await talk.open(stream)
@@ -121,7 +121,7 @@ async def test_a_line_with_a_key_is_never_a_prompt(talk: Talk, line: str) -> Non
     await conversation.settled()
     assert stream.requests == []
     assert said(conversation) == []
-    assert any("#key" in notice for notice in told(conversation, "error"))
+    assert any("/key" in notice for notice in told(conversation, "error"))
     await conversation.close()
 
 

@@ -210,10 +210,13 @@ async def test_closing_ends_a_command_that_still_runs(talk: Talk) -> None:
     ("words", "found"),
     [
         ("/model anthropic:x", ("/model", "anthropic:x")),
-        ("#help", ("#help", "")),
-        ("/Help", ("#help", "")),
+        ("/help", ("/help", "")),
+        ("#help", ("/help", "")),
+        ("#load x", ("/resume", "x")),
+        ("/save A name", ("/rename", "A name")),
+        ("/Help", ("/help", "")),
         ("#model x", ("/model", "x")),
-        ("/key secret", ("#key", "secret")),
+        ("/key secret", ("/key", "secret")),
         ("/wat", ("/wat", "")),
         ("/v2 a b", ("/v2", "a b")),
         ("#v2 is broken", None),
@@ -223,7 +226,7 @@ async def test_closing_ends_a_command_that_still_runs(talk: Talk) -> None:
         ("#12 is broken", None),
         (" /model", None),
         ("/", None),
-        ("what does #help do", None),
+        ("what does /help do", None),
     ],
 )
 def test_a_path_a_heading_and_a_number_are_not_commands(words: str, found: tuple[str, str] | None) -> None:
@@ -233,18 +236,31 @@ def test_a_path_a_heading_and_a_number_are_not_commands(words: str, found: tuple
 async def test_a_wrong_command_names_the_nearest_and_sends_nothing(talk: Talk) -> None:
     stream = scripted(text("x"))
     conversation = await talk.open(stream)
-    for wrong, meant in (("/modle", "/model"), ("#hepl", "#help"), ("#themes", "/theme")):
+    for wrong, meant in (("/modle x", "/model"), ("#hepl", "/help"), ("/themes", "/theme")):
         await conversation.submit(wrong)
         assert f"did you mean {meant}?" in told(conversation, "error")[-1]
-    await conversation.submit("/xyzzy")
-    assert "#help lists them" in told(conversation, "error")[-1]
+        assert talk.front.given_back[-1] == wrong
+    await conversation.submit("/xyzzy is odd", ["picture.png"])
+    assert "/help lists them" in told(conversation, "error")[-1]
+    assert talk.front.given_back[-1] == "/xyzzy is odd"
     assert stream.requests == []
+    await conversation.close()
+
+
+async def test_a_text_that_begins_with_a_folder_of_this_machine_is_a_prompt(talk: Talk) -> None:
+    stream = scripted(text("Delete logs."))
+    conversation = await talk.open(stream)
+    place = next(name for name in sorted(os.listdir("/")) if command_in(f"/{name}") is not None)
+    await conversation.submit(f"/{place} is full, what can I do?")
+    await conversation.settled()
+    assert stream.requests[0].messages[-1].content[0].text == f"/{place} is full, what can I do?"
+    assert talk.front.given_back == []
     await conversation.close()
 
 
 async def test_help_lists_every_command_and_the_keys(talk: Talk) -> None:
     conversation = await talk.open(text("x"))
-    await conversation.submit("#help")
+    await conversation.submit("/help")
     shown = told(conversation)[-1]
     for word in (*[command.name for command in COMMANDS], *[key for key, _ in talk.front.keys]):
         assert word in shown
@@ -259,7 +275,7 @@ async def test_commands_of_ones_own_are_sent_and_listed(talk: Talk) -> None:
     (place / "odd.md").symlink_to(place / "v2.md")
     stream = scripted(text("Again."))
     conversation = await talk.open(stream)
-    await conversation.submit("#help")
+    await conversation.submit("/help")
     assert "/v2 [words]" in told(conversation)[-1]
     assert "Says it again." in told(conversation)[-1]
     assert "not this one" not in told(conversation)[-1]
@@ -273,13 +289,13 @@ async def test_commands_of_ones_own_are_sent_and_listed(talk: Talk) -> None:
 
 async def test_every_command_is_there() -> None:
     wanted = (
-        "#help #clear #info #copy #sessions #save #load #keys #key #approve /quit /q /model /thinking /system /reset "
+        "/help /clear /info /copy /sessions /rename /keys /key /approve /quit /q /model /thinking /system /reset "
         "/compact /editor /plan /usage /resume /fork /rewind /export /theme"
     )
     assert {command.name for command in COMMANDS} == {
         *wanted.split(),
-        "#trust",
-        "#answer",
+        "/trust",
+        "/answer",
         "/skill",
         "/work",
         "/mcp",
@@ -295,7 +311,7 @@ async def test_the_small_ones_do_what_they_say(talk: Talk) -> None:
     conversation = await talk.open(stream)
     await conversation.submit("hi")
     await conversation.settled()
-    await conversation.submit("#copy")
+    await conversation.submit("/copy")
     assert talk.front.copied == ["The answer."]
     await conversation.submit("/theme")
     assert [(item.key, item.detail) for item in talk.front.picked[-1][1]][:2] == [("dark", "now"), ("light", "")]
@@ -305,7 +321,7 @@ async def test_the_small_ones_do_what_they_say(talk: Talk) -> None:
     assert "there is no theme 'purple'" in told(conversation, "error")[-1]
     await conversation.submit("/usage")
     assert "together" in told(conversation)[-1]
-    await conversation.submit("#info")
+    await conversation.submit("/info")
     assert "anthropic:claude-sonnet-4-6" in told(conversation)[-1]
     assert str(talk.folder) in told(conversation)[-1]
     talk.front.edits = ["written elsewhere\n", None]
@@ -314,7 +330,7 @@ async def test_the_small_ones_do_what_they_say(talk: Talk) -> None:
     assert stream.requests[1].messages[-1].content[0].text == "written elsewhere"
     await conversation.submit("/editor")
     assert "nothing was sent" in told(conversation)[-1]
-    await conversation.submit("#clear")
+    await conversation.submit("/clear")
     assert list(conversation.view.transcript.blocks) == []
     assert conversation.opened is not None
     assert len(conversation.opened.agent.messages) == 4

@@ -91,9 +91,9 @@ async def test_resume_picks_from_a_list_with_a_preview(talk: Talk) -> None:
     assert history(conversation) == ["your favourite colour?", "Blue."]
     await say(conversation, "again?")
     assert conversation.answer == "Blue, as I said."
-    await conversation.submit(f"#load {left}")
+    await conversation.submit(f"/resume {left}")
     assert history(conversation) == ["your favourite number?", "Seven."]
-    await conversation.submit("#load nothing-like-it")
+    await conversation.submit("/resume nothing-like-it")
     assert "there is no session" in told(conversation, "error")[-1]
     assert session_id(conversation) == left
     await conversation.close()
@@ -109,7 +109,7 @@ async def test_the_beginning_of_several_ids_is_not_taken_for_this_session(talk: 
     assert "is the beginning of 2 sessions" in told(conversation, "error")[-1]
     await conversation.submit(f"/resume {own}")
     assert told(conversation)[-1] == "that session is already open"
-    await conversation.submit("#sessions")
+    await conversation.submit("/sessions")
     assert f"▸ {own} " in told(conversation)[-1], "so much of it as tells it from those of other folders too"
     await conversation.close()
 
@@ -118,15 +118,15 @@ async def test_a_session_is_named_listed_and_loaded_by_its_name(talk: Talk) -> N
     conversation = await talk.open(text("Blue."))
     await say(conversation, "colour?")
     named = session_id(conversation)
-    await conversation.submit("#save On colours")
+    await conversation.submit("/rename On colours")
     assert "On colours" in told(conversation)[-1]
     await conversation.submit("/reset")
     assert history(conversation) == []
     assert session_id(conversation) != named
     assert f"/resume {named}" in told(conversation)[-1]
-    await conversation.submit("#sessions")
+    await conversation.submit("/sessions")
     assert "On colours" in told(conversation)[-1]
-    await conversation.submit("#load on colours")
+    await conversation.submit("/resume on colours")
     assert (session_id(conversation), history(conversation)) == (named, ["colour?", "Blue."])
     await conversation.close()
 
@@ -141,7 +141,7 @@ async def test_a_name_that_cannot_be_written_is_not_said_to_be_saved(
     await say(conversation, "colour?")
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(LineWriter, "write", fails)
-        await conversation.submit("#save On colours")
+        await conversation.submit("/rename On colours")
     assert f"{session_id(conversation)}.jsonl" in told(conversation, "error")[-1]
     assert not any("is saved" in one for one in told(conversation))
     await conversation.close()
@@ -154,7 +154,7 @@ async def test_a_listed_session_is_one_row_whatever_its_title(talk: Talk) -> Non
     assert conversation.opened is not None
     conversation.opened.session.rename("On colours\n    20200101-000000     now     2  forged" + " and so on" * 90)
     conversation.opened.session.flush()
-    await conversation.submit("#sessions")
+    await conversation.submit("/sessions")
     (row,) = told(conversation)[-1].split("\n")
     assert row.startswith(f"▸ {own[:15]}     now     2  On colours⏎")
     assert len(row) < 200
@@ -274,7 +274,7 @@ async def test_unrecorded_conversations_continue_without_a_session(talk: Talk) -
     await recorded.close()
     conversation = await talk.open(text("One."), is_kept=False)
     await say(conversation, "off the record")
-    for command in (f"/resume {wanted}", f"#load {wanted}", "#load colour?", "/resume", "#load"):
+    for command in (f"/resume {wanted}", f"#load {wanted}", "/resume colour?", "/resume"):
         await conversation.submit(command)
         assert told(conversation, "error")[-1].startswith("with --no-session nothing is recorded, but a continued")
     assert talk.front.picked == [], "nobody is asked which one before"

@@ -109,13 +109,13 @@ async def test_postponed_questions_wait_until_they_are_asked_again(talk: Talk, t
     assert statuses(conversation) == [("asking", True), ("done", False)]
     assert told(conversation) == [
         "a call waits for an answer; a new prompt rejects all calls that wait:\n"
-        f"{first}: write_file a.txt (waits for an approval: the office decides); #answer asks about it"
+        f"{first}: write_file a.txt (waits for an approval: the office decides); /answer asks about it"
     ]
-    await conversation.submit("#answer")
+    await conversation.submit("/answer")
     await conversation.settled()
     assert front.places == [(1, 2), (2, 2), (1, 1)]
     assert (outcomes(conversation), conversation.answer) == (["ran", "ran"], "Both.")
-    await conversation.submit("#answer")
+    await conversation.submit("/answer")
     assert told(conversation)[-1] == "no call waits for an answer"
     await conversation.close()
 

@@ -380,15 +380,15 @@ def test_text_beside_a_name_in_a_notice_stays_in_its_column() -> None:
 
 
 def test_help_has_its_parts_side_by_side_where_there_is_room() -> None:
-    parts = ["Keys\n  Enter  sends it\n  Esc    stops it", "Commands\n  #help  what there is"]
+    parts = ["Keys\n  Enter  sends it\n  Esc    stops it", "Commands\n  /help  what there is"]
     wide = [row.split() for row in drawn(HelpBlock(parts), 130)]
     assert wide == [
         ["\u00b7", "Keys", "Commands"],
-        ["Enter", "sends", "it", "#help", "what", "there", "is"],
+        ["Enter", "sends", "it", "/help", "what", "there", "is"],
         ["Esc", "stops", "it"],
     ]
     rows = drawn(HelpBlock(parts), 130)
-    assert rows[0].index("Commands") == rows[1].index("#help") - 2 == 66
+    assert rows[0].index("Commands") == rows[1].index("/help") - 2 == 66
     narrow = [*drawn(NoticeBlock("\n\n".join(parts)), 80)]
     assert drawn(HelpBlock(parts), 80) == narrow
     assert len(narrow) == 6

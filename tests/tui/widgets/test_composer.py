@@ -25,7 +25,7 @@ class Command(NamedTuple):
     help: str
 
 
-COMMANDS = (Command("/quit", "leave"), Command("/model", "another model"), Command("#help", "what there is"))
+COMMANDS = (Command("/quit", "leave"), Command("/model", "another model"), Command("/help", "what there is"))
 
 
 class Host(App[None]):
@@ -216,11 +216,11 @@ async def test_sent_prompts_are_in_the_history_and_lines_with_keys_are_not(tmp_p
     async def steps(host: Host, pilot: Pilot[None]) -> None:
         host.composer.set_text("use sk-secret")
         await pilot.press("enter")
-        host.composer.set_text("#key openai sk-other")
+        host.composer.set_text("/key openai sk-other")
         await pilot.press("escape", "enter")
 
     host = await with_host(tmp_path, steps, history)
-    assert host.heard == [("sent", "use sk-secret"), ("sent", "#key openai sk-other")]
+    assert host.heard == [("sent", "use sk-secret"), ("sent", "/key openai sk-other")]
     assert history.entries() == ["use [masked]"]
 
 
@@ -253,7 +253,7 @@ async def test_commands_are_offered_chosen_and_taken(tmp_path: Path) -> None:
     async def steps(host: Host, pilot: Pilot[None]) -> None:
         await pilot.press("/")
         await pilot.pause()
-        assert host.offered == ["/quit", "/model"]
+        assert host.offered == ["/quit", "/model", "/help"]
         await pilot.press("down", "tab")
         assert host.composer.text == "/model "
         await pilot.pause()
@@ -292,7 +292,7 @@ async def test_escape_closes_what_is_offered_and_nothing_else(tmp_path: Path) ->
         assert host.keys == ["escape"]
         await pilot.press("ctrl+u", "/")
         await pilot.pause()
-        assert host.offered == ["/quit", "/model"]
+        assert host.offered == ["/quit", "/model", "/help"]
 
     await with_host(tmp_path, steps)
 
@@ -393,7 +393,7 @@ async def test_only_a_sign_that_was_typed_or_is_in_sight_begins_a_command(tmp_pa
         ([LONG, "KEY:home", "!"], True),
         ([LONG, "KEY:ctrl+o"], False),
         ([LONG, "KEY:ctrl+o", "KEY:ctrl+home"], True),
-        (["#help", "KEY:shift+enter", *["KEY:a", "KEY:shift+enter"] * 12], False),
+        (["/help", "KEY:shift+enter", *["KEY:a", "KEY:shift+enter"] * 12], False),
         ([*["KEY:!", "KEY:l", "KEY:shift+enter"], *["KEY:a", "KEY:shift+enter"] * 12], True),
     ]
 

@@ -19,7 +19,7 @@ from ..settings.settings import Settings
 from ..trust.folder_rules import WorkedFolders
 
 if TYPE_CHECKING:
-    from swink_agent.approvals.approvals import ApprovalsMode
+    from swink_agent.approvals.modes import ApprovalsMode
 
 _CHANGING = frozenset({"bash", "write_file", "edit_file"})
 

@@ -41,7 +41,8 @@ from .system_prompt import project_notes, standard_prompt
 
 if TYPE_CHECKING:
     from swink_agent.approvals import Approvals, CallRules, SessionTrust
-    from swink_agent.approvals.approvals import ApprovalsMode, AskFn
+    from swink_agent.approvals.approvals import AskFn
+    from swink_agent.approvals.modes import ApprovalsMode
     from swink_agent.core.policy import Policy
     from swink_agent.sandbox import Sandbox
     from swink_agent.skills import Skill

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any, Literal, TypeAlias
 
+from swink_agent.approvals.modes import MODES
 from swink_agent.core.providers import declared_names
 from swink_agent.core.values.value import Value
 
@@ -21,7 +22,6 @@ TOOLS_OF_BASH = ("bash_output", "bash_stop")
 _ADDRESS = "base_url."
 _ALIAS = "aliases."
 _ALIAS_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-APPROVALS = ("none", "ask", "smart", "auto", "all")  # from the strictest on
 
 Kind: TypeAlias = (
     Literal["text", "choice", "count", "amount", "temperature", "switch", "names", "address"]
@@ -111,11 +111,10 @@ DEFINITIONS = (
     _setting(
         "approve",
         "choice",
-        "which calls are asked about: auto asks about calls that leave the sandbox, smart about calls that the command "
-        "rules do not know as harmless; without it, auto where a sandbox works, checkpoints are kept and you agreed "
-        "for the folder, else smart",
+        "which calls run without a question: ask (none), smart (harmless ones), auto (those in the sandbox too), all; "
+        "with none, no call runs that needs approval; default: auto in a folder you agreed to, else smart",
         default="auto",
-        choices=APPROVALS,
+        choices=tuple(MODES),
         in_project="stricter",
     ),
     _setting("allow", "rules", "calls that need no question, in addition to harmless ones: bash: pytest *", default=()),

@@ -15,11 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
+from swink_agent.approvals.modes import MODES
 from swink_agent.core.values.value import Value
 
 from ..errors import SettingsError
 from .definitions import (
-    APPROVALS,
     DEFINITIONS,
     STANDARD_TOOLS,
     Definition,
@@ -338,7 +338,7 @@ def only_stricter(file: SettingsFile) -> SettingsFile:
 
 def _stricter(name: str, mine: Any, theirs: Any) -> Any:
     if name == "approve":
-        return min(mine, theirs, key=APPROVALS.index)
+        return min(mine, theirs, key=list(MODES).index)
     if name == "tools":
         return tuple([tool for tool in mine if tool in theirs])
     if name == "deny":

@@ -10,25 +10,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from swink_agent.app.trust.folder_rules import WorkedFolders
+from swink_agent.approvals.modes import MODES
 
 from .plan import CARRYING_OUT, ENTERED, LEFT, OFFER, PlanMode
 
 if TYPE_CHECKING:
-    from swink_agent.approvals.approvals import ApprovalsMode
+    from swink_agent.approvals.modes import ApprovalsMode
 
     from .conversation import Conversation
     from .tasks import SendGate
 
-_NAMES: dict[str, str] = {"auto": "auto", "smart": "smart", "ask": "on", "all": "off", "none": "none"}
-"""The names of the modes in `#approve`."""
-_MEANINGS: dict[str, str] = {
-    "auto": "harmless calls, commands in the sandbox and edits in this folder run unasked; you are asked about others",
-    "smart": "calls that the rules know as harmless run, and you are asked about others",
-    "on": "you are asked about every call that needs approval",
-    "off": "you are asked only about access beyond the sandbox; deny rules and the sandbox still apply",
-    "none": "nothing that needs approval runs",
-}
-_MAY_WORK = "May commands and edits in this folder run unasked?"
+_MAY_WORK = "Run commands and edits in this folder without asking?"
 _WORK_CHOICES = (
     ("yes", "in the sandbox, and /rewind undoes them; stored for this folder"),
     ("no", "you are asked about them; stored for this folder"),
@@ -47,15 +39,15 @@ class Modes:
         self._said_of_work = False
 
     @property
-    def approve(self) -> str:
-        """`auto`, `smart`, `on` or `off`; `none` if the settings forbid every call that needs approval.
+    def approve(self) -> ApprovalsMode:
+        """The current mode of approvals.
 
         Without a setting it is `smart` until the conversation is open, which may change it to `auto`.
         """
         if self._talk.opened is not None:
-            return _NAMES[self._talk.opened.made.approvals.mode]
+            return self._talk.opened.made.approvals.mode
         chosen = self._talk.opening.settings["approve"]
-        return "smart" if chosen.source == "default" else _NAMES[chosen.value]
+        return "smart" if chosen.source == "default" else chosen.value
 
     @property
     def meaning(self) -> str:
@@ -63,7 +55,7 @@ class Modes:
         hindrance = "" if self._talk.opened is None else self._talk.opened.made.approval_mode.obstacle
         if self.approve == "auto" and hindrance:
             return f"approvals are auto, but you are still asked about commands, because {hindrance}"
-        return f"approvals are {self.approve}: {_MEANINGS[self.approve]}"
+        return f"approvals are {self.approve}: {MODES[self.approve]}"
 
     def offer_work(self, keys: Sequence[str] = ()) -> None:
         """Asks whether calls in this folder may run unasked, unless that was answered or is not possible.
@@ -140,7 +132,7 @@ class Modes:
     def change_plan(self) -> None:
         """Switches plan mode on or off; leaving it offers to carry out the plan. Between runs only."""
         if self._talk.opened is None:
-            self._talk.notice("there is no model to plan with yet: #key adds a key, /model chooses a model", "error")
+            self._talk.notice("there is no model to plan with yet: /key adds a key, /model chooses a model", "error")
             return
         if self._talk.is_running:
             self._talk.notice("the mode can only change between runs: Esc stops this one")

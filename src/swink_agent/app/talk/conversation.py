@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from swink_agent.core.types import ModelSpec
     from swink_agent.tools.commands.tasks import BackgroundTask
 
-_AT_ONCE = frozenset({"/quit", "/q", "#help"})
+_AT_ONCE = frozenset({"/quit", "/q", "/help"})
 """Commands that work before the agent is ready."""
-_KEY_LINE = "nothing was sent: a line that begins with #key never goes to a model; give the command alone"
-_MASKED = "text that looks like a secret was masked before the prompt was stored or sent; #key stores a key"
+_KEY_LINE = "nothing was sent: a line that begins with /key never goes to a model; give the command alone"
+_MASKED = "text that looks like a secret was masked before the prompt was stored or sent; /key stores a key"
 _CLOSING = 3.0
 """Seconds that a run has to end when the conversation closes."""
 
@@ -129,7 +129,7 @@ class Conversation:
 
     @property
     def approve(self) -> str:
-        """`auto`, `smart`, `on` or `off`; `none` if the settings forbid every call that needs approval."""
+        """The current mode of approvals."""
         return self.modes.approve
 
     @property
@@ -235,7 +235,7 @@ class Conversation:
     def adopt(self, opened: OpenAgent, *, is_same_session: bool = False, is_first: bool = False) -> None:
         """Continues with this agent; if its session is another one, shows that session's history.
 
-        With `is_first`, the history is put above what is already shown, such as `#help`.
+        With `is_first`, the history is put above what is already shown, such as `/help`.
         """
         if self._subscription is not None:
             self._subscription.unsubscribe()
@@ -378,7 +378,7 @@ class Conversation:
     # -- sending -----------------------------------------------------------------------------------------------
 
     async def submit(self, text: str, images: Sequence[str] = ()) -> None:
-        """Handles the user's input. Starts a prompt in the background; awaits a `/`, `#` or `!` command.
+        """Handles the user's input. Starts a prompt in the background; awaits a `/` or `!` command.
 
         During a run, a prompt steers the run.
         """
@@ -386,7 +386,7 @@ class Conversation:
         if found is not None:
             if found[0] not in _AT_ONCE:
                 await self._gate.passed()
-            await run_command(self, *found)
+            await run_command(self, *found, text, images)
             return
         if text.startswith("!") and text[1:].strip():
             await self._gate.passed()
@@ -436,10 +436,10 @@ class Conversation:
 
     async def composed(self, text: str, images: Sequence[str] = ()) -> UserMessage:
         """Returns the masked message with a text and the files at these paths. Raises `ApplicationError`."""
-        if (command_in(text.strip()) or ("",))[0] == "#key":  # also from an editor, or after a space
+        if (command_in(text.strip()) or ("",))[0] == "/key":  # also from an editor, or after a space
             raise _KeyLine(_KEY_LINE)
         if self.opened is None:
-            raise NoModel("there is no model to use yet: #key adds a key, /model chooses a model")
+            raise NoModel("there is no model to use yet: /key adds a key, /model chooses a model")
         redactor, model = self.opened.redactor, self.opened.agent.model
         message, was_masked = await user_message(
             text, images, folder=self.opening.folder, redactor=redactor, model=model

@@ -19,9 +19,9 @@ from .front import NoticeKind
 
 _LOCAL_BY_DEFAULT = (
     "No key is set, so the model on this machine answers: {model}. Its first answer takes long: the model is fetched, "
-    "and then reads its instructions; Esc stops that. #key adds the key of a provider, /model chooses another model."
+    "and then reads its instructions; Esc stops that. /key adds the key of a provider, /model chooses another model."
 )
-_HELP = "#help lists keys and commands."
+_HELP = "/help lists keys and commands."
 _KEYS = "{send} sends \u00b7 Esc stops \u00b7 @ names a file"
 _LONGEST_HEAD = 4096
 
@@ -69,7 +69,7 @@ def first_words(opened: OpenAgent, *, is_first: bool = True) -> list[tuple[str, 
     if place := session.came_from:
         words.append((f"the session began in {place} and stays listed there; it continues in this folder", "info"))
     if is_first and project is not None and (unused := project.what_is_unused):
-        words.append((f"{unused}; #trust shows it and asks", "info"))
+        words.append((f"{unused}; /trust shows it and asks", "info"))
     return words
 
 

@@ -45,12 +45,12 @@ class Front(Protocol):
 
     @property
     def keys(self) -> Sequence[tuple[str, str]]:
-        """The keys of the front end and what they do, for `#help`."""
+        """The keys of the front end and what they do, for `/help`."""
         ...
 
     @property
     def lacks(self) -> Collection[str]:
-        """The commands that the front end does not have, for `#help`."""
+        """The commands that the front end does not have, for `/help`."""
         ...
 
     @property

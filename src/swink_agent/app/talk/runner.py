@@ -166,7 +166,7 @@ class AgentRun:
             return ""
         provider = self._opened.agent.model.provider
         refusal = await asyncio.to_thread(self._opened.opening.credentials.refusal, provider)
-        return f"\n{refusal}; #key {provider} stores another"
+        return f"\n{refusal}; /key {provider} stores another"
 
     async def _prepare(self) -> None:
         """Prepares the model in a thread that stops when the run is stopped."""

@@ -15,7 +15,7 @@ from ..agent.open_agent import OpenAgent
 
 _OUTSIDE = "it runs outside: its application gives the result with `agent.resume`"
 _MISSING = "there is no tool {tool} here: its application continues the session with `agent.resume`"
-_LATER = "#answer asks about it"
+_LATER = "/answer asks about it"
 
 
 class WaitingCalls:

@@ -105,22 +105,28 @@ def masked(value: V, masks: Masks, fields: tuple[str, ...] | None = None) -> V:
 
     `fields` are those that hold text, if the type is not in the table and has others.
     """
-    own = _OWN_WAYS.get(type(value))
+    own = None if fields else _OWN_WAYS.get(type(value))
     if own is not None:
         return own(value, masks)
     names = fields or TEXTS.get(type(value))
     if names is None:
         names = cast("Struct", value).__struct_fields__
-    return _with(value, {name: _field(getattr(value, name), masks) for name in names})
+    changed: dict[str, Any] = {}
+    for name in names:
+        old = getattr(value, name)
+        new = _field(old, masks)
+        if new is not old:
+            changed[name] = new
+    return _replaced(value, changed) if changed else value
 
 
 def _field(field: Any, masks: Masks) -> Any:
     """Masks a text, a value, or data. Data of an application that is nested too deep becomes text."""
+    if field is None or isinstance(field, (int, float)):
+        return field
     if isinstance(field, str):
         text = masks.redact(field)
         return field if text == field else text
-    if field is None or isinstance(field, (int, float)):
-        return field
     if type(field) is tuple:
         return _several(cast("tuple[Any, ...]", field), masks)
     if isinstance(field, Struct):
@@ -130,6 +136,9 @@ def _field(field: Any, masks: Masks) -> Any:
 
 def _several(items: tuple[Any, ...], masks: Masks) -> tuple[Any, ...]:
     """Masks the items of a tuple, the texts of blocks as one: a secret may begin in one and end in another."""
+    if len(items) == 1:
+        new = _field(items[0], masks)
+        return items if new is items[0] else (new,)
     texts = [item.text for item in items if type(item) is types.Text]
     shown = iter(masks.redact_texts(texts) if len(texts) > 1 else map(masks.redact, texts))
     new = [_shown(item, next(shown)) if type(item) is types.Text else _field(item, masks) for item in items]
@@ -140,16 +149,12 @@ def _shown(block: types.Text, text: str) -> types.Text:
     return block if text == block.text else types.Text(text)
 
 
-def _with(value: Any, fields: dict[str, Any]) -> Any:
-    """Returns the value with changed fields, or the same object if nothing changes."""
-    changed = {name: new for name, new in fields.items() if new is not getattr(value, name)}
-    if not changed:
-        return value
+def _replaced(value: Any, fields: dict[str, Any]) -> Any:
     try:
-        return structs.replace(value, **changed)
+        return structs.replace(value, **fields)
     except Exception:  # an application's class refuses masked values
         made = copy(value)
-        for name, new in changed.items():
+        for name, new in fields.items():
             structs.force_setattr(made, name, new)
         return made
 
@@ -188,11 +193,12 @@ def _masked_place(source: types.Source, masks: Masks) -> str | None:
 
 
 def _masked_result(message: types.ToolResultMessage, masks: Masks) -> types.ToolResultMessage:
-    shown = {name: _field(getattr(message, name), masks) for name in TEXTS[types.ToolResultMessage]}
     details: Any = message.details
-    if message.outcome is types.ToolOutcome.PENDING and isinstance(details, dict):
-        shown["details"] = _masked_pending(cast("dict[str, Any]", details), masks)
-    return _with(message, shown)
+    if message.outcome is not types.ToolOutcome.PENDING or not isinstance(details, dict):
+        return masked(message, masks, TEXTS[types.ToolResultMessage])
+    shown = _masked_pending(cast("dict[str, Any]", details), masks)
+    rest = masked(message, masks, ("content", "tool_name"))
+    return rest if shown is details else structs.replace(rest, details=shown)
 
 
 def _masked_pending(details: dict[str, Any], masks: Masks) -> dict[str, Any]:

@@ -165,6 +165,8 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 def copy_json(value: T) -> T:
     """Returns a copy of JSON data in plain dicts and lists, at any depth. Other objects are shared. A list or dict that
     occurs twice is one in the copy too."""
+    if isinstance(value, dict) and _SCALARS.issuperset(map(type, cast("dict[Any, Any]", value).values())):
+        return cast("T", dict(cast("dict[Any, Any]", value)))  # as the arguments of most calls are
     top: list[Any] = [value]
     copies: dict[int, Any] = {}
     waiting: list[Any] = [top]

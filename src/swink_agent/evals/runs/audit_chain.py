@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from msgspec import structs
+from msgspec import Raw, structs
 from msgspec.structs import replace
 
 from swink_agent.core.types import AgentMessage, AssistantMessage, ToolResultMessage
@@ -26,6 +26,8 @@ from ..types import Attempt, EvalRun, Invocation, ToolCallRecord
 from .codec import decode_attempt, encode_attempt, plain_bytes, plain_message
 
 _FORMAT = b"swink-agent evaluation 1\n"
+_LATER = b',"served_model":null,"response_id":null}'
+"""The end of a reply with fields that earlier versions did not write."""
 
 
 class AuditTrail:
@@ -117,10 +119,16 @@ def _parts(set_id: str, case_id: str, attempt: Attempt) -> Iterable[bytes]:
     for call in invocation.tool_calls:
         calls.setdefault(call.turn, []).append(call)
     for number, messages in enumerate(turns, 1):
-        yield plain_bytes([[plain_message(message) for message in messages], calls.pop(number, [])])
+        yield plain_bytes([list(map(_said, messages)), calls.pop(number, [])])
     rest = _recorded(attempt, Attempt(1), "case", "chain", "trajectory", "versions", "number")
     done = _recorded(invocation, Invocation(), "messages", "tool_calls")
     yield plain_bytes([asked, rest, done, list(calls.items())])
+
+
+def _said(message: AgentMessage) -> Any:
+    """The content of a message, without the later fields of a reply if they have their defaults."""
+    data = plain_bytes(message) if isinstance(message, AssistantMessage) else b""
+    return Raw(data.removesuffix(_LATER) + b"}") if data.endswith(_LATER) else plain_message(message)
 
 
 def _recorded(value: Attempt | Invocation, plain: Attempt | Invocation, *left_out: str) -> dict[str, Any]:

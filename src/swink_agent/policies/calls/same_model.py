@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import swink_agent
 from swink_agent.core.policy import PreDispatchContext, Stop
@@ -21,7 +21,7 @@ class SameModel:
     name = "same_model"
     __slots__ = ("allow",)
 
-    def __init__(self, allow: Sequence[str] = ()) -> None:
+    def __init__(self, allow: str | Iterable[str] = ()) -> None:
         self.allow = several_texts(allow, "SameModel: allow")
 
     def __repr__(self) -> str:

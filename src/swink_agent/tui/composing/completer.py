@@ -77,7 +77,7 @@ class Completer:
     def wanted(self, text: str, cursor: int) -> TypedWord | None:
         """Returns the word to complete at the cursor; `None` if there is none."""
         before = text[:cursor]
-        if before[:1] in ("/", "#") and not any(part.isspace() for part in before):
+        if before[:1] == "/" and not any(part.isspace() for part in before):
             return TypedWord("command", 0, cursor, before)
         line = before[before.rfind("\n") + 1 :]
         at = line.rfind("@")
@@ -95,7 +95,7 @@ class Completer:
     def commands(self, wanted: TypedWord) -> list[Completion]:
         """Returns the commands that begin with the typed text, then those that contain its letters in order."""
         typed = wanted.typed.casefold()
-        names = {command.name: command for command in self._commands if command.name[:1] == typed[:1]}
+        names = {command.name: command for command in self._commands}
         first = [name for name in names if name.casefold().startswith(typed)]
         rest = [name for name in fitting(list(names), typed, _MOST) if name not in first and len(typed) > 1]
         ordered = [*sorted(first, key=lambda name: name.casefold() != typed), *rest]

@@ -22,7 +22,7 @@ _LARGEST_ENTRY = 64 * 1024
 """A prompt with more characters is kept only in memory."""
 _MOST_ENTRIES = 5000
 _PATIENCE = 0.2
-_SECRET_LINE = re.compile(r"^\s*#key(?!s\s*$)", re.IGNORECASE | re.MULTILINE)
+_SECRET_LINE = re.compile(r"^\s*[/#]key(?!s\s*$)", re.IGNORECASE | re.MULTILINE)
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -45,7 +45,7 @@ class PromptHistory:
         self.problem = ""
 
     def add(self, text: str) -> None:
-        """Keeps a prompt, masked, unless it has a `#key` line or equals the last one."""
+        """Keeps a prompt, masked, unless it has a `/key` line or equals the last one."""
         if not text.strip() or _SECRET_LINE.search(text):
             return
         masked = self._redact(text)

@@ -63,7 +63,7 @@ class Composer(Vertical):
     class Submitted(Message):
         """The user pressed Enter: a prompt to send, or to steer with during a run.
 
-        `may_be_command` is whether a `!`, `/` or `#` at the beginning makes it a command, because the user typed the
+        `may_be_command` is whether a `!` or `/` at the beginning makes it a command, because the user typed the
         beginning or can see it.
         """
 

@@ -129,7 +129,7 @@ async def _taken_up(channel: SessionChannel, question: str, by: str) -> AsyncGen
 async def command(asked: Asked) -> web.StreamResponse:
     line = asked.body.line.strip()
     if not line.startswith(("/", "#")):
-        raise invalid("a command begins with / or #; shell commands run only in a terminal")
+        raise invalid("a command begins with /; shell commands run only in a terminal")
     channel = await asked.channel()
     async with channel.opening:
         talk = await channel.opened(asked.by)

@@ -1,4 +1,4 @@
-"""The commands that a user may type instead of a prompt: `/model`, `#help` and others.
+"""The commands that a user may type instead of a prompt: `/model`, `/help` and others.
 
 Help, completion and dispatch use the table here. The other modules of this package implement the commands; each is
 imported when its first command runs.
@@ -7,7 +7,9 @@ imported when its first command runs.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+from collections.abc import Sequence
 from contextlib import nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["COMMANDS", "Command", "command_in", "is_command", "own_commands", "run_command"]
 
 _COMMAND = re.compile(r"(#[A-Za-z][A-Za-z-]*|/[A-Za-z][A-Za-z0-9-]*)(?:[ \t]+(.*))?", re.DOTALL)
+_RENAMED = {"/load": "/resume", "/save": "/rename"}
+"""Names of earlier versions, which are accepted and not shown."""
 
 
 class Command(NamedTuple):
@@ -35,20 +39,19 @@ class Command(NamedTuple):
 
 
 COMMANDS = (
-    Command("#help", "", "keys and commands", "viewing:show_help"),
+    Command("/help", "", "keys and commands", "viewing:show_help"),
     Command("/bindings", "", "keys, and how to change them", "viewing:show_bindings"),
-    Command("#clear", "", "clear the view; the conversation stays", "viewing:clear"),
-    Command("#info", "", "model, session, folder, tools and limits", "viewing:show_info"),
-    Command("#copy", "", "copy the last answer", "viewing:copy_answer"),
-    Command("#sessions", "", "the sessions of this folder", "session_commands:list_sessions"),
-    Command("#save", "[title]", "name this session; it is always saved", "session_commands:save"),
-    Command("#load", "id|title", "continue another session", "session_commands:load", is_for_rest=True),
-    Command("#keys", "", "list the keys that are set", "keys:list_keys"),
-    Command("#key", "[provider]", "store the key of a provider", "keys:store_key"),
-    Command("#approve", "auto|smart|on|off", "which calls you are asked about", "modes:approve"),
+    Command("/clear", "", "clear the view; the conversation stays", "viewing:clear"),
+    Command("/info", "", "model, session, folder, tools and limits", "viewing:show_info"),
+    Command("/copy", "", "copy the last answer", "viewing:copy_answer"),
+    Command("/sessions", "", "the sessions of this folder", "session_commands:list_sessions"),
+    Command("/rename", "[title]", "name this session; it is always saved", "session_commands:rename"),
+    Command("/keys", "", "list the keys that are set", "keys:list_keys"),
+    Command("/key", "[provider]", "store the key of a provider", "keys:store_key"),
+    Command("/approve", "ask|smart|auto|all|none", "which calls you are asked about", "modes:approve"),
     Command("/work", "yes|no", "whether commands and edits in this folder run unasked", "modes:work"),
-    Command("#answer", "", "answer the calls that wait", "modes:answer", is_for_rest=True),
-    Command("#trust", "", "look at this folder's own settings and notes, and trust them", "trusting:trust", True),
+    Command("/answer", "", "answer the calls that wait", "modes:answer", is_for_rest=True),
+    Command("/trust", "", "look at this folder's own settings and notes, and trust them", "trusting:trust", True),
     Command("/model", "[provider:model]", "switch to another model", "model_commands:choose_model", is_for_rest=True),
     Command("/thinking", "[level]", "how much the model reasons", "model_commands:choose_thinking", is_for_rest=True),
     Command("/system", "[text]", "show or replace the instructions", "model_commands:system", is_for_rest=True),
@@ -68,7 +71,13 @@ COMMANDS = (
     Command("/mcp", "[restart name]", "MCP servers: state, tools, a fresh start", "server_commands:show_servers"),
     Command("/usage", "", "tokens, cost and how full the window is", "viewing:show_usage"),
     Command("/reset", "", "begin a new, empty session", "session_commands:reset", is_for_rest=True),
-    Command("/resume", "[id]", "continue a session from a list", "session_commands:resume", is_for_rest=True),
+    Command(
+        "/resume",
+        "[id|title]",
+        "continue another session; alone, shows a list",
+        "session_commands:resume",
+        is_for_rest=True,
+    ),
     Command("/fork", "", "continue in a copy of this session", "session_commands:fork", is_for_rest=True),
     Command("/rewind", "", "go back to a message, with the files if you want", "rewind:rewind", is_for_rest=True),
     Command("/export", "[html|markdown|json|atif] [file]", "write the session to a file", "session_commands:export"),
@@ -77,7 +86,6 @@ COMMANDS = (
     Command("/q", "", "leave", "modes:leave"),
 )
 _BY_NAME = {command.name: command for command in COMMANDS}
-_OTHER_SIGN = {"/": "#", "#": "/"}
 
 
 def own_commands(project: Project | None) -> list[Command]:
@@ -92,33 +100,38 @@ def own_commands(project: Project | None) -> list[Command]:
 def command_in(text: str) -> tuple[str, str] | None:
     """Returns the name and the arguments of a text that looks like a command; `None` for a prompt.
 
-    A command may be given with the other sign: `/help` is `#help`. A path (`/usr/bin`), a heading (`# Title`), a number
-    (`#12`) and any text after a space are prompts.
+    `#` is accepted for `/`. A path (`/usr/bin`), a heading (`# Title`), a number (`#12`) and any text after a space are
+    prompts.
     """
     found = _COMMAND.fullmatch(text.rstrip())
     if found is None:
         return None
-    name = found.group(1).lower()
-    other = _OTHER_SIGN[name[0]] + name[1:]
-    return other if name not in _BY_NAME and other in _BY_NAME else name, (found.group(2) or "").strip()
+    name = f"/{found.group(1)[1:].lower()}"
+    return _RENAMED.get(name, name), (found.group(2) or "").strip()
 
 
 def is_command(text: str) -> bool:
-    """Whether a text is not a prompt but a `/` or `#` command, or a shell command after `!`."""
+    """Whether a text is not a prompt but a command, or a shell command after `!`."""
     return command_in(text) is not None or (text.startswith("!") and bool(text[1:].strip()))
 
 
-async def run_command(conversation: Conversation, name: str, rest: str) -> None:
-    """Runs a command; for an unknown name, suggests the nearest one."""
+async def run_command(conversation: Conversation, name: str, rest: str, text: str, images: Sequence[str] = ()) -> None:
+    """Runs a command, which the user typed as `text`.
+
+    For an unknown name, suggests the nearest one and gives the text back; a text that begins with a path is a prompt.
+    """
     from swink_agent.app.errors import ApplicationError
 
     command = _BY_NAME.get(name)
     if command is None:
         own = await asyncio.to_thread(_own_command, conversation, name)
-        if isinstance(own, str):
-            conversation.notice(own, "error")
-        else:
+        if not isinstance(own, str):
             await conversation.prompt(own.prompt(rest))
+        elif await asyncio.to_thread(os.path.lexists, text.split(maxsplit=1)[0]):  # `/var is full`
+            await conversation.prompt(text, images)
+        else:
+            conversation.notice(own, "error")
+            conversation.front.give_back(text, images)
         return
     if command.is_for_rest and conversation.is_running:
         conversation.notice(f"{command.name} has to wait: a run is active, Esc stops it")
@@ -148,7 +161,6 @@ def _own_command(conversation: Conversation, name: str) -> PromptCommand | str:
 def _unknown(name: str) -> str:
     from swink_agent.core.texts.likeness import close_names
 
-    near = close_names(name, _BY_NAME, n=1, cutoff=0.5) or close_names(name[1:], [known[1:] for known in _BY_NAME], n=1)
-    meant = next((known for known in _BY_NAME if near and known in (near[0], f"/{near[0]}", f"#{near[0]}")), "")
-    hint = f"did you mean {meant}?" if meant else "#help lists them;"
+    near = close_names(name, _BY_NAME, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}?" if near else "/help lists them;"
     return f"no command is called {name[:60]}; {hint} A space before it sends it as a prompt"

@@ -1,6 +1,6 @@
-"""`#keys` and `#key`: list and store the keys of providers.
+"""`/keys` and `/key`: list and store the keys of providers.
 
-`#key` asks for the provider and the key, stores the key, and shows how to use the provider's model. The redactor learns
+`/key` asks for the provider and the key, stores the key, and shows how to use the provider's model. The redactor learns
 the key first, so that the key appears in no notice, error, log, history or session.
 """
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 async def list_keys(conversation: Conversation, rest: str) -> None:
     rows = await asyncio.to_thread(conversation.opening.credentials.listing)
     if not rows:
-        conversation.notice("no key is set: #key adds one")
+        conversation.notice("no key is set: /key adds one")
         return
     width = max([len(name) for name, _, _ in rows])
     conversation.notice("\n".join([f"  {name:<{width}}  {shown}  {source}" for name, shown, source in rows]))
 
 
 async def store_key(conversation: Conversation, rest: str) -> None:
-    """`#key [provider] [key]`: asks for what is missing, and stores the key."""
+    """`/key [provider] [key]`: asks for what is missing, and stores the key."""
     provider, key = _read(rest)
     if provider is None:
         provider = await _pick_provider(conversation)
@@ -66,7 +66,7 @@ def _read(rest: str) -> tuple[Provider | None, str]:
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise UsageProblem(f"that is not a provider with a key{hint}; choose one of {', '.join(names)}")
     if len(words) > 2:
-        raise UsageProblem("a key has no spaces: give #key PROVIDER, and the key when you are asked")
+        raise UsageProblem("a key has no spaces: give /key PROVIDER, and the key when you are asked")
     return provider, words[1] if len(words) == 2 else ""
 
 

@@ -1,4 +1,4 @@
-"""`#approve`, `/work`, `#answer`, `/plan`, `/skill`, `/editor`, `/queue`, `/quit`. `approving` has the modes."""
+"""`/approve`, `/work`, `/answer`, `/plan`, `/skill`, `/editor`, `/queue`, `/quit`. `approving` has the modes."""
 
 from __future__ import annotations
 
@@ -6,29 +6,24 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from swink_agent.app.errors import UsageProblem
+from swink_agent.approvals.modes import mode_named
 from swink_agent.rendering.escaping import safe_line
 
 if TYPE_CHECKING:
-    from swink_agent.approvals.approvals import ApprovalsMode
-
     from ..conversation import Conversation
-
-_AS_IN_SETTINGS: dict[str, ApprovalsMode] = {"auto": "auto", "smart": "smart", "ask": "ask", "all": "all"}
-_MODES: dict[str, ApprovalsMode] = {**_AS_IN_SETTINGS, "on": "ask", "off": "all"}
 
 
 async def approve(conversation: Conversation, rest: str) -> None:
-    """`#approve auto|smart|on|off`: sets the mode; without one, shows the current mode and why it is on."""
-    wanted = rest.lower()
-    if not wanted:
+    """`/approve ask|smart|auto|all|none`: sets the mode; without one, shows the current mode and why it is on."""
+    if not rest:
         chosen = None if conversation.opened is None else conversation.opened.made.approval_mode
         is_as_chosen = chosen is not None and conversation.approve == chosen.mode and bool(chosen.why)
         because = f"\n{chosen.why}" if is_as_chosen and chosen is not None else ""
         conversation.notice(f"{conversation.modes.meaning}{because}")
         return
-    mode = _MODES.get(wanted)
+    mode = mode_named(rest)
     if mode is None:
-        raise UsageProblem(f"#approve takes auto, smart, on or off, not {rest[:40]!r}")
+        raise UsageProblem(f"/approve takes ask, smart, auto, all or none, not {rest[:40]!r}")
     conversation.modes.set_approve(mode)
     conversation.notice(conversation.modes.meaning, "warning" if mode == "all" else "info")
 

@@ -1,6 +1,6 @@
 """The commands for sessions: list, name, resume, fork, export, reset, compact.
 
-The session is recorded all the time, so `#save` only names it.
+The session is recorded all the time, so `/rename` only names it.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ async def list_sessions(conversation: Conversation, rest: str) -> None:
     conversation.notice("\n".join(rows) + more)
 
 
-async def save(conversation: Conversation, rest: str) -> None:
+async def rename(conversation: Conversation, rest: str) -> None:
     opened = conversation.opened
     info = None if opened is None else opened.session.info
     if opened is None or info is None:
@@ -120,33 +120,22 @@ async def save(conversation: Conversation, rest: str) -> None:
     conversation.notice(f"session {info.id} is saved{named}; sessions always are")
 
 
-async def load(conversation: Conversation, rest: str) -> None:
-    """`#load id|title`: continues a session, found by the beginning of its id or by its title."""
-    if not rest:
-        await resume(conversation, "")
-        return
+async def resume(conversation: Conversation, rest: str) -> None:
+    """`/resume [id|title]`: continues a session, by the beginning of its id, its title, or from a list with preview."""
     _refuse_without_record(conversation)
     found = await _listed(conversation)
-    ids = [info.id for info in found if info.id.startswith(rest)]
-    titled = [info.id for info in found if info.title.casefold() == rest.casefold()]
-    await _continue(conversation, (titled or ids or [rest])[0] if len(ids) <= 1 else rest)
-
-
-async def resume(conversation: Conversation, rest: str) -> None:
-    """`/resume [id]`: continues a session, by id or from a list with search and preview."""
-    _refuse_without_record(conversation)
-    wanted: str | None = rest
-    if not wanted:
-        here = _open_id(conversation)
-        found = [info for info in await _listed(conversation) if info.id != here]
-        if not found:
-            conversation.notice("this folder has no other session")
-            return
-        items = [PickItem(info.id, _title(conversation, info), _detail(info)) for info in found]
-        wanted = await conversation.front.pick("Continue which session?", items, _previewer(conversation))
-        if wanted is None or conversation.is_running:
-            return
-    await _continue(conversation, wanted)
+    if rest:
+        titled = (info.id for info in found if info.title.casefold() == rest.casefold())
+        await _continue(conversation, next(titled, rest))
+        return
+    here = _open_id(conversation)
+    items = [PickItem(info.id, _title(conversation, info), _detail(info)) for info in found if info.id != here]
+    if not items:
+        conversation.notice("this folder has no other session")
+        return
+    wanted = await conversation.front.pick("Continue which session?", items, _previewer(conversation))
+    if wanted is not None and not conversation.is_running:
+        await _continue(conversation, wanted)
 
 
 def _refuse_without_record(conversation: Conversation) -> None:

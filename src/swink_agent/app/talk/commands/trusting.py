@@ -1,4 +1,4 @@
-"""`#trust`: shows the folder's own settings and notes, and asks whether to use them.
+"""`/trust`: shows the folder's own settings and notes, and asks whether to use them.
 
 Trust covers exactly the content that is shown. `app.trust` implements it.
 """
@@ -23,7 +23,7 @@ _ANSWERS = (("yes", "trust the folder with these files as they are now"), ("no",
 
 
 async def trust(conversation: Conversation, rest: str) -> None:
-    """`#trust`: shows everything that would be used, then asks."""
+    """`/trust`: shows everything that would be used, then asks."""
     store = TrustStore()
     found = await asyncio.to_thread(find_project, conversation.opening.folder, store)
     wanted = next((item for item in (() if found is None else found.chain) if item.can_be_trusted), None)

@@ -46,7 +46,7 @@ async def show_bindings(conversation: Conversation, rest: str) -> None:
 
 
 async def clear(conversation: Conversation, rest: str) -> None:
-    """`#clear`: clears the view, not the history."""
+    """`/clear`: clears the view, not the history."""
     conversation.view.clear()
 
 
