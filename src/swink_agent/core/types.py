@@ -637,7 +637,16 @@ class AgentResult(Value, frozen=True):
     delegated_cost: Cost = field(default_factory=Cost)
     history: tuple[AgentMessage, ...] = ()
     """The whole history at the end of the run: what it began from, with results in the places of pending ones, and the
-    messages that it added. Give it to the next run as `messages`. It is not part of JSON and events."""
+    messages that it added. Give it to the next run as `messages`. It is not part of JSON, of events and of equality."""
+
+    def __eq__(self, other: object) -> bool:
+        return self._compared() == other._compared() if isinstance(other, AgentResult) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._compared())
+
+    def _compared(self) -> tuple[Any, ...]:
+        return tuple([getattr(self, name) for name in self.__struct_fields__ if name != "history"])
 
     @property
     def total_usage(self) -> Usage:
