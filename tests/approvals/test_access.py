@@ -462,3 +462,45 @@ async def test_the_warning_of_a_command_without_the_sandbox_is_seen_in_every_win
     shown = " ".join(row.text for row in view.rows(100, height))
     assert "without the sandbox" in shown
     assert "nothing holds it" in shown
+
+
+# -- names that programs run by themselves -----------------------------------------------------------------------
+
+
+async def test_a_question_about_a_protected_name_says_which_program_runs_it_and_when() -> None:
+    person = Person("no")
+    await Approvals(person, mode="all")(asking({"write": ["/home/ada/project/.vscode"]}))
+    assert person.questions[0].warnings == (
+        "VS Code runs /home/ada/project/.vscode, or reads it as settings, when the folder is opened: what is written "
+        "there can make it run anything",
+    )
+
+
+RUNS = {"name": ".vscode", "program": "VS Code", "when": "when the folder is opened"}
+
+
+def writing(**scope: Any) -> ProposedCall:
+    path = ".vscode/tasks.json"
+    return ProposedCall(
+        "1", "write_file", {"path": path, "content": "x"}, {**HERE, "path": path, "runs": RUNS, **scope}
+    )
+
+
+@pytest.mark.parametrize("mode", ["smart", "auto", "ask", "all"])
+async def test_a_file_that_a_program_runs_is_a_question_in_every_mode(mode: Any) -> None:
+    person = Person("once", "session_tool", "no")
+    approve = Approvals(person, mode=mode, calls=CallRules("/home/ada/project", allow=["write_file"]))
+    approve.trust.trust_tool("write_file", scope=writing().scope)
+    answers = [await approve(writing()) for _ in range(3)]
+    assert answers == [Approve(), Approve(), Reject("the user said no")]
+    question = person.questions[0]
+    assert question.choices == (ONCE, NO)
+    assert question.why == "VS Code runs .vscode, or reads it as settings, when the folder is opened"
+    assert question.warnings == (f"{question.why}: what is written there can make it run anything",)
+
+
+async def test_a_file_that_a_program_runs_is_refused_unattended_and_in_none() -> None:
+    for approve in (Approvals(mode="all"), Approvals(Person("once"), mode="none")):
+        assert isinstance(await approve(writing()), Reject)
+    assert "a person must allow this" in (await Approvals(mode="auto")(writing())).reason  # type: ignore[union-attr]
+    assert isinstance(await Approvals(mode="auto")(writing(runs="?")), Reject)

@@ -382,8 +382,10 @@ VALUES += [
     SandboxProfile(
         write=("/home/ada",),
         read=("/usr",),
+        home=("/home/me/.cache",),
         hidden=("/root/.ssh",),
         protected=(".git/hooks",),
+        opened=("/home/ada/.git/hooks",),
         network=True,
         hosts=("example.org",),
         environment={"PATH": "/bin"},

@@ -358,7 +358,11 @@ async def test_trust_in_a_tool_does_not_reach_what_other_programs_obey_nor_outsi
         *(call("write_file", path=path, content="evil") for path in paths),
         answer="session_tool",
     )
-    assert len(run.questions) == 1
+    asked = [question.request.arguments["path"] for question in run.questions]
+    assert asked[0] == "fine"
+    assert set(asked[1:]) <= {".git/config", ".git/hooks/pre-commit", ".GIT/config"}, (
+        "asked about in spite of the trust"
+    )
     assert world.breaches(run) == []
     assert [event.is_error for event in run.results] == [False, *[True] * len(paths)]
 

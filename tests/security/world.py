@@ -287,6 +287,8 @@ class World:
 
         def ask(question: ApprovalQuestion) -> Any:
             questions.append(question)
+            if any("can make it run anything" in warning for warning in question.warnings):
+                return "no"  # the one thing that even a careless person reads
             if callable(answer):
                 return answer(question)
             return answer if answers is None else next(answers, "no")

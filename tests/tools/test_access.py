@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -231,7 +232,7 @@ def _filled(access: Any, places: Places) -> Any:
             "other/.vscode",
             "other/sub/.idea/x",
         ),
-        *("other/.husky", "other/.husky/_", "other/scripts", "bare/hooks", "other/.zed", "other/deploy"),
+        *("other/scripts", "bare/hooks", "other/deploy"),
         *("home/.vim/plugin", "home/.oh-my-zsh/custom", "home/.nvm", "home/.config/i3", "tools/bin"),
     ],
 )
@@ -713,3 +714,38 @@ async def test_a_command_that_lacks_a_socket_or_a_device_is_told_that_it_may_ask
     assert 'to ask for it: access={"sandbox": false} and a reason]' in said(result)
     arguments = {"command": f'echo "{message}"', "write": True}
     assert "sandbox" not in said(await usual.execute(arguments, granted(usual, arguments)))
+
+
+# -- names that programs run by themselves -----------------------------------------------------------------------
+
+
+async def test_a_protected_name_that_was_asked_for_is_written_and_stays_and_no_other(
+    places: Places, shell: BashTool
+) -> None:
+    await asyncio.to_thread(subprocess.run, ["git", "init", "-q", str(places.work)], check=True)
+    (places.work / ".idea").mkdir()
+    (places.work / ".git/hooks").mkdir(exist_ok=True)
+    make = "mkdir -p .vscode && echo 1 > .vscode/tasks.json; echo 1 > .idea/x; echo '#!/bin/sh' > .git/hooks/pre-commit"
+    asked = {"write": [".vscode/tasks.json", ".git/hooks"]}
+    scope = shell.approval_scope({"command": make, "access": asked})
+    assert scope["access"] == {"write": [f"{places.work}/.vscode", f"{places.work}/.git/hooks"]}
+    result = await run(shell, f"{make}; chmod +x .git/hooks/pre-commit; true", asked)
+    assert (places.work / ".vscode/tasks.json").read_text() == "1\n", said(result)
+    assert (places.work / ".git/hooks/pre-commit").exists(), said(result)
+    assert list((places.work / ".idea").iterdir()) == []
+    assert "left_behind" not in result.details
+    result = await shell.execute({"command": "echo 2 > .vscode/tasks.json"}, ToolContext())
+    assert (places.work / ".vscode/tasks.json").read_text() == "1\n", said(result)
+
+
+@pytest.mark.parametrize("name", [".swink", ".swink/config.toml", "sub/.swink"])
+def test_settings_of_this_program_are_refused_before_a_question(places: Places, usual: BashTool, name: str) -> None:
+    with pytest.raises(ToolError, match="settings of this program"):
+        usual.approval_scope({"command": "true", "access": {"write": [name]}})
+
+
+@pytest.mark.parametrize("name", ["src", ".claude", ".envrc", ".git/objects"])
+def test_what_commands_can_write_anyway_is_not_asked_for(places: Places, usual: BashTool, name: str) -> None:
+    (places.work / name).mkdir(parents=True)
+    with pytest.raises(ToolError, match="every command here"):
+        usual.approval_scope({"command": "true", "access": {"write": [name]}})

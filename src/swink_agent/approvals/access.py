@@ -112,6 +112,7 @@ def access_warnings(access: Mapping[str, Any]) -> list[str]:
         return ["nothing holds it: it can read, change and send all that you can, also passwords and keys"]
     warnings: list[str] = []
     network, read = access.get(_NETWORK), _entries(access, _READ)
+    warnings += [warning for path in _entries(access, _WRITE) if (warning := _runs_by_itself(path))]
     if read:
         way_out = " and sent to every host that may be reached" if network else ""
         warnings.append(
@@ -126,6 +127,18 @@ def access_warnings(access: Mapping[str, Any]) -> list[str]:
     if wide:
         warnings.append(f"{_some(wide)} stands for many hosts, and anybody may own one of them")
     return warnings
+
+
+def run_warning(name: str, program: str, when: str) -> str:
+    """What a person should know before a yes to write such a name."""
+    return f"{program} runs {name}, or reads it as settings, {when}: what is written there can make it run anything"
+
+
+def _runs_by_itself(path: str) -> str:
+    from swink_agent.sandbox.names import place_of  # on use: few commands ask to write
+
+    found = place_of(path.split("/"))
+    return "" if found is None else run_warning(safe_display(path, None), found[1].program, found[1].when)
 
 
 def _entries(access: Mapping[str, Any], kind: str) -> Sequence[str]:

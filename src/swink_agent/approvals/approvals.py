@@ -20,6 +20,7 @@ import msgspec
 
 from swink_agent.core.approval import (
     READS_ONLY,
+    RUNS,
     UNKEPT,
     Approval,
     Approve,
@@ -44,6 +45,7 @@ from .access import (
     changes_access,
     opened_hosts,
     place_of,
+    run_warning,
     sentence_on,
     to_remember,
     what_opens,
@@ -380,6 +382,8 @@ class Approvals:
             return Reject(decision.reason)
         if self._asks_for_access(request):
             return self._decide_access(request)
+        if RUNS in request.scope:
+            return self._decide_name(request.scope[RUNS])
         if mode == "all":
             return Approve()
         if mode in _BY_RULES and self.trust.covers(request):
@@ -404,6 +408,13 @@ class Approvals:
                 return "use a command that only reads, without write, or another tool"
             return "use a command that the rules allow, alone and with plain words, or another tool"
         return "work without it, and say in the answer what is left to do"
+
+    def _decide_name(self, name: object) -> Approval | str:
+        """Decides on a file that a program runs by itself: the person is asked in every mode."""
+        why = " ".join(_run_warnings(name)) or "it is not known which program runs the file"
+        if self._ask is None:
+            return Reject(f"a person must allow this, and no one can answer a question here; {why}")
+        return why.partition(": ")[0]
 
     def _asks_for_access(self, request: ProposedCall) -> bool:
         return request.name in self._tools and asks_for_access(request)
@@ -515,7 +526,7 @@ class Approvals:
                 choices.append(ApprovalChoice.SESSION_ACCESS)
             if access is not None and self._remember is not None and to_remember(access):
                 choices.append(ApprovalChoice.ALWAYS)
-        elif mode in _BY_RULES:
+        elif mode in _BY_RULES and RUNS not in request.scope:
             if not _is_of_settings(request):  # trust in a tool does not cover these
                 choices.append(ApprovalChoice.SESSION_TOOL)
             command = _command(request, argument)
@@ -528,7 +539,11 @@ class Approvals:
             ),
             display=render_request(shown, command=argument, details=details),
             why=why,
-            warnings=(*(access_warnings(access) if access is not None else ()), *_warnings(request)),
+            warnings=(
+                *(access_warnings(access) if access is not None else ()),
+                *_run_warnings(request.scope.get(RUNS)),
+                *_warnings(request),
+            ),
             prefix=prefix,
             choices=(*choices, ApprovalChoice.NO),
             command=argument,
@@ -609,6 +624,13 @@ async def _keep(remember: RememberFn, hosts: list[str]) -> None:
 
 def _proposed(call: PendingCall) -> ProposedCall:
     return ProposedCall(call.call_id, call.name, call.arguments, call.scope, call.delegates)
+
+
+def _run_warnings(name: object) -> list[str]:
+    """The warning about a file that a program runs by itself, from the scope of a call."""
+    fields = cast("dict[str, object]", name) if isinstance(name, dict) else {}
+    known = [safe_display(str(fields[key]), 100) for key in ("name", "program", "when") if key in fields]
+    return [run_warning(*known)] if len(known) == 3 else []
 
 
 def _warnings(request: ProposedCall) -> tuple[str, ...]:

@@ -12,8 +12,6 @@ from typing import Any
 
 import click
 
-from swink_agent.approvals.modes import MODES
-
 from .process.groups import picks, takes
 from .prompt.bare_prompt import BARE_PROMPT, SPOKEN, TALK, RootGroup
 
@@ -116,7 +114,7 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @takes("--tools NAMES", "Built-in tools, separated by commas, or none. Default: all.", "tools")
 @picks(
     "--approve",
-    " ".join(MODES),
+    "none ask smart auto all",
     "Which calls run without a question: ask (none), smart (harmless ones), auto (those in the sandbox too), all (but "
     "access beyond the sandbox). With none, no call runs that needs approval. Default: auto if you agreed for this "
     "folder, else smart.",

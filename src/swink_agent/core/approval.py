@@ -20,6 +20,9 @@ ACCESS, REASON = "access", "reason"
 LONGEST_REASON = 500
 READS_ONLY = "reads_only"
 """The field of a scope that is set if the call can run so that it only reads."""
+RUNS = "runs"
+"""The field of a scope that is set if a program runs the file, or reads it as settings, by itself. A person decides.
+It has the `name`, the `program` and `when` that is."""
 UNKEPT = "unkept"
 """The field of a scope that is set if no checkpoint can be kept now, so that the call could not be taken back."""
 

@@ -29,6 +29,7 @@ class Name(Value, frozen=True):
     treatment: Literal["protected", "reported"]
 
 
+OWN_PROGRAM = "Swink Agent"
 _MOST_FILES = 200
 _ON_OPENING = "when the folder is opened"
 
@@ -45,7 +46,7 @@ NAMES: tuple[Name, ...] = (
     Name(".exrc", "Vim", "with the setting `exrc`, when Vim starts in the folder", "protected"),
     Name(".vscode", "VS Code", _ON_OPENING, "protected"),
     Name(".idea", "IntelliJ IDEA", _ON_OPENING, "protected"),
-    Name(".swink", "Swink Agent", "when it starts in the folder", "protected"),
+    Name(".swink", OWN_PROGRAM, "when it starts in the folder", "protected"),
     Name(".git/rebase-merge", "git", "when the user continues the rebase", "reported"),
     Name(".git/sequencer", "git", "when the user continues the cherry-pick or revert", "reported"),
     Name(".nvim.lua", "Neovim", "when the user trusts it", "reported"),
@@ -110,6 +111,15 @@ def row_of(parts: Sequence[str]) -> Name | None:
     for row, name in _ROWS:
         if any(_matches(folded[start : start + len(name)], name) for start in range(len(folded) - len(name) + 1)):
             return row
+    return None
+
+
+def place_of(parts: Sequence[str]) -> tuple[int, Name] | None:
+    """How many of the parts lead to the first name that is protected, and its row; `None` if none is."""
+    for count in range(1, len(parts) + 1):
+        row = row_of(parts[:count])
+        if row is not None and row.treatment == "protected":
+            return count, row
     return None
 
 

@@ -62,7 +62,7 @@ def protected_paths(profile: SandboxProfile) -> tuple[str, ...]:
         names.extend(others)
         for folder in repositories if in_repository else ():
             names.extend(_names_of(folder, root, in_repository))
-    return tuple(dict.fromkeys(names))
+    return tuple(name for name in dict.fromkeys(names) if not profile.is_opened(name))
 
 
 def existing(paths: Iterable[str]) -> list[str]:

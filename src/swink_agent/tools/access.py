@@ -13,6 +13,8 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
+from msgspec.structs import replace
+
 from swink_agent.core.approval import ACCESS, LONGEST_REASON, REASON
 from swink_agent.core.errors import ToolError
 from swink_agent.core.machine.files import identity_of
@@ -20,6 +22,7 @@ from swink_agent.core.values.value import Value
 from swink_agent.rendering.escaping import safe_display
 from swink_agent.sandbox import Sandbox, SandboxClosed, SandboxError, SandboxProfile, open_unconfined
 from swink_agent.sandbox.kernel.mounts import real_paths
+from swink_agent.sandbox.names import OWN_PROGRAM
 from swink_agent.sandbox.process import fingerprint_of
 from swink_agent.sandbox.profile import home_folders, is_beneath, own_paths, runs_as_a_whole, runs_at_home
 
@@ -50,7 +53,11 @@ ACCESS_SCHEMA: dict[str, Any] = {
                 "anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "boolean"}],
                 "description": "The hosts to reach, such as pypi.org or *.example.org:8443; true for any, unfiltered.",
             },
-            "write": {"type": "array", "items": {"type": "string"}, "description": "Folders outside to write in."},
+            "write": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "Folders outside to write in, or read-only names in the workspace, such as .vscode.",
+            },
             "read": {"type": "array", "items": {"type": "string"}, "description": "Folders that are hidden, to read."},
             "sandbox": {
                 "type": "boolean",
@@ -184,13 +191,10 @@ class CommandAccess:
         if kind not in wanted:
             return ()
         named = _texts(wanted[kind], kind, "folders", _MOST_FOLDERS)
-        folders = tuple(dict.fromkeys([self._folder(path) for path in named]))
-        for folder in folders:
-            self._refuse(folder, kind)
-        return folders
+        return tuple(dict.fromkeys([self._folder(path, kind) for path in named]))
 
-    def _folder(self, path: str) -> str:
-        """The folder that a path names, with every link resolved."""
+    def _folder(self, path: str, kind: str) -> str:
+        """The folder that a path names, with every link resolved, or a protected name beneath the command's folders."""
         if not path or "\0" in path or len(path) > _LONGEST_PATH:
             raise ToolError(f"{_shown(path)} is not a path: give a folder that exists")
         real = os.path.realpath(os.path.join(self._root, os.path.expanduser(path)))
@@ -198,9 +202,33 @@ class CommandAccess:
             real.encode()
         except UnicodeEncodeError:
             raise ToolError(f"{_shown(path)} has a name that is not UTF-8: it cannot be asked for") from None
+        if kind == "write" and (name := self._protected_name(real)) is not None:
+            return name
         if not os.path.isdir(real):
             raise ToolError(f"{_shown(path)} is not a folder that exists: name the folder that the command needs")
+        self._refuse(real, kind)
         return real
+
+    def _protected_name(self, path: str) -> str | None:
+        """The name of the table that the path is, or is in, beneath a folder that commands may write, existing or not.
+
+        Raises `ToolError` for one that is this program's own.
+        """
+        from swink_agent.sandbox.names import place_of  # on use: few commands ask to write
+
+        root = next((root for root in self._base.write if path != root and is_beneath(path, root)), None)
+        parts = [] if root is None else os.path.relpath(path, root).split(os.sep)
+        found = place_of(parts)
+        if root is None or found is None or found[1].name not in self._base.protected:
+            return None
+        count, row = found
+        name = os.path.join(root, *parts[:count])
+        place = _Place(name)
+        if row.program == OWN_PROGRAM or any(place.is_in(own) or place.holds(own) for own in self._own()):
+            raise ToolError(f"{_shown(name)} has settings of this program: a command cannot have them")
+        if any(map(place.is_in, (*real_paths(self._base.hidden), *self._base.own_programs()))):
+            raise ToolError(f"{_shown(name)} is hidden, or this program runs from there: a command cannot have it")
+        return name
 
     def _refuse(self, folder: str, kind: str) -> None:
         """Raises `ToolError` for a folder that no command can have."""
@@ -254,17 +282,20 @@ class CommandAccess:
         from swink_agent.sandbox import profile_with_access
 
         try:
+            opened = tuple(path for path in access.write if any(is_beneath(path, root) for root in self._base.write))
+            outside = [path for path in access.write if path not in opened]
             profile = profile_with_access(
-                self._base, hosts=access.hosts, network=access.network, write=access.write, read=access.read
+                self._base, hosts=access.hosts, network=access.network, write=outside, read=access.read
             )
+            profile = replace(profile, opened=(*profile.opened, *opened))
         except ValueError as error:
             raise ToolError(f"access: {error}") from None
         # This has resolved the paths again: the profile must open what was asked for and nothing else.
-        opened = set(self._base.hidden) - set(profile.hidden)
+        shown = set(self._base.hidden) - set(profile.hidden)
         if not (
             set(profile.write) <= {*self._base.write, *access.write}
             and (profile.read is None or set(access.read) <= set(profile.read))
-            and set(real_paths(opened)) <= set(access.read)
+            and set(real_paths(shown)) <= set(access.read)
         ):
             raise ToolError("a folder of access became a link meanwhile: call it again")
         with self._lock:

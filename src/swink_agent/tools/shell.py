@@ -29,6 +29,7 @@ from swink_agent.sandbox import (
     find_program,
     repository_folders,
 )
+from swink_agent.sandbox.profile import is_beneath
 
 from . import _confined
 from ._sandbox_limits import Asking, CommandLimits
@@ -196,7 +197,8 @@ class BashTool:
     def _recorded_of(self, arguments: dict[str, Any]) -> list[str]:
         """The folders that the command may write: checkpoints are taken of these."""
         access = self._access.asked(arguments)
-        return self._recorded if access is None else [*self._recorded, *access.write]
+        written = () if access is None else access.write
+        return [*self._recorded, *(path for path in written if not any(is_beneath(path, o) for o in self._recorded))]
 
     async def _run(self, arguments: dict[str, Any], ctx: ToolContext) -> AgentToolResult:
         held: HeldSandbox | None = None

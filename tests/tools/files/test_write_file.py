@@ -74,6 +74,12 @@ async def test_a_new_file_is_made_with_its_folders(tool: WriteFileTool, folder: 
     assert stat.S_IMODE((folder / "a/b/new.txt").stat().st_mode) == 0o666 & ~mask
 
 
+async def test_a_file_from_which_another_program_may_run_commands_is_named(tool: WriteFileTool, use: Any) -> None:
+    result = await use(tool, path="sub/.envrc", content="export A=1\n")
+    *_, report = result.content
+    assert report.text == "[sub/.envrc: direnv reads it when the user allows it: look at it first]"
+
+
 async def test_a_file_is_replaced_and_the_change_told(tool: WriteFileTool, folder: Path, use: Any) -> None:
     (folder / "a").write_text("old\n")
     await know(tool, "a")
@@ -489,3 +495,38 @@ async def test_an_abandoned_write_changes_nothing(folder: Path) -> None:
 async def test_steering_lets_a_write_that_has_begun_come_to_its_end(tool: WriteFileTool) -> None:
     assert (tool.on_steer, EditFileTool(tool.workspace).on_steer) == ("finish", "finish")
     assert tool.requires_approval
+
+
+# -- names that programs run by themselves -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "program"),
+    [(".vscode/tasks.json", "VS Code"), ("sub/.idea/x", "IntelliJ IDEA"), (".git/hooks/pre-commit", "git")],
+)
+async def test_a_protected_name_is_written_with_a_grant_alone(workspace: Workspace, path: str, program: str) -> None:
+    tool, arguments = WriteFileTool(workspace), {"path": path, "content": "x"}
+    scope = tool.approval_scope(arguments)
+    assert scope["runs"]["program"] == program
+    refused = await tool.execute(arguments, ToolContext())
+    assert "only if a person allows that" in extract_text(refused.content)
+    plain = {key: value for key, value in scope.items() if key != "runs"}
+    for grant in (plain, {**scope, "runs": {**scope["runs"], "program": "x"}}):
+        result = await tool.execute(arguments, ToolContext(grant=Grant("write_file", arguments, grant)))
+        assert "is not what was approved" in extract_text(result.content)
+    assert not (workspace.root / path).exists()
+    result = await tool.execute(arguments, ToolContext(grant=Grant("write_file", arguments, scope)))
+    assert (workspace.root / path).read_text() == "x"
+    assert program in extract_text(result.content)
+
+
+@pytest.mark.parametrize("path", [".swink/config.toml", ".git/objects/x", "a/.swink", ".git/HEAD"])
+def test_other_protected_names_are_refused_before_a_question(workspace: Workspace, path: str) -> None:
+    with pytest.raises(ToolError, match="is protected"):
+        WriteFileTool(workspace).approval_scope({"path": path, "content": "x"})
+
+
+def test_a_name_that_an_application_protects_is_refused_before_a_question(folder: Path) -> None:
+    workspace = Workspace(folder, protected=(*Workspace(folder).protected, "deploy"))
+    with pytest.raises(ToolError, match="is protected"):
+        WriteFileTool(workspace).approval_scope({"path": "deploy/.vscode/x", "content": "x"})

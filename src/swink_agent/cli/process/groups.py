@@ -13,6 +13,9 @@ from typing import Any
 
 import click
 
+_WHOLE = 1000
+"""More characters than the first sentence of a command's help has."""
+
 
 def offered(name: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
     """Returns a function that offers candidates of this kind. It loads `completion.candidates` when a shell asks."""
@@ -46,6 +49,17 @@ def also_called(group: click.Group, command: click.Command, name: str) -> None:
     other = copy(command)
     other.hidden = True
     group.add_command(other, name)
+
+
+class Group(click.Group):
+    """A group whose help has the whole first sentence of each command; click cuts it to one row."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [(name, one.get_short_help_str(_WHOLE)) for name, one in commands if one is not None and not one.hidden]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
 
 
 class LazyGroup(click.Group):

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from msgspec.structs import replace
 
-from swink_agent.core.approval import UNKEPT
+from swink_agent.core.approval import RUNS, UNKEPT
 from swink_agent.core.errors import ToolError
 from swink_agent.core.tool import AgentToolResult, ToolContext
 from swink_agent.core.types import Text
@@ -153,7 +153,7 @@ class WritingTool(FileTool):
 
     def approval_scope(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The file that would be written, with every link resolved. Raises `ToolError` for one that may not be."""
-        with self.workspace.place(arguments["path"]) as place:
+        with self.workspace.place(arguments["path"], may_ask=True) as place:
             scope = self.scope_of(place.parts)
         is_kept = self._changes is None or self._changes.can_be_kept([str(self.workspace.root)])
         return scope if is_kept else {**scope, UNKEPT: True}
@@ -161,7 +161,7 @@ class WritingTool(FileTool):
     @contextmanager
     def opened(self, path: str) -> Generator[tuple[Place, Before | None]]:
         """The place of a path, and the file that is there, both open. Raises `WorkspaceError`."""
-        with self.workspace.place(path) as place:
+        with self.workspace.place(path, may_ask=True) as place:
             file = self.workspace.open_existing(place)
             if file is None:
                 yield place, None
@@ -170,7 +170,9 @@ class WritingTool(FileTool):
                 yield place, Before(file)
 
     def scope_of(self, parts: tuple[str, ...]) -> dict[str, Any]:
-        return {"folder": as_json(str(self.workspace.root)), "path": as_json("/".join(parts))}
+        scope: dict[str, Any] = {"folder": as_json(str(self.workspace.root)), "path": as_json("/".join(parts))}
+        row = self.workspace.name_to_ask_for(parts)
+        return scope if row is None else {**scope, RUNS: {"name": row.name, "program": row.program, "when": row.when}}
 
     def run(self, call: Call) -> AgentToolResult:
         if self._changes is None:
@@ -180,6 +182,7 @@ class WritingTool(FileTool):
 
     def _run(self, call: Call) -> AgentToolResult:
         with self.workspace.writing, self.opened(call.arguments["path"]) as (place, before):
+            self.workspace.refuse_protected(place.parts, is_allowed=call.ctx.grant is not None)
             return self._with_report(self.change(call, place, before), place.parts)
 
     def _with_report(self, result: AgentToolResult, parts: tuple[str, ...]) -> AgentToolResult:
@@ -201,7 +204,7 @@ class WritingTool(FileTool):
         @contextmanager
         def last_check() -> Generator[None]:
             now = place.parts_now()
-            workspace.refuse_protected(now)
+            workspace.refuse_protected(now, is_allowed=call.ctx.grant is not None)
             with call.act(self.scope_of(now)):
                 if now != parts or (before is not None and not before.is_at(place, workspace)):
                     raise stale(parts)

@@ -229,10 +229,11 @@ class Workspace:
 
     # -- writing ---------------------------------------------------------------------------------------------
 
-    def place(self, path: str) -> Place:
+    def place(self, path: str, *, may_ask: bool = False) -> Place:
         """Where a file of this path is, or would be, with its last link followed. Creates nothing.
 
-        Raises `WorkspaceError` for a path that leads out, that is a folder, or that no tool may write.
+        Raises `WorkspaceError` for a path that leads out, that is a folder, or that no tool may write. `may_ask`: a
+        name that a person may allow is accepted.
         """
         relative = self.relative(path)
         try:
@@ -240,7 +241,7 @@ class Workspace:
         except OSError as error:
             raise self.explain(path, error) from error
         try:
-            self.refuse_protected(place.parts)
+            self.refuse_protected(place.parts, is_allowed=may_ask)
             self._refuse_in_use("/".join(place.parts))
         except BaseException:
             place.close()
@@ -276,13 +277,28 @@ class Workspace:
 
         return row_of(tuple(map(_fold, parts)))
 
-    def refuse_protected(self, parts: tuple[str, ...]) -> None:
-        """Raises `WorkspaceError` for names that no tool may write: repository hooks and settings, and the like."""
+    def name_to_ask_for(self, parts: tuple[str, ...]) -> Name | None:
+        """The row of the table that alone protects the path: a person may allow to write it. Never our own files."""
+        from swink_agent.sandbox.names import OWN_PROGRAM, place_of, row_of
+
+        folded = tuple(map(_fold, parts))
+        found = place_of(folded)
+        if found is None or found[1].name not in self.protected or found[1].program == OWN_PROGRAM:
+            return None
+        added = (tuple(map(_fold, name.split("/"))) for name in self.protected if row_of(name.split("/")) is None)
+        return None if ".swink" in folded or any(_covers(name, folded) for name in added) else found[1]
+
+    def refuse_protected(self, parts: tuple[str, ...], *, is_allowed: bool = False) -> None:
+        """Raises `WorkspaceError` for names that no tool may write: repository hooks and settings, and the like.
+
+        `is_allowed`: a person was asked, or will be, about a name that a person may allow.
+        """
         folded = tuple(map(_fold, parts))
         shown = show_name("/".join(parts))
-        if self.is_protected(parts):
+        if self.is_protected(parts) and not (is_allowed and self.name_to_ask_for(parts) is not None):
             raise WorkspaceError(
-                f"{shown} is protected: it can make other programs run commands, so tools never write it"
+                f"{shown} is protected: it can make other programs run commands, so a tool writes it only if a person "
+                "allows that"
             )
         if any(self._makes_a_repository(parts, index) for index, name in enumerate(folded) if name in _OF_REPOSITORY):
             raise WorkspaceError(
