@@ -98,12 +98,12 @@ async def test_one_approved_call_takes_at_most_three_thread_hops(
 ) -> None:
     hops: list[str] = []
     is_counted = False
-    begin, to_thread = WorkerThreads.begin, asyncio.to_thread
+    hop, to_thread = WorkerThreads.run, asyncio.to_thread
 
-    def counted_begin(threads: WorkerThreads, function: Any, *rest: Any) -> Any:
+    def counted_hop(threads: WorkerThreads, function: Any) -> Any:
         if is_counted:
             hops.append(repr(function))
-        return begin(threads, function, *rest)
+        return hop(threads, function)
 
     def counted_to_thread(function: Any, *rest: Any, **named: Any) -> Any:
         if is_counted:
@@ -124,7 +124,7 @@ async def test_one_approved_call_takes_at_most_three_thread_hops(
         elif isinstance(event, ToolExecutionEnd):
             is_counted = False
 
-    monkeypatch.setattr(WorkerThreads, "begin", counted_begin)
+    monkeypatch.setattr(WorkerThreads, "run", counted_hop)
     monkeypatch.setattr(asyncio, "to_thread", counted_to_thread)
     with agent.agent.subscribe(watch):
         await run(agent)

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,41 @@ def test_every_command_has_help_with_examples_and_the_line_that_the_group_shows(
         assert "Examples:" in invoke(name, "--help").output
         for inner in command.commands.values() if isinstance(command, click.Group) else ():
             assert inner.help, inner.name
+
+
+def every_command(
+    command: click.Command, words: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    yield words, command
+    for name in command.list_commands(context := click.Context(command)) if isinstance(command, click.Group) else ():
+        inner = command.get_command(context, name)
+        assert inner is not None
+        yield from every_command(inner, (*words, name))
+
+
+def test_the_help_of_swink_has_every_option_once_in_sections() -> None:
+    text = invoke("--help").output
+    assert re.findall(r"^(\S.*):$", text, re.MULTILINE)[:3] == ["Commands", "Prompt and answer", "Sessions"]
+    options = [option for option in swink.params if isinstance(option, click.Option) and not option.hidden]
+    shown = re.findall(r"^  (?:-\w, )?(--[\w-]+)", text, re.MULTILINE)
+    assert sorted(shown) == sorted(["--help", *(option.opts[-1] for option in options)])
+
+
+def test_no_help_cuts_the_sentence_about_a_command() -> None:
+    groups = [words for words, command in every_command(swink) if isinstance(command, click.Group)]
+    assert ("config",) in groups
+    for words in groups:
+        commands = invoke(*words, "--help").output.partition("Commands:")[2].partition("Examples:")[0]
+        assert "..." not in commands, words
+
+
+def test_every_option_for_a_folder_completes_folders() -> None:
+    found = [(words, command, option) for words, command in every_command(swink) for option in command.params
+             if option.metavar == "FOLDER"]  # fmt: skip
+    assert ("undo",) in [words for words, _, _ in found]
+    for words, command, option in found:
+        offered = option.shell_complete(click.Context(command), "he")
+        assert [item.type for item in offered] == ["dir"], (words, option.name)
 
 
 def test_the_choices_of_the_flags_are_those_of_the_settings() -> None:

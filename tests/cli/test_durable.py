@@ -9,7 +9,7 @@ import signal
 
 import pytest
 
-from .conftest import Swink
+from .conftest import Swink, Terminal
 
 APP = '''
 from swink_agent import Agent, tool
@@ -173,6 +173,17 @@ async def test_without_a_worker_runs_are_queued_cancelled_and_pruned(app: Swink)
     assert json.loads((await app("runs", "prune", "--days", "0", "--url", URL, "--json")).stdout) == {"deleted": 1}
     missing = await app("runs", "show", "q", "--url", URL)
     assert (missing.code, missing.stderr) == (1, "error: there is no run 'q' in this store\n")
+
+
+async def test_pruning_of_runs_asks_at_a_terminal(terminal: Terminal, app: Swink) -> None:
+    await app("submit", "app:durable", "support", "Hi", "--id", "q")
+    await app("runs", "cancel", "q", "--url", URL)
+    for answer, left in (("n", 1), ("y", 0)):
+        await terminal.start("runs", "prune", "--days", "0", "--url", URL)
+        await terminal.expect("Delete all runs that ended at least 0 days ago? [y/N]:")
+        terminal.type(f"{answer}\n")
+        await terminal.finish()
+        assert len(json.loads((await app("runs", "--url", URL, "--json")).stdout)) == left
 
 
 @pytest.mark.rows(one_of=10)

@@ -595,7 +595,10 @@ def test_a_session_is_exported_to_stdout_or_a_file(store: JsonlSessionStore, pro
     assert program("export", session, "-o", "talk.html") == (0, "", "")
     assert Path("talk.html").read_text() == page
     assert Path("talk.html").stat().st_mode & 0o777 == 0o600
-    assert program("export", session, "--format", "markdown", "-o", "talk.html")[0] == 0
+    code, out, err = program("export", session, "--format", "markdown", "-o", "talk.html")
+    assert (code, out, "--force" in err) == (2, "", True)
+    assert Path("talk.html").read_text() == page
+    assert program("export", session, "--format", "markdown", "-o", "talk.html", "--force") == (0, "", "")
     assert not Path("talk.html").read_text().startswith("<!DOCTYPE")
     for wrong in ("not/there.html", "."):
         code, out, err = program("export", session, "-o", wrong)

@@ -23,8 +23,16 @@ from swink_agent import Agent, tool
 from swink_agent.core.encoding.codec import encode_event
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.events import MessageRetry
-from swink_agent.core.stream import StreamStart, TextDelta, TextStart
-from swink_agent.core.types import Text, UserMessage
+from swink_agent.core.stream import (
+    StreamDone,
+    StreamStart,
+    TextDelta,
+    TextStart,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from swink_agent.core.types import StopReason, Text, UserMessage
 from swink_agent.memory import JsonlSessionStore
 from swink_agent.testing import call, fail, reply, scripted, text, think
 from swink_agent.web import app
@@ -67,9 +75,9 @@ def kinds(found: list[dict[str, Any]]) -> list[str]:
 async def test_a_run_in_the_protocols_events_goes_on_in_its_session(folder: Path) -> None:
     async with running(folder, text("Hello."), text("Again.")) as client:
         found = await events(client, asked("thread-1", user("hi")))
-        assert kinds(found)[:2] == ["RUN_STARTED", "TEXT_MESSAGE_START"]
-        assert kinds(found)[-2:] == ["TEXT_MESSAGE_END", "RUN_FINISHED"]
-        assert set(kinds(found)[2:-2]) == {"TEXT_MESSAGE_CONTENT"}
+        assert kinds(found)[:3] == ["RUN_STARTED", "STEP_STARTED", "TEXT_MESSAGE_START"]
+        assert kinds(found)[-3:] == ["TEXT_MESSAGE_END", "STEP_FINISHED", "RUN_FINISHED"]
+        assert set(kinds(found)[3:-3]) == {"TEXT_MESSAGE_CONTENT"}
         assert (found[0]["threadId"], found[0]["runId"]) == ("thread-1", "run-1")
         assert found[-1]["outcome"]["type"] == "success"
         said = "".join([event["delta"] for event in found if event["type"] == "TEXT_MESSAGE_CONTENT"])
@@ -172,7 +180,7 @@ async def test_thoughts_and_calls(folder: Path) -> None:
     replies = (reply(think("Hm."), call("read_file", path="a.txt")), text("Read."))
     async with running(folder, *replies) as client:
         found = await events(client, asked("thread-2", user("read it")))
-    shown = [kind for kind in dict.fromkeys(kinds(found)) if not kind.startswith(("TEXT", "RUN"))]
+    shown = [kind for kind in dict.fromkeys(kinds(found)) if not kind.startswith(("TEXT", "RUN", "STEP"))]
     assert shown == [
         "REASONING_START",
         "REASONING_MESSAGE_START",
@@ -186,8 +194,45 @@ async def test_thoughts_and_calls(folder: Path) -> None:
     ]
     by_kind = {event["type"]: event for event in found}
     assert by_kind["TOOL_CALL_START"]["toolCallName"] == "read_file"
-    assert json.loads(by_kind["TOOL_CALL_ARGS"]["delta"]) == {"path": "a.txt"}
+    assert json.loads("".join([event["delta"] for event in found if "ARGS" in event["type"]])) == {"path": "a.txt"}
+    steps = [event["stepName"] for event in found if event["type"] in ("STEP_STARTED", "STEP_FINISHED")]
+    assert steps == ["turn 1", "turn 1", "turn 2", "turn 2"]
     assert "words" in by_kind["TOOL_CALL_RESULT"]["content"]
+
+
+async def test_arguments_of_a_call_stream_as_they_come(folder: Path) -> None:
+    is_read = asyncio.Event()
+
+    async def stream(model: Any, context: Any, options: Any, cancel: Any) -> Any:
+        yield StreamStart()
+        if len(context.messages) > 1:
+            yield StreamDone()
+            return
+        for index, words in enumerate(("a", "b")):
+            yield ToolCallStart(index, f"c{index}", "read_file")
+            yield ToolCallDelta(index, f'{{"path": "{words}')
+        await is_read.wait()
+        for index in (1, 0):
+            yield ToolCallDelta(index, '.txt"}')
+            yield ToolCallEnd(index)
+        yield StreamDone(StopReason.TOOL_USE)
+
+    async with running(folder, stream) as client, asyncio.timeout(20):
+        body = asked("thread-1", user("read them"))
+        told: list[dict[str, Any]] = []
+        async with client.http.post(f"{client.base}/agui", json=body, headers=client.headers) as response:
+            async for line in response.content:
+                if line.startswith(b"data: "):
+                    told.append(json.loads(line[6:]))
+                    if told[-1]["type"] == "TOOL_CALL_ARGS" and told[-1]["toolCallId"] == "c0":
+                        is_read.set()
+    for call_id, words in (("c0", "a"), ("c1", "b")):
+        mine = [event for event in told if event.get("toolCallId") == call_id]
+        assert kinds(mine)[:2] == ["TOOL_CALL_START", "TOOL_CALL_ARGS"]
+        assert kinds(mine)[-3:] == ["TOOL_CALL_ARGS", "TOOL_CALL_END", "TOOL_CALL_RESULT"]
+        assert mine[0]["toolCallName"] == "read_file"
+        pieces = [event["delta"] for event in mine[1:-2]]
+        assert (json.loads("".join(pieces)), len(pieces) > 1) == ({"path": f"{words}.txt"}, True)
 
 
 async def test_a_question_is_an_interrupt_and_its_answer_a_resume(folder: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import inspect
 import re
 import secrets
@@ -18,13 +19,15 @@ import msgspec
 from aiohttp import web
 
 from swink_agent.app.shown.changes import Changes, Delegate, Discarded, Notice, delegate_words, stopped_words
+from swink_agent.core.agent.agent import Agent
 from swink_agent.core.encoding.codec import decode_event
-from swink_agent.core.events import AgentEvent
+from swink_agent.core.events import AgentEvent, MessageRetry, MessageStart, MessageUpdate, ModelFallback
 from swink_agent.core.machine.extras import MissingExtra, require
 from swink_agent.core.policy import PolicyContext
 from swink_agent.core.run.turn import Tools, takes_context
+from swink_agent.core.stream import ToolCallDelta
 from swink_agent.core.tool import AgentTool, AgentToolResult
-from swink_agent.core.types import AgentMessage, PolicyStop, Text, UserMessage, extract_text
+from swink_agent.core.types import AgentMessage, PolicyStop, Text, ToolCall, UserMessage, extract_text
 from swink_agent.core.values.decoders import converted
 from swink_agent.mcp.schemas import UnusableSchema, tame_schema
 from swink_agent.memory import SessionNotFound
@@ -43,6 +46,8 @@ _MOST_TOOLS = 128
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _TOLD = frozenset({"message_retry", "model_fallback", "context_compacted", "delegate_event"})
 """Events that the protocol has no word for; custom events tell them."""
+_REPLIES = frozenset({"message_start", "message_retry", "model_fallback"})
+"""Events that begin a reply, or begin it anew."""
 _LOOK = 0.25
 """Seconds between two checks whether the client has left."""
 
@@ -110,11 +115,14 @@ async def serve(site: Site, request: web.Request) -> web.StreamResponse:
     site.readers.refuse_if_full()
     channel = await _channel(site, given)
     encoder: Any = encoding.EventEncoder(request.headers.get("accept", ""))
-    run = Translation(core, given.thread_id, given.run_id)
-    async with channel.opening:
-        position = channel.log.position
-        talk = await _begin(site, request, channel, given, tools, by)
-    with site.readers.counted():
+    with contextlib.ExitStack() as stack:
+        async with channel.opening:
+            talk = await _opened(channel, given, by)
+            position, calls = channel.log.position, StreamedCalls(talk.agent)
+            stack.enter_context(talk.agent.subscribe(calls.hear))
+            await _begin(site, request, channel, talk, given, tools, by)
+        run = Translation(core, given.thread_id, given.run_id, calls)
+        stack.enter_context(site.readers.counted())
         return await _stream(request, channel, talk, run, position, encoder)
 
 
@@ -156,20 +164,31 @@ async def _channel(site: Site, given: Any) -> SessionChannel:
         return site.channels.of(await site.create("", None, None, given.thread_id))
 
 
+async def _opened(channel: SessionChannel, given: Any, by: str) -> Talk:
+    if not given.resume:
+        if channel.is_busy:
+            raise Problem(409, "running", "a run of this session is active: answer its question, or stop it")
+        return await channel.opened(by)
+    if channel.talk is None:
+        raise Problem(409, "answered", "no run of this session waits for an answer")
+    return channel.talk
+
+
 async def _begin(
-    site: Site, request: web.Request, channel: SessionChannel, given: Any, tools: Sequence[_ClientTool], by: str
-) -> Talk:
+    site: Site,
+    request: web.Request,
+    channel: SessionChannel,
+    talk: Talk,
+    given: Any,
+    tools: Sequence[_ClientTool],
+    by: str,
+) -> None:
     """Begins the run that the request asks for, or answers the questions that a run waits for."""
     if given.resume:
-        if channel.talk is None:
-            raise Problem(409, "answered", "no run of this session waits for an answer")
         for entry in given.resume:
             choice, reason = _chosen(entry)
             channel.questions.answer(entry.interrupt_id, choice, reason, None, by)
-        return channel.talk
-    if channel.is_busy:
-        raise Problem(409, "running", "a run of this session is active: answer its question, or stop it")
-    talk = await channel.opened(by)
+        return
     channel.questions.close_offers()
     messages = [message for message in given.messages if message.role in ("user", "tool")]
     waiting = {call.call_id for call in talk.agent.pending if call.kind == "external"}
@@ -189,7 +208,6 @@ async def _begin(
     except BaseException:
         channel.offered = None  # no run has begun with them
         raise
-    return talk
 
 
 async def _prompt(site: Site, channel: SessionChannel, talk: Talk, messages: Sequence[Any]) -> None:
@@ -329,10 +347,35 @@ async def _stream(
     return response
 
 
-class Translation:
-    """Translates our events into those of the protocol, for one request."""
+class StreamedCalls:
+    """The ids and names of calls whose arguments stream: their events have neither. `hear` subscribes to the agent."""
 
-    def __init__(self, core: Any, thread_id: str, run_id: str) -> None:
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._replies: list[dict[int, ToolCall]] = []
+
+    def hear(self, event: AgentEvent) -> None:
+        if type(event) in (MessageStart, MessageRetry, ModelFallback):
+            self._replies.append({})
+        elif type(event) is MessageUpdate and type(event.delta) is ToolCallDelta and self._replies:
+            index, known = event.delta.index, self._replies[-1]
+            reply = None if index in known else self._agent.streaming_message
+            block = None if reply is None else reply.content[index]
+            if type(block) is ToolCall:
+                known[index] = block
+
+    def of(self, reply: int, index: int) -> ToolCall | None:
+        """Returns a call of a reply, as far as it was known when its arguments began."""
+        return self._replies[reply].get(index) if 0 <= reply < len(self._replies) else None
+
+
+class Translation:
+    """Translates our events into those of the protocol, for one request.
+
+    Without `calls`, a call is told whole at the end of its reply.
+    """
+
+    def __init__(self, core: Any, thread_id: str, run_id: str, calls: StreamedCalls | None = None) -> None:
         self._core = core
         self._ids: dict[str, str] = {"thread_id": thread_id, "run_id": run_id}
         self._message = ""
@@ -341,6 +384,14 @@ class Translation:
         self._said = False
         self._error = ""
         self._thought = ""
+        self._calls = calls
+        self._reply = -1
+        """The number of the reply under way, counted as `calls` counts them."""
+        self._streaming: list[str] = []
+        """The calls whose arguments stream now."""
+        self._streamed: set[str] = set()
+        """The calls of this reply whose arguments streamed."""
+        self._step = ""
         self._changes = Changes()
         self.is_over = False
 
@@ -352,6 +403,8 @@ class Translation:
         handle: Callable[[dict[str, Any]], list[Any]] | None = getattr(self, f"_on_{name}", None)
         if self.is_over:
             return []
+        if name in _REPLIES:
+            self._reply += 1
         told = self._told(decode_event(data)) if name in _TOLD else []
         return told if handle is None else [*told, *handle(msgspec.json.decode(data))]
 
@@ -362,7 +415,7 @@ class Translation:
             match change:
                 case Discarded(why=why):
                     told += [*self._closed(), self._custom("discarded", message=self._message, why=why)]
-                    self._message, self._said = secrets.token_hex(8), False
+                    self._begin_message()
                 case Notice(kind=kind, words=words):
                     told.append(self._custom("notice", kind=kind, text=words))
                 case Delegate(call_id=call_id, progress=progress):
@@ -374,12 +427,30 @@ class Translation:
     def _custom(self, name: str, **value: Any) -> Any:
         return self._core.CustomEvent(name=name, value=value)
 
-    def _on_message_start(self, _: dict[str, Any]) -> list[Any]:
+    def _on_turn_start(self, event: dict[str, Any]) -> list[Any]:
+        told = self._stepped()
+        self._step = f"turn {event['turn_index'] + 1}"
+        return [*told, self._core.StepStartedEvent(step_name=self._step)]
+
+    def _on_turn_end(self, _: dict[str, Any]) -> list[Any]:
+        return [*self._closed(), *self._stepped()]
+
+    def _stepped(self) -> list[Any]:
+        name, self._step = self._step, ""
+        return [self._core.StepFinishedEvent(step_name=name)] if name else []
+
+    def _begin_message(self) -> None:
         self._message, self._said = secrets.token_hex(8), False
+        self._streamed.clear()
+
+    def _on_message_start(self, _: dict[str, Any]) -> list[Any]:
+        self._begin_message()
         return []
 
     def _on_message_update(self, event: dict[str, Any]) -> list[Any]:
         delta = event["delta"]
+        if delta["type"] == "tool_call_delta":
+            return self._arguments(delta["index"], delta["delta"])
         kind = {"text_delta": "text", "thinking_delta": "reasoning"}.get(delta["type"])
         if kind is None or not delta["delta"]:
             return []
@@ -393,16 +464,31 @@ class Translation:
             events += [*self._opened("text"), self._content("text", whole)]
         events += self._closed()
         for block in message["content"]:
-            if block["type"] == "tool_call":
+            if block["type"] == "tool_call" and block["id"] not in self._streamed:
                 call = {"tool_call_id": block["id"]}
                 arguments = msgspec.json.encode(block["arguments"]).decode()
-                parent = self._message if whole else None
                 events += [
-                    self._core.ToolCallStartEvent(**call, tool_call_name=block["name"], parent_message_id=parent),
+                    self._call_start(block["id"], block["name"]),
                     self._core.ToolCallArgsEvent(**call, delta=arguments),
                     self._core.ToolCallEndEvent(**call),
                 ]
         return events
+
+    def _arguments(self, index: int, words: str) -> list[Any]:
+        """A piece of a call's arguments. A call that is not known yet is told whole at the end of its reply."""
+        call = None if self._calls is None else self._calls.of(self._reply, index)
+        if call is None or not words:
+            return []
+        told: list[Any] = []
+        if call.id not in self._streamed:
+            told = [*self._ended_words(), self._call_start(call.id, call.name)]
+            self._streamed.add(call.id)
+            self._streaming.append(call.id)
+        return [*told, self._core.ToolCallArgsEvent(tool_call_id=call.id, delta=words)]
+
+    def _call_start(self, call_id: str, name: str) -> Any:
+        parent = self._message if self._said else None
+        return self._core.ToolCallStartEvent(tool_call_id=call_id, tool_call_name=name, parent_message_id=parent)
 
     def _on_tool_execution_end(self, event: dict[str, Any]) -> list[Any]:
         blocks = event["result"]["content"]
@@ -472,7 +558,7 @@ class Translation:
     def _opened(self, kind: str) -> list[Any]:
         if self._open == kind:
             return []
-        core, events = self._core, self._closed()
+        core, events = self._core, self._ended_words()
         self._open = kind
         if kind == "text":
             if self._said:  # text after reasoning is another message
@@ -492,6 +578,11 @@ class Translation:
         return self._core.ReasoningMessageContentEvent(message_id=self._thought, delta=words)
 
     def _closed(self) -> list[Any]:
+        """Ends what is open: a text, a thought, and calls whose arguments broke off."""
+        calls, self._streaming = self._streaming, []
+        return [*self._ended_words(), *[self._core.ToolCallEndEvent(tool_call_id=call) for call in calls]]
+
+    def _ended_words(self) -> list[Any]:
         kind, self._open = self._open, ""
         if kind == "text":
             return [self._core.TextMessageEndEvent(message_id=self._message)]
@@ -505,7 +596,7 @@ class Translation:
 
     def _finished(self, outcome: Any, **more: Any) -> list[Any]:
         self.is_over = True
-        return [*self._closed(), self._core.RunFinishedEvent(**self._ids, outcome=outcome, **more)]
+        return [*self._closed(), *self._stepped(), self._core.RunFinishedEvent(**self._ids, outcome=outcome, **more)]
 
     def _failed(self, words: str, code: str | None) -> list[Any]:
         self.is_over = True

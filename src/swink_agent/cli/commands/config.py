@@ -28,11 +28,12 @@ from swink_agent.app.trust.trust import Project, TrustStore, find_project
 from swink_agent.approvals.display import safe_display
 from swink_agent.core.secrets.redaction import Redactor
 
-from ..process.groups import offered
+from ..process.groups import Group, offered
 from ..screen.screen import Screen, say_json, table, write_answer
 
 
 @click.group(
+    cls=Group,
     invoke_without_command=True,
     epilog="""\b
 Examples:

@@ -10,13 +10,14 @@ import click
 from swink_agent.app.errors import UsageProblem
 from swink_agent.app.keys.credentials import Credentials, Store
 
-from ..process.groups import also_called, offered, picks
+from ..process.groups import Group, also_called, offered, picks
 from ..screen.screen import table
 
 _LONGEST_KEY = 16 * 1024
 
 
 @click.group(
+    cls=Group,
     invoke_without_command=True,
     epilog="""\b
 Examples:

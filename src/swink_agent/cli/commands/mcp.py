@@ -19,7 +19,7 @@ from swink_agent.approvals.display import safe_display
 from swink_agent.core.types import ModelSpec
 from swink_agent.mcp import McpError
 
-from ..process.groups import offered, picks
+from ..process.groups import Group, offered, picks
 from ..process.interrupts import ended_by_signal
 from ..prompt.reporter import Reporter
 from ..root import options_of_prompt
@@ -27,6 +27,7 @@ from ..screen.screen import Screen, say_json, table
 
 
 @click.group(
+    cls=Group,
     invoke_without_command=True,
     epilog="""\b
 Examples:

@@ -19,7 +19,7 @@ from swink_agent.app.trust.foreign_code import import_nothing_from_here
 from swink_agent.core.cancel import CancellationToken
 from swink_agent.core.errors import Aborted
 
-from ..process.groups import also_called, offered
+from ..process.groups import Group, also_called, offered
 from ..process.interrupts import interruptible
 from ..prompt.reporter import Reporter
 from ..screen.screen import Screen, say_json, table
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 
 @click.group(
+    cls=Group,
     invoke_without_command=True,
     epilog="""\b
 Examples:

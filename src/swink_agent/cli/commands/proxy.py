@@ -37,7 +37,12 @@ On the other machine:
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
 @click.option(
-    "--port", default=8787, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 chooses a free one."
+    "--port",
+    default=8787,
+    show_default=True,
+    metavar="PORT",
+    type=click.IntRange(0, 65535),
+    help="0 chooses a free one.",
 )
 @click.option("--streams", default=8, show_default=True, type=click.IntRange(1, 1000), help="Most requests at once.")
 @click.option("--insecure", is_flag=True, help="Let other machines connect although nothing is encrypted.")

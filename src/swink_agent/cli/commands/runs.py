@@ -23,8 +23,9 @@ from swink_agent.core.approval import Approve, ApproveWith, PendingCall, Reject
 from swink_agent.core.tool import AgentToolResult
 from swink_agent.core.types import AssistantMessage
 
+from ..process.groups import Group
 from ..screen.run_pages import fleet_rows, run_rows, runs_table
-from ..screen.screen import is_live, say_json
+from ..screen.screen import confirm, is_live, say_json
 
 if TYPE_CHECKING:
     from swink_agent.durable import Durable
@@ -85,6 +86,7 @@ def _with_store(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.group(
+    cls=Group,
     invoke_without_command=True,
     epilog="""\b
 Examples:
@@ -271,9 +273,12 @@ def retry(store: _Store, run_id: str) -> None:
 @click.option(
     "--days", type=click.FloatRange(min=0), required=True, help="Runs that ended at least this many days ago."
 )
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @_with_store
-def prune(store: _Store, days: float) -> None:
-    """Delete runs that are over."""
+def prune(store: _Store, days: float, yes: bool) -> None:
+    """Delete runs that are over. Asks at a terminal."""
+    if not yes and not store.wants_json and sys.stdin.isatty():
+        confirm(f"Delete all runs that ended at least {days:g} days ago?", "delete them")
     count = store.use(lambda durable: durable.prune(days))
     if not store.said({"deleted": count}):
         click.echo(f"{number_of(count, 'run')} {'was' if count == 1 else 'were'} deleted.")

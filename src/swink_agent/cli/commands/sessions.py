@@ -36,7 +36,7 @@ from swink_agent.approvals.display import safe_display
 from swink_agent.rendering.cells import laid_out
 from swink_agent.rendering.escaping import safe_text
 
-from ..process.groups import also_called, offered, takes
+from ..process.groups import Group, also_called, offered, takes
 from ..screen.screen import Palette, confirm, say_json, table, wants_colour, width_of, write_answer
 from ..screen.session_pages import facts, listing, remarks, rows_of
 
@@ -52,6 +52,7 @@ _ENDINGS: dict[str, Format] = {".html": "html", ".htm": "html", ".md": "markdown
 
 
 @click.group(
+    cls=Group,
     invoke_without_command=True,
     epilog="""\b
 Examples:
@@ -213,7 +214,8 @@ def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
 @_id
 @click.option("--format", "format_name", type=click.Choice(get_args(Format)), help="Default: markdown.")
 @takes("-o --output file FILE", "Default: stdout.", "files")
-def export(session_id: str, format_name: Format | None, file: str | None) -> None:
+@click.option("--force", is_flag=True, help="Replace the file, if there is one.")
+def export(session_id: str, format_name: Format | None, file: str | None, force: bool) -> None:
     """Print a session, or write it to a file.
 
     The ending of the file chooses Markdown, one page of HTML, or JSON. --format atif is the trajectory format that
@@ -224,6 +226,8 @@ def export(session_id: str, format_name: Format | None, file: str | None) -> Non
     if ending and format_name is None and ending not in _ENDINGS:
         known = ", ".join(_ENDINGS)
         raise UsageProblem(f"{path}: no format has the ending {ending}: use one of {known}, or give --format")
+    if path is not None and path.is_file() and not force:
+        raise UsageProblem(f"{path} is there already (-o): give another name, or --force to replace it")
     with session_problems():
         text = _store().export(session_id, format_name or _ENDINGS.get(ending, "markdown"))
     text = text if text.endswith("\n") else text + "\n"

@@ -22,6 +22,7 @@ from swink_agent.rendering.texts.diffs import diff_lines
 from swink_agent.rendering.turns import local_moment
 from swink_agent.tools import CheckpointError, CheckpointStore, PathRewind
 
+from ..process.groups import takes
 from ..screen.screen import Screen, confirm, table
 
 _VERBS = {"restore": "put back", "remove": "remove", "same": "keep", "changed": "leave", "failed": "leave"}
@@ -37,7 +38,7 @@ Examples:
   swink undo --list           lists the runs that changed files here
   swink undo --run 3f9a12 -y  undoes this run, without asking""",
 )
-@click.option("-C", "--cwd", metavar="FOLDER", default=".", help="The folder of the run. Default: this one.")
+@takes("-C --cwd FOLDER", "The folder of the run. Default: this one.", "folders", default=".")
 @click.option("--run", "wanted", metavar="ID", help="The beginning of the run's id. Default: the last run.")
 @click.option("--list", "list_all", is_flag=True, help="List the runs that changed files in the folder.")
 @click.option("--dry-run", is_flag=True, help="Show what would be restored, and change nothing.")

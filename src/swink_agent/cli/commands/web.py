@@ -51,14 +51,20 @@ Examples:
   swink web --host 192.168.1.7 --tls-cert cert.pem --tls-key key.pem""",
 )
 @click.option(
-    "--port", default=WEB_PORT, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 chooses a free one."
+    "--port",
+    default=WEB_PORT,
+    show_default=True,
+    metavar="PORT",
+    type=click.IntRange(0, 65535),
+    help="0 chooses a free one.",
 )
 @click.option("--no-open", is_flag=True, help="Do not open the browser.")
 @takes("--host ADDRESS", "Listen at this address. Default: only this machine can connect.")
 @takes("--tls-cert FILE", "The certificate, for encrypted connections.")
 @takes("--tls-key FILE", "The key of the certificate.")
 @click.option("--insecure", is_flag=True, help="Let other machines connect although nothing is encrypted.")
-@takes("--allow-host NAME", "Also accept this host name, with or without a port. Repeatable.", multiple=True)
+@takes("--allow-host NAME", "Also answer to this host name, with or without a port. Repeatable.", multiple=True)
+@takes("--command-host HOST", "Let every command reach this host, as swink --allow-host. Repeatable.", multiple=True)
 @takes("--allow-origin URL", "Also accept requests from pages of this site. Repeatable.", multiple=True)
 def web(**options: Any) -> int:
     """Open the agent in a browser, and serve its API.
@@ -96,7 +102,8 @@ def web(**options: Any) -> int:
         )
     given = {name: options[name] for name in _SHARED}
     opening = Opening(
-        OpeningOptions.of({**given, "output": None, "allow_hosts": (), "no_session": False}), credentials=None
+        OpeningOptions.of({**given, "output": None, "allow_hosts": options["command_host"], "no_session": False}),
+        credentials=None,
     )
     if not opening.settings.value("sessions"):
         raise UsageProblem(
