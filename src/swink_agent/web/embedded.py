@@ -25,7 +25,7 @@ from swink_agent.core.approval import Defer
 from swink_agent.core.events import AgentEnd, AgentEvent, MessagesInjected, TurnStart
 from swink_agent.core.run.pending import Answer
 from swink_agent.core.secrets.redaction import Redactor
-from swink_agent.core.types import AgentResult, ModelSpec, StopReason, Text, ThinkingLevel, UserMessage
+from swink_agent.core.types import AgentResult, Document, Image, ModelSpec, StopReason, Text, ThinkingLevel, UserMessage
 from swink_agent.core.values.checks import a_kind
 from swink_agent.memory import Session, SessionInfo, SessionStore
 
@@ -135,8 +135,8 @@ class AgentTalk:
 
     # -- runs ----------------------------------------------------------------------------------------------------
 
-    async def prompt(self, text: str, files: Sequence[str]) -> None:
-        await self.run(await self._message(text, files))
+    async def prompt(self, text: str, files: Sequence[str], linked: Sequence[Image | Document] = ()) -> None:
+        await self.run(await self._message(text, files, linked))
 
     async def run(self, message: UserMessage) -> None:
         """Starts a run with a message; returns when the message is on disk. Raises `NotBegun`."""
@@ -191,8 +191,8 @@ class AgentTalk:
         self._channel.changed()
         return returned
 
-    async def _message(self, text: str, files: Sequence[str]) -> UserMessage:
-        attached = [await asyncio.to_thread(attachment, name, "") for name in files]
+    async def _message(self, text: str, files: Sequence[str], linked: Sequence[Image | Document] = ()) -> UserMessage:
+        attached = [*[await asyncio.to_thread(attachment, name, "") for name in files], *linked]
         refuse_unsendable(self._agent.model, attached, picture="leave it out", document="leave it out")
         if not text.strip() and not attached:
             raise invalid("a prompt needs a text, or something attached")
