@@ -382,6 +382,7 @@ VALUES += [
     SandboxProfile(
         write=("/home/ada",),
         read=("/usr",),
+        home=("/home/me/.cache",),
         hidden=("/root/.ssh",),
         protected=(".git/hooks",),
         opened=("/home/ada/.git/hooks",),

@@ -28,6 +28,11 @@ def shape(text: str) -> str:
     ("text", "html"),
     [
         ("one\ntwo\n\nthree", "<p>one<br>two</p><p>three</p>"),
+        ("one\\\ntwo", "<p>one<br>two</p>"),
+        ("a &lt;b&gt; &amp;&nbsp;&#246; `&lt;`", "<p>a &lt;b&gt; &amp; ö <code>&amp;lt;</code></p>"),
+        ("&#8238;&notit;&#10;&#769;", "<p>&amp;#8238;&amp;notit;&amp;#10;&amp;#769;</p>"),
+        ("A *title*\n====\ntext", "<h3>A <em>title</em></h3><p>text</p>"),
+        ("two\nlines\n===", "<p>two<br>lines<br>===</p>"),
         ("# A `b`\n## C ##", "<h3>A <code>b</code></h3><h4>C</h4>"),
         (
             "*a* __d__ ~~e~~ ***f***",
@@ -64,7 +69,7 @@ def shape(text: str) -> str:
         ("> a\n> > b", "<blockquote><p>a</p><blockquote><p>b</p></blockquote></blockquote>"),
         ("a\n\n---\n\nb", "<p>a</p><hr><p>b</p>"),
         ("```\n<b>\n", "<pre><code>&lt;b&gt;</code></pre>"),
-        ("<b>bold</b> &amp;", "<p>&lt;b&gt;bold&lt;/b&gt; &amp;amp;</p>"),
+        ("<b>bold</b> &amp;", "<p>&lt;b&gt;bold&lt;/b&gt; &amp;</p>"),
     ],
 )
 def test_markdown(text: str, html: str) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
-import sys
 import time
 from typing import Any
 
@@ -24,13 +22,6 @@ async def run(sandbox: Sandbox, script: str, **more: Any) -> tuple[int, bytes]:
     code = await process.wait()
     process.kill()
     return code, await reading
-
-
-def scheduling_of_watchers() -> int:
-    """Who watches commands comes before all ordinary processes, if this user may do that. Only on Linux."""
-    attempt = "import os; os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))"
-    may = subprocess.run([sys.executable, "-c", attempt], stderr=subprocess.DEVNULL, check=False).returncode == 0
-    return os.SCHED_RR | os.SCHED_RESET_ON_FORK if may else os.SCHED_OTHER
 
 
 def lives(marker: str) -> bool:

@@ -88,6 +88,9 @@ class Playground:
             "OUT_": f"out-{self.canary[:8]}",
         }
         self._listen()
+        os.mkfifo(self.home / "pipe")
+        self.pipe = os.open(self.home / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+        self.resources.callback(os.close, self.pipe)
         self.victim = subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL)
         self.resources.callback(end, self.victim)
         self.variables["VICTIM"] = str(self.victim.pid)
@@ -145,6 +148,8 @@ class Playground:
             if self.before.get(path) != after.get(path):
                 found.append(f"changed: {path}: {self.before.get(path)} -> {after.get(path)}")
         found += [f"reached: {listener.getsockname()}" for listener in self.listeners if was_reached(listener)]
+        if os.read(self.pipe, 100):
+            found.append("something was written to the named pipe")
         if secrets and self.canary in outcome.output:
             found.append("a secret is in the output")
         if self.success in outcome.output:
@@ -176,7 +181,8 @@ def protected_in(root: Path) -> list[Path]:
     folders = [root / ".git", root / "vendor/lib/.git", root / ".git/modules/sub"]
     return [
         *(folder / name for folder in folders for name in names),
-        *(root / name for name in (".swink", ".vscode", ".idea")),
+        *(root / name for name in (".swink", ".vscode", ".idea", ".vimrc", ".gvimrc", ".exrc", ".hg/hgrc")),
+        *(root / name for name in (".hg/sharedpath", ".jj/repo/config.toml", "vendor/.vimrc", "vendor/lib/.exrc")),
         *(root / ".git/worktrees/tree" / name for name in ("commondir", "config.worktree")),
     ]
 

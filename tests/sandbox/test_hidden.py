@@ -12,7 +12,10 @@ from typing import Any
 
 import pytest
 
-from swink_agent.sandbox import Sandbox, SandboxProfile, default_hidden, open_unconfined
+from swink_agent.sandbox import Sandbox, SandboxProfile, default_hidden, open_unconfined, profile_with_access
+from swink_agent.sandbox.credentials import CREDENTIALS, Credential
+from swink_agent.sandbox.profile import is_beneath
+from swink_agent.tools import Workspace, WorkspaceError
 
 OpenFn = Callable[[SandboxProfile], Sandbox]
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
@@ -25,7 +28,6 @@ MOVED = {
     "NPM_CONFIG_USERCONFIG": "npmrc",
     "PIP_CONFIG_FILE": "pip.conf",
     "NETRC": "netrc",
-    "GIT_CONFIG_GLOBAL": "gitconfig",
     "PGPASSFILE": "pgpass",
     "BOTO_CONFIG": "boto",
     "VAULT_TOKEN_FILE": "vault",
@@ -68,6 +70,79 @@ async def test_credentials_are_hidden_where_a_variable_has_moved_them(
     playground.before = {}
     outcome = await playground.run(open_backend(playground.profile()), script)
     assert playground.canary not in outcome.output
+
+
+def places_of(row: Credential, folder: Path) -> list[Path]:
+    """The secret files of a row that is at a folder or is a file."""
+    return [Path(os.path.normpath(folder / name)) for name in row.files] or [folder]
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("row", CREDENTIALS, ids=lambda row: row.place or row.variable)
+def test_each_credential_is_hidden_by_default_and_where_its_variable_moves_it(row: Credential, tmp_path: Path) -> None:
+    for environ, place in (({}, tmp_path / row.place), ({row.variable: str(tmp_path / "x/y")}, tmp_path / "x/y")):
+        if place == tmp_path or environ.keys() == {""}:
+            continue
+        hidden = default_hidden(tmp_path, environ)
+        for path in places_of(row, place):
+            assert any(is_beneath(str(path), outer) for outer in hidden), path
+
+
+@pytest.mark.parametrize("at_home", [False, True])
+async def test_no_credential_is_read_where_it_is_by_default(
+    at_home: bool, playground: Any, open_backend: OpenFn
+) -> None:
+    """Also with the home folder as working folder, and by file tools there."""
+    home: Path = playground.home
+    (home / ".azure").unlink()
+    paths = [path for row in CREDENTIALS if row.place for path in places_of(row, home / row.place)]
+    files = [path for path in paths if not any(path in other.parents for other in paths)]
+    for path in files:
+        secret(playground, path / "key" if path.is_dir() else path)
+    script = " ".join(f"'{path}'" for path in files)
+    root = home if at_home else playground.root
+    outcome = await playground.run(open_backend(playground.profile(root=root)), f"cat {script} 2>&1; grep -rs secret ~")
+    assert playground.canary not in outcome.output
+    workspace = Workspace(home)
+    for path in files:
+        with pytest.raises(WorkspaceError, match="hidden"):
+            workspace.open_file(str(path / "key" if path.is_dir() else path))
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_secret"),
+    [
+        ('[user]\n\tname = A\n[url "git@host:"]\n\tinsteadOf = https://host/\n', False),
+        ("[http]\n\textraHeader = Authorization: Basic x\n", True),
+        ('[remote "a"]\n\turl = https://me:pass@host/x\n', True),
+        ("[sendemail]\n\tsmtpPass = x\n", True),
+    ],
+)
+def test_git_settings_are_hidden_if_they_hold_a_credential(tmp_path: Path, settings: str, is_secret: bool) -> None:
+    for place in (tmp_path / ".gitconfig", tmp_path / ".config/git/config", tmp_path / "moved"):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(settings)
+        hidden = default_hidden(tmp_path, {"GIT_CONFIG_GLOBAL": str(tmp_path / "moved")})
+        assert (str(place) in hidden) is is_secret
+
+
+async def test_commands_read_a_home_folder_by_a_list(playground: Any, open_backend: OpenFn) -> None:
+    home: Path = playground.home
+    for name in ("diary.txt", "other/project/file", ".cache/pip/file", ".config/personal", ".nvm/file"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(f"in {name}\n")
+    (home / "start").write_text("by a link\n")
+    (home / ".zshrc").symlink_to("start")
+    names = "diary.txt other/project/file .cache/pip/file .config/personal .nvm/file .zshrc .bashrc"
+    sandbox = open_backend(playground.profile())
+    outcome = await playground.run(sandbox, f"cd ~; cat {names} 2>/dev/null; echo x > new; git config user.name")
+    lines = [line for line in outcome.output.splitlines() if "new" not in line]
+    assert lines == ["in .cache/pip/file", "in .nvm/file", "by a link", "# as it was", "Test"]
+    asked = open_backend(profile_with_access(playground.profile(), read=home / "other"))
+    outcome = await playground.run(asked, "cat ~/other/project/file ~/diary.txt 2>/dev/null")
+    assert outcome.output == "in other/project/file\n"
+    whole = open_backend(playground.profile(root=home))
+    assert (await playground.run(whole, "cat ~/diary.txt")).output == "in diary.txt\n"
 
 
 async def test_a_list_of_files_is_hidden_one_by_one(

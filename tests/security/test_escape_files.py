@@ -233,5 +233,6 @@ async def test_a_home_folder_to_work_in_keeps_its_secrets(world: World) -> None:
         tools=standard_tools(world.home),
         policies=[],
     )
-    assert world.breaches(run) == []
+    aside = f"{world.home}/.local/bin.swink-1"  # a new folder of programs
+    assert [text for text in world.breaches(run) if f"changed: {aside}: None ->" not in text] == []
     assert all(event.is_error for event in run.results if event.name in ("read_file", "write_file"))

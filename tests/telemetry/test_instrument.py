@@ -557,3 +557,15 @@ async def test_arguments_of_a_resumed_call_are_masked_by_the_agents_redactor(col
     reported = [span for span in collected.spans if span.name == "execute_tool send"][-1].attributes
     assert reported is not None
     assert "say [redacted" in str(reported["gen_ai.tool.call.arguments"])
+
+
+async def test_runs_apart_that_go_on_at_once_have_their_own_spans(collected: Collected) -> None:
+    inner = Agent(MODEL, stream_fn=scripted("helped", "helped"))
+    model = scripted(lambda request: call("help", prompt="please") if request.turn == 0 else "done")
+    agent = Agent(MODEL, stream_fn=model, tools=[inner.as_tool("help", "Helps.")])
+    with instrument(agent, name="main", **collected.providers):
+        await asyncio.gather(agent.prompt("a", messages=()), agent.prompt("b", messages=()))
+    runs = [span for span in collected.spans if span.name == "invoke_agent main"]
+    assert [collected.children(run) for run in runs] == [["chat gpt-5", "execute_tool help", "chat gpt-5"]] * 2
+    calls = [span for span in collected.spans if span.name == "execute_tool help"]
+    assert [collected.children(span) for span in calls] == [["invoke_agent help"]] * 2

@@ -155,8 +155,7 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
         run.close()
     result = result or _result_of(run)
     run.inbox.put_back()
-    told = result if result.exception is None else replace(result, exception=None)
-    run.emit(AgentEnd(result.messages, result.stopped_by, told))
+    run.emit(AgentEnd(result.messages, result.stopped_by, replace(result, exception=None, history=())))
     if run.supervisor.cancelled_from_outside is not None:
         raise asyncio.CancelledError(*run.supervisor.cancelled_from_outside)
     return result
@@ -446,4 +445,5 @@ def _result_of(run: Run) -> AgentResult:
         delegated_usage=run.accounts.delegated_usage,
         delegated_cost=run.accounts.delegated_cost,
         pending=pending_calls(run.transcript.history) if run.is_waiting else (),
+        history=tuple(run.transcript.history),
     )

@@ -35,7 +35,7 @@ from .events import (
     ModelFallback,
     ToolExecutionUpdate,
 )
-from .run.observer import RunObserver
+from .run.observer import RunObserver, has_own_for_each_run
 from .secrets.masking import masked
 from .secrets.redaction import Redactor, RedactorStream
 from .stream import MessageAssembler, TextDelta, ToolCallDelta
@@ -140,7 +140,8 @@ class Subscriptions:
             if observer in self.observers:
                 raise ValueError("this observer observes the agent already")
             self.observers = (*self.observers, observer)
-            self.all = (*self.all, subscription)
+            if not has_own_for_each_run(observer):
+                self.all = (*self.all, subscription)
         return subscription
 
     def _remove(self, subscription: Subscription) -> None:

@@ -616,6 +616,7 @@ class AgentContext(Value, frozen=True):
 class AgentResult(Value, frozen=True):
     """How a run ended, and every message that it added to the history."""
 
+    hidden_fields = frozenset({"history"})
     whole_fields = frozenset({"error"})
 
     messages: tuple[AgentMessage, ...]
@@ -634,6 +635,18 @@ class AgentResult(Value, frozen=True):
     delegated_usage: Usage = field(default_factory=Usage)
     """The usage of the run's delegates, and of theirs: see `Agent.as_tool`."""
     delegated_cost: Cost = field(default_factory=Cost)
+    history: tuple[AgentMessage, ...] = ()
+    """The whole history at the end of the run: what it began from, with results in the places of pending ones, and the
+    messages that it added. Give it to the next run as `messages`. It is not part of JSON, of events and of equality."""
+
+    def __eq__(self, other: object) -> bool:
+        return self._compared() == other._compared() if isinstance(other, AgentResult) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._compared())
+
+    def _compared(self) -> tuple[Any, ...]:
+        return tuple([getattr(self, name) for name in self.__struct_fields__ if name != "history"])
 
     @property
     def total_usage(self) -> Usage:

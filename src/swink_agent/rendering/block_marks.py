@@ -18,6 +18,7 @@ Side: TypeAlias = Literal["left", "right", "centre"]
 
 _FENCE = re.compile(r"( {0,3})(`{3,}|~{3,})([^`]*)")
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+|$)")
+_UNDERLINE = re.compile(r" {0,3}=+[ \t]*")
 _RULE = re.compile(r" {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*")
 _ITEM = re.compile(r"( {0,3})([-*+]|\d{1,9}[.)])(?:( +)|$)")
 _QUOTE = re.compile(r" {0,3}> ?")
@@ -66,6 +67,11 @@ def fence_of(line: str) -> Fence | None:
 def heading_of(line: str) -> Heading | None:
     found = _HEADING.match(line)
     return None if found is None else Heading(len(found[1]), found.end())
+
+
+def is_underline(line: str) -> bool:
+    """Whether the line, beneath a paragraph of one line, makes that a heading of the first level."""
+    return _UNDERLINE.fullmatch(line) is not None
 
 
 def is_rule(line: str) -> bool:

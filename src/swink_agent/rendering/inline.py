@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from html import escape
 
-from .inline_marks import InlineMarks, OpenMark
+from .inline_marks import ENTITY, InlineMarks, OpenMark
 
 _SPECIAL = re.compile(
-    r"\\[!-/:-@\[-`{-~]|`+|\*+|_+|~+|!?\[|\]|\n"
-    r"|<(?:https?://|mailto:)[^\s<>]{1,2000}>|(?<!\w)https?://[^\s<>\"`\\^{|}\[\]*]{1,2000}"
+    r"\\[!-/:-@\[-`{-~\n]|`+|\*+|_+|~+|!?\[|\]|\n"
+    r"|<(?:https?://|mailto:)[^\s<>]{1,2000}>|(?<!\w)https?://[^\s<>\"`\\^{|}\[\]*]{1,2000}|" + ENTITY
 )
 _ADDRESS = re.compile(r"(?i)(?:https?://[^\s/?#\\]|mailto:)[^\s\"'<>\\^`{|}]*")
 _NAMED_HOST = re.compile(r"(?i)(?<![\w.-])((?:[\w-]{1,63}\.){1,8}[a-z]{2,20}|(?:\d{1,3}\.){3}\d{1,3})(?![\w-])[^\s,;]*")

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from html import unescape
+from html.entities import html5
 from typing import NamedTuple
+
+from .characters import visible
 
 _MOST_OPEN = 24
 _TARGET = re.compile(
@@ -16,6 +20,7 @@ _TARGET = re.compile(
     r"(?:\s+\"[^\"\n\[\]]{0,500}+\")?\s*\)"
 )
 _LONGEST_TARGET = 4096
+ENTITY = r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"
 _TICKS = re.compile(r"`+")
 _ENDINGS = ".,;:!?'"
 
@@ -96,8 +101,12 @@ class InlineMarks:
     def _special(self, mark: str, start: int) -> int:
         """Handles what this mark begins, and returns where to continue."""
         first, end = mark[0], start + len(mark)
-        if first == "\\":
+        if mark == "\\\n":
+            self.put_line_end()
+        elif first == "\\":
             self.put(mark[1])
+        elif first == "&":
+            self.put(_character(mark))
         elif first == "\n":
             self.put_line_end()
         elif first == "`":
@@ -191,6 +200,13 @@ class InlineMarks:
 
     def _address(self, address: str, text: str) -> None:
         self.put_address(address, text, is_in_link=any(opened.mark == "[" for opened in self._open))
+
+
+def _character(entity: str) -> str:
+    """Returns what the entity stands for; the entity itself if it is unknown, or stands for what would be escaped."""
+    found = unescape(entity) if entity[1] == "#" else html5.get(entity[1:], entity)
+    shown = found.replace("\xa0", " ")
+    return shown if shown.isprintable() and visible(shown) == shown else entity
 
 
 def without_ending(address: str) -> str:

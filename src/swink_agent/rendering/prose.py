@@ -49,9 +49,7 @@ def _blocks(lines: list[str], depth: int, out: list[str]) -> None:
         elif (fence := block_marks.fence_of(line)) is not None:
             at = _fenced(lines, at, fence, out)
         elif (heading := block_marks.heading_of(line)) is not None:
-            level = min(heading.level + _TOP_HEADING - 1, 6)
-            words = line[heading.start :].rstrip().rstrip("#").rstrip()
-            out.append(f'<h{level} dir="auto">{inline_html(words)}</h{level}>\n')
+            _heading(line[heading.start :].rstrip().rstrip("#").rstrip(), heading.level, out)
             at += 1
         elif block_marks.is_rule(line):
             out.append("<hr>\n")
@@ -62,8 +60,16 @@ def _blocks(lines: list[str], depth: int, out: list[str]) -> None:
             at = _listed(lines, at, item, depth, out)
         elif (sides := _table_at(lines, at)) is not None:
             at = _tabled(lines, at, sides, out)
+        elif at + 1 < end and block_marks.is_underline(lines[at + 1]):
+            _heading(line.strip(), 1, out)
+            at += 2
         else:
             at = _paragraph(lines, at, out)
+
+
+def _heading(words: str, level: int, out: list[str]) -> None:
+    tag = f"h{min(level + _TOP_HEADING - 1, 6)}"
+    out.append(f'<{tag} dir="auto">{inline_html(words)}</{tag}>\n')
 
 
 def _paragraph(lines: list[str], at: int, out: list[str]) -> int:

@@ -53,6 +53,7 @@ def seatbelt_profile(
         "(allow file-read*)"
         if profile.read is None
         else f'(allow file-read* (literal "/") {_subpaths((*_SYSTEM_FOLDERS, *profile.read, *roots))})',
+        *_closed_homes(profile, roots),
         f"(allow file-write* {_subpaths(roots)})",
         '(allow file-write-data file-ioctl (literal "/dev/null") (literal "/dev/zero") (literal "/dev/tty")'
         ' (literal "/dev/ptmx") (regex #"^/dev/ttys[0-9]+$"))',
@@ -71,6 +72,18 @@ def seatbelt_profile(
     elif proxy is not None:
         lines.append(f'(allow network-outbound (remote ip "localhost:{proxy}"))')
     return "\n".join(lines) + "\n"
+
+
+def _closed_homes(profile: SandboxProfile, roots: Sequence[str]) -> list[str]:
+    """Rules for home folders of which only a part may be read."""
+    homes = profile.closed_homes()
+    if not homes:
+        return []
+    read = (*profile.home, *map(os.path.realpath, profile.home), *roots)
+    return [
+        f"(deny file-read-data file-read-xattr {_subpaths(homes)})",
+        f"(allow file-read* {_subpaths(dict.fromkeys(read))})",
+    ]
 
 
 class SeatbeltSandbox(PlainSandbox):

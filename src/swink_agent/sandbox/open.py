@@ -144,7 +144,7 @@ def _check_by_trial(sandbox: Sandbox) -> None:
     outside = tempfile.mkdtemp(prefix="swink-outside-", dir=temporary_outside(sandbox.profile.write, first=_LASTING))
     canary = os.path.join(outside, "canary")
     roots = [root for root in sandbox.profile.write if not why_not_written(root)]
-    marks = [os.path.join(root, f".swink-trial-{word}") for root in roots]
+    marks = [os.path.join(root, f"swink-trial-{word}") for root in roots]
     listener = socket.create_server(("127.0.0.1", 0))
     try:
         listener.setblocking(False)

@@ -21,10 +21,11 @@ from swink_agent.core.values.checks import check_switch
 from swink_agent.core.values.several import several, several_paths, several_texts
 from swink_agent.core.values.value import Value
 
-from ._hidden import default_hidden, own_hidden
+from .credentials import default_hidden, own_hidden
 from .kernel.mounts import real_paths
 from .names import HOME_DATA, HOME_PROGRAMS, LOGIN_FOLDERS, PROTECTED_NAMES
-from .programs import own_folders, own_names_in
+from .programs import own_folders, own_names_in, way_to
+from .reading import home_reads
 from .repositories.enclosing import is_git_folder
 
 DEFAULT_ALLOW = (
@@ -95,11 +96,17 @@ def _hidden_here() -> tuple[str, ...]:
     return tuple(dict.fromkeys(path for home in home_folders() for path in default_hidden(home)))
 
 
+def _home_here() -> tuple[str, ...]:
+    return tuple(dict.fromkeys(path for home in home_folders() for path in home_reads(home)))
+
+
 class SandboxProfile(Value, frozen=True, kw_only=True):
     """What a child process may read, write, reach and use.
 
     `write`: folders that may be written, besides a private temporary folder. `read`: `None` for everything that is not
-    hidden, else these folders, the write roots and the system's. `hidden` wins over both. `protected`: names beneath
+    hidden, else these folders, the write roots and the system's. `home`: what may be read of a home folder in any case;
+    all of it if a folder here, in `write` or in `read`, other than `/`, contains it. `hidden` wins over all of them.
+    `protected`: names beneath
     each write root. What exists is read-only; what a command makes is judged when it ends. Those of `NAMES` count at
     any depth. Unless it is empty, a home folder in a root is protected too (`at_home`). `opened`: absolute paths
     beneath the write roots that may be written although their names are protected. `programs`: the folders that this
@@ -113,10 +120,11 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
     variable is not valid; and `TypeError` for one string instead of a tuple of paths.
     """
 
-    hidden_fields: ClassVar[frozenset[str]] = frozenset({"environment", "hidden", "programs"})
+    hidden_fields: ClassVar[frozenset[str]] = frozenset({"environment", "hidden", "home", "programs"})
 
     write: tuple[str, ...] = ()
     read: tuple[str, ...] | None = None
+    home: tuple[str, ...] = field(default_factory=_home_here)
     hidden: tuple[str, ...] = field(default_factory=_hidden_here)
     protected: tuple[str, ...] = PROTECTED_NAMES
     opened: tuple[str, ...] = ()
@@ -130,6 +138,9 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
         check_switch("network", self.network)
         force_setattr(self, "write", _real(self.write))
         force_setattr(self, "read", None if self.read is None else _real(self.read))
+        # Roots stay readable for a profile that is made from this one and writes less.
+        home = (*map(os.path.abspath, map(os.path.expanduser, _several(self.home))), *self.write)
+        force_setattr(self, "home", tuple(dict.fromkeys(home)))
         force_setattr(self, "hidden", tuple(dict.fromkeys(_hidden(self.hidden, self.write))))
         force_setattr(self, "protected", tuple(dict.fromkeys(map(protected_name, _listed(self.protected)))))
         programs = map(os.path.expanduser, _several(self.programs))
@@ -175,6 +186,29 @@ class SandboxProfile(Value, frozen=True, kw_only=True):
             if not outer or not is_beneath(path, outer[-1]):
                 outer.append(path)
         return tuple(outer)
+
+    def closed_homes(self) -> tuple[str, ...]:
+        """The real home folders of which commands read only what is in `home`."""
+        if self.read is not None and os.path.sep not in self.read:
+            return ()
+        whole = [folder for folder in (*self.write, *(self.read or ()), *self.home) if folder != os.path.sep]
+        return tuple(
+            home
+            for home in _real_homes()
+            if os.path.isdir(home) and not any(is_beneath(home, folder) for folder in whole)
+        )
+
+    def read_at_home(self) -> tuple[str, ...]:
+        """The paths of `home` that exist, and where links among them lead.
+
+        Not those whose way leads through a write root: a command could make a link there to any other folder.
+        """
+        found: dict[str, None] = {}
+        for path in filter(os.path.lexists, self.home):
+            real = os.path.realpath(path)
+            if path == real or not any(is_beneath(way, root) for way in way_to(path) for root in self.write):
+                found.update(dict.fromkeys((path, real)))
+        return tuple(found)
 
     def protected_names(self) -> tuple[str, ...]:
         """The absolute paths beneath the write roots that the profile names, existing or not, and our own programs."""

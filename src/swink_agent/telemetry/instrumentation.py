@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -88,13 +89,17 @@ class Instrumentation:
 
 
 class _Observer:
-    """Follows the runs of one agent. All observers compare equal, so that an agent accepts only one."""
+    """Follows the runs of one agent, which may go on at once.
+
+    All observers compare equal, so that an agent accepts only one.
+    """
 
     def __init__(self, agent: Agent[Any], instruments: Instruments, name: str | None) -> None:
         self._agent = agent
         self._instruments = instruments
         self._name = name
-        self._run: RunSpan | None = None
+        self._runs: dict[str, _RunObserver] = {}
+        """The observers of the runs that go on, by the ids of these runs and of their delegates' runs."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Observer)
@@ -102,15 +107,55 @@ class _Observer:
     def __hash__(self) -> int:
         return hash(_Observer)
 
+    def for_run(self, run_id: str, parent: str | None) -> _RunObserver | _DelegateObserver | None:
+        """Returns the observer of a run. That of a delegate belongs to the run that calls it."""
+        if parent is None:
+            observer = self._runs[run_id] = _RunObserver(self._begin, self._forget)
+            return observer
+        above = self._runs.get(parent)
+        if above is None:
+            return None
+        self._runs[run_id] = above
+        return _DelegateObserver(above)
+
+    def _begin(self, run_id: str) -> RunSpan | None:
+        agent = self._agent
+        session = getattr(agent.journal, "id", None) if agent.is_running else None
+        return self._instruments.begin(self._name, run_id, agent.model, session, agent.redactor)
+
+    def _forget(self, observer: _RunObserver) -> None:
+        self._runs = {run_id: other for run_id, other in self._runs.items() if other is not observer}
+
+    def on_event(self, event: AgentEvent, /) -> None:
+        """Does nothing: each run has its own observer."""
+
+    def on_request(self, request: ModelRequest, /) -> None:
+        """Does nothing."""
+
+    def around_tool(self, context: ToolContext, /) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def close(self) -> None:
+        """Ends the spans that are open."""
+        runs, self._runs = self._runs, {}
+        for observer in dict.fromkeys(runs.values()):
+            observer.close()
+
+
+class _RunObserver:
+    """Follows one run and its delegates."""
+
+    def __init__(self, begin: Callable[[str], RunSpan | None], forget: Callable[[_RunObserver], None]) -> None:
+        self._begin = begin
+        self._forget = forget
+        self._run: RunSpan | None = None
+
     def on_event(self, event: AgentEvent, /) -> None:
         if type(event) is MessageUpdate:  # by far the most frequent, and never reported
             return
         try:
             if type(event) is AgentStart:
-                self.close()
-                session = getattr(self._agent.journal, "id", None)
-                agent = self._agent
-                self._run = self._instruments.begin(self._name, event.run_id, agent.model, session, agent.redactor)
+                self._run = self._begin(event.run_id)
             elif self._run is not None:
                 self._run.take(event)
                 if type(event) is AgentEnd:
@@ -119,6 +164,8 @@ class _Observer:
             log.exception("an event was not reported")
             if type(event) is AgentEnd:
                 self.close()
+        if type(event) is AgentEnd:
+            self._forget(self)
 
     def on_request(self, request: ModelRequest, /) -> None:
         run = None if self._run is None else self._run.find(request.run_id)
@@ -134,3 +181,14 @@ class _Observer:
         run, self._run = self._run, None
         if run is not None:
             run.break_off()
+
+
+class _DelegateObserver:
+    """Follows the requests and tools of a delegate for the run that calls it. The caller has the delegate's events."""
+
+    def __init__(self, above: _RunObserver) -> None:
+        self.on_request = above.on_request
+        self.around_tool = above.around_tool
+
+    def on_event(self, event: AgentEvent, /) -> None:
+        """Does nothing."""

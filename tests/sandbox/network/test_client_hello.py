@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swink_agent.sandbox.network.addresses import read_address
-from swink_agent.sandbox.network.client_hello import HelloGate, OtherHost
+from swink_agent.sandbox.network.client_hello import HelloGate, NotTls, OtherHost
 
 from .test_proxy import hello_of
 
@@ -74,6 +74,15 @@ def test_the_end_of_a_handshake_that_goes_on_with_a_session_passes(encrypted: by
     gate = HelloGate("example.org")
     assert feed(gate, data, read) == data
     assert gate.is_open
+
+
+def test_plain_text_passes_only_where_it_may() -> None:
+    plain = b"GET / HTTP/1.1\r\nHost: other.example\r\n\r\n"
+    assert feed(HelloGate("example.org"), plain, 5) == plain
+    with pytest.raises(NotTls):
+        HelloGate("example.org", only_tls=True).feed(plain)
+    hello = hello_of("example.org")
+    assert feed(HelloGate("example.org", only_tls=True), hello, 7) == hello
 
 
 def test_a_second_hello_that_is_too_long_to_be_read_does_not_pass() -> None:

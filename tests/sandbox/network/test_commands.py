@@ -274,11 +274,8 @@ async def test_with_hosts_the_home_folder_is_out_of_sight(
         with opened(backend, there, work, *wider.hosts, read=wider.read) as sandbox:
             script = "cat $AT/documents/file; cat $AT/.cargo/registry/file; $PY fetch.py http://example.org/"
             _, output, _ = await run(sandbox, script, AT=str(home))
-        with opened(backend, there, work, *wider.hosts) as sandbox:
-            _, before, _ = await run(sandbox, "cat $AT/documents/file", AT=str(home))
     assert output.splitlines()[1:] == [".cargo/registry", "hello"]
     assert "documents\n" not in output
-    assert before == "documents\n"
 
 
 @needs_curl

@@ -356,6 +356,18 @@ async def test_a_tunnel_passes_both_ways_and_each_may_end_first() -> None:
     assert proxy.reached == [Reached("example.org", 443, True)]
 
 
+async def test_a_tunnel_to_port_80_carries_no_plain_request_for_another_host() -> None:
+    async with world(echo) as there, front(there, "example.org") as proxy:
+        reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+        writer.write(b"CONNECT example.org:80 HTTP/1.1\r\n\r\n")
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 200 Connection established\r\n\r\n"
+        writer.write(b"GET / HTTP/1.1\r\nHost: other.example\r\n\r\n")
+        assert (await reader.read(-1)).startswith(b"HTTP/1.1 400 ")
+        writer.close()
+    assert there.heard == []
+    assert [entry.allowed for entry in proxy.reached] == [True, False]
+
+
 async def test_a_server_may_speak_first_in_a_tunnel() -> None:
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"SSH-2.0-x\r\n")

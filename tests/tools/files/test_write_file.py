@@ -74,6 +74,12 @@ async def test_a_new_file_is_made_with_its_folders(tool: WriteFileTool, folder: 
     assert stat.S_IMODE((folder / "a/b/new.txt").stat().st_mode) == 0o666 & ~mask
 
 
+async def test_a_file_from_which_another_program_may_run_commands_is_named(tool: WriteFileTool, use: Any) -> None:
+    result = await use(tool, path="sub/.envrc", content="export A=1\n")
+    *_, report = result.content
+    assert report.text == "[sub/.envrc: direnv reads it when the user allows it: look at it first]"
+
+
 async def test_a_file_is_replaced_and_the_change_told(tool: WriteFileTool, folder: Path, use: Any) -> None:
     (folder / "a").write_text("old\n")
     await know(tool, "a")

@@ -102,6 +102,15 @@ def test_a_heading_has_its_level_and_no_marks() -> None:
     assert roles("## Title")["Title"] == "text+heading.2"
 
 
+def test_a_line_over_a_row_of_equals_signs_is_a_heading() -> None:
+    assert drawn("A *title*\n=====\ntext\n\ntwo\nlines\n==") == ["A title", "text", "", "two lines =="]
+    assert roles("A title\n=")["A title"] == "text+heading.1"
+
+
+def test_entities_are_the_characters_unless_those_would_be_hidden() -> None:
+    assert drawn("a &lt;b&gt; &amp;&nbsp;c `&lt;` &#8238; &notit;") == ["a <b> & c &lt; &#8238; &notit;"]
+
+
 def test_lists_are_nested_and_wrapped_behind_their_marks() -> None:
     text = "- one two three\n  - deep\n    1. deeper\n- [x] done\n- [ ] open"
     expected = ["\u2022 one two", "  three", "  \u25e6 deep", "    1. deeper", "\u2611 done", "\u2610 open"]
@@ -214,7 +223,7 @@ PARTS = [
     "> ", ">", "# ", "| a | b |\n", "|--|:-:|\n", "| x ", "|", "---\n", "    ", "[x](https://a.b/c)", "[", "](", ")",
     "\\", "  \n",
     "https://x.y/z", "\t", "\r\n", "\r", "\u6f22\u5b57", "e\u0301", "\U0001f469\u200d\U0001f4bb", "\x1b[1m",
-    '"""', "/*", "*/", "[ ] ", "!", "<br>", "x" * 50, "_", "~~",
+    '"""', "/*", "*/", "[ ] ", "!", "<br>", "x" * 50, "_", "~~", "===\n", "&lt;",
 ]  # fmt: skip
 texts = st.lists(st.sampled_from(PARTS), max_size=40).map("".join)
 

@@ -271,14 +271,14 @@ async def test_nothing_runs_while_nothing_happens() -> None:
     async with shown(transcript) as (view, pilot):
         tool.begin()
         await settled(pilot)
-        assert view._call_timers.is_beating
+        assert view._call_timers._timer is not None
         tool.finish(ToolOutcome.RAN, "", is_error=False)
         tool.toggle()
         tool.toggle()
-        await until(lambda: not view._call_timers.is_beating and view._frame_timer is None)
+        await until(lambda: view._call_timers._timer is None and view._frame_timer is None)
         await asyncio.sleep(0.3)
         await pilot.pause()
-        assert not view._call_timers.is_beating
+        assert view._call_timers._timer is None
         assert view._frame_timer is None
 
 
@@ -473,7 +473,7 @@ async def test_calls_of_one_tool_that_follow_each_other_are_one_row() -> None:
         await settled(pilot)
         assert heads(view)[:2] == [_RUN, "\u00b7 a word"]
         assert "d.py" in heads(view)[2]
-        assert view.total_rows == 3
+        assert view._rows.total == 3
 
 
 async def test_errors_and_calls_that_go_on_or_wait_for_an_answer_stay_rows_of_their_own() -> None:
@@ -583,7 +583,7 @@ async def test_reduced_motion_turns_nothing() -> None:
         await asyncio.sleep(0.2)
         await settled(pilot)
         assert screen(view)[0].startswith("\u25cf bash sleep 9")
-        assert not view._call_timers.is_beating
+        assert view._call_timers._timer is None
 
 
 # -- searching -----------------------------------------------------------------------------------------------------
@@ -755,4 +755,4 @@ async def test_blocks_drawn_again_in_parts_look_as_if_drawn_at_once() -> None:
             drawn = [strip.text for strip in view.render_lines(view.size.region)]
             view._page.spoil(())
             assert drawn == [strip.text for strip in view.render_lines(view.size.region)]
-            assert view.top_row + 16 <= max(view.total_rows, 16)
+            assert view.top_row + 16 <= max(view._rows.total, 16)

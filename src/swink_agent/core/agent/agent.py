@@ -59,9 +59,11 @@ from .arguments import (
     PromptOptions,
     RunOptions,
     ValueOptions,
+    apart_of,
     arguments_of,
     as_history,
     as_model,
+    cancel_of,
     check_given,
     check_provider,
     config_of,
@@ -662,7 +664,9 @@ class Agent(Generic[Deps]):
         answers: Mapping[str, Answer] | None = None,
     ) -> Order:
         """Makes the order of a run from its caller's values and the current overrides."""
-        return Order(self._check, self._new_run, prompts, request, given_to(self, given), answers)
+        options = dict(given)
+        apart, cancel = apart_of(options), cancel_of(options)
+        return Order(self._check, self._new_run, prompts, request, given_to(self, options), answers, apart, cancel)
 
     def _answer_order(self, given: Mapping[str, Any], answers: Mapping[str, Answer] | None) -> Order:
         if answers is None:  # such an order would mean to continue
@@ -678,14 +682,15 @@ class Agent(Generic[Deps]):
         return self._order(given, prompts_of(prompt, given), request)
 
     def _check(self, order: Order, is_idle: bool) -> None:
-        """Raises an error if the run of an order is impossible. The history counts only between runs."""
-        history = self._transcript.history
+        """Raises an error if the run of an order is impossible. The agent's history counts only between its runs."""
+        history = self._transcript.history if order.apart is None else order.apart.messages
+        has_more = order.apart is None and self._queues.may_have_messages()
         if order.prompts is None and is_idle:
             if order.answers is not None:
                 order.answers = checked_answers(order.answers, history)
             elif not history:
                 raise NoMessages
-            elif (is_answered(history) or is_waiting(history)) and not self._queues.may_have_messages():
+            elif (is_answered(history) or is_waiting(history)) and not has_more:
                 raise cannot_continue(history)
         check_given(self._config, order.given, self._toolbox)
 
@@ -705,15 +710,23 @@ class Agent(Generic[Deps]):
         )
 
     def _new_run(self, order: Order, cancel: CancellationToken, emit: EmitFn, channel: Channel | None) -> Run:
+        apart = order.apart
+        if apart is None:
+            setup, transcript = self._setup(order.given, self.state, order.request), self._transcript
+        else:
+            state = copy_json(self._initial[4]) if apart.state is None else apart.state
+            setup, transcript = self._setup(order.given, state, order.request), Transcript(apart.messages)
+            setup = replace(setup, config=replace(setup.config, message_provider=None))
         return Run(
-            self._setup(order.given, self.state, order.request),
-            self._transcript,
+            setup,
+            transcript,
             cancel,
             emit,
             run_loop,
             channel=channel,
             answers=None if order.answers is None else dict(order.answers),
             observers=self._lifecycle.subscriptions.observers,
+            is_apart=apart is not None,
         )
 
     def _delegate_setup(self, deps: Any) -> tuple[RunSetup, Sequence[AgentMessage]]:

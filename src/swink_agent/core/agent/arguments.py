@@ -6,13 +6,15 @@ own. `checks` validates the values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from contextlib import ContextDecorator
 from contextvars import ContextVar
 from typing import Any, Generic, TypeAlias, TypedDict, cast
 
+from msgspec import Struct
 from msgspec.structs import replace
 
+from ..cancel import CancellationToken
 from ..config import AgentLoopConfig
 from ..encoding.media import DocumentInput, ImageInput, documents_of, images_of
 from ..errors import ProviderMismatch
@@ -34,14 +36,26 @@ _NOT_ARGUMENTS = ("stream_fn", "fallbacks", "message_provider", "state")
 """Fields of a configuration that differ from the constructor argument of the same name."""
 
 
-class RunOptions(TypedDict, Generic[Deps], total=False):
-    """The options of every method that runs an agent. They apply to that run only."""
+class _OwnValues(TypedDict, Generic[Deps], total=False):
+    """Values that replace the agent's own."""
 
     deps: Deps | None
     model: str | ModelSpec | None
     tools: Tools[Deps] | None
     system_prompt: SystemPrompt[Deps] | None
     stream_options: StreamOptions | None
+
+
+class RunOptions(_OwnValues[Deps], total=False):
+    """The options of every method that runs an agent. They apply to that run only.
+
+    With `messages`, the run is apart: it begins from them, with `state` or a copy of the agent's first state, and
+    neither reads nor changes what the agent keeps. `cancel` ends the run as an abort does.
+    """
+
+    messages: Sequence[str | AgentMessage] | None
+    state: MutableMapping[str, Any] | None
+    cancel: CancellationToken | None
 
 
 class PromptOptions(RunOptions[Deps], total=False):
@@ -57,7 +71,7 @@ class ValueOptions(PromptOptions[Deps], total=False):
     validate: ValidateFn | Sequence[ValidateFn]
 
 
-class OverrideOptions(RunOptions[Deps], total=False):
+class OverrideOptions(_OwnValues[Deps], total=False):
     """The options of `agent.override`."""
 
     stream_fn: StreamFn | None
@@ -189,9 +203,45 @@ Given: TypeAlias = dict[str, Any]
 """Converted values by name. For a missing name, the agent's own value applies."""
 
 _NAMES = ("deps", "model", "tools", "system_prompt", "stream_options")
+_OF_RUNS = ("messages", "state", "cancel")
 _IN_CONFIG = ("model", "stream_options", "stream_fn")
 _OVERRIDES: ContextVar[tuple[tuple[object, Given], ...]] = ContextVar("swink_agent_overrides", default=())
 """The overrides of this context, the innermost last, each with its agent."""
+
+
+class Apart(Struct):
+    """What a run begins from that is apart from the agent's own."""
+
+    messages: tuple[AgentMessage, ...]
+    state: MutableMapping[str, Any] | None
+    """`None` for a copy of the state that the agent was made with."""
+
+
+def apart_of(options: dict[str, Any]) -> Apart | None:
+    """Removes `messages` and `state` from the options of a run; returns what it begins from, or `None` if it is the
+    agent's own.
+
+    Raises `TypeError` for messages that are not a sequence of messages and strings, for a state that is not a mapping,
+    and for a state without messages.
+    """
+    messages, state = options.pop("messages", None), options.pop("state", None)
+    if state is not None and not isinstance(state, MutableMapping):
+        raise is_not("state", state, "a mapping that can be changed, such as a dict")
+    if messages is None:
+        if state is not None:
+            raise TypeError("state can be given to a run only together with messages; otherwise set agent.state")
+        return None
+    if isinstance(messages, (str, bytes)) or not isinstance(messages, Sequence):
+        raise is_not("messages", messages, "a list of messages and strings")
+    return Apart(as_messages(list(cast("Sequence[Any]", messages))), cast("MutableMapping[str, Any] | None", state))
+
+
+def cancel_of(options: dict[str, Any]) -> CancellationToken | None:
+    """Removes `cancel` from the options of a run. Raises `TypeError` for what is not a token."""
+    cancel = options.pop("cancel", None)
+    if cancel is not None and not isinstance(cancel, CancellationToken):
+        raise is_not("cancel", cancel, "a CancellationToken")
+    return cancel
 
 
 def given_to(agent: object, options: Mapping[str, Any]) -> Given | None:
@@ -235,7 +285,8 @@ def _converted(options: Mapping[str, Any], names: tuple[str, ...]) -> Given:
         if name in ("images", "documents") and "stream_fn" not in names:
             raise TypeError(f"{name!r} goes with a prompt, and this run has none")
         if name not in names:
-            raise TypeError(f"{name!r} cannot be given for one run; {', '.join(names)} can")
+            can = names if "stream_fn" in names else (*names, *_OF_RUNS)
+            raise TypeError(f"{name!r} cannot be given for one run; {', '.join(can)} can")
         if name == "deps":
             given["deps"] = value
         elif value is not None:

@@ -139,9 +139,16 @@ class Delegate:
             delegates=(*(() if caller is None else caller.setup.delegates), self.name),
         )
         token = ctx.cancel.child()  # a child: a timeout ends the delegate without cancelling the call
-        run = Run(setup, Transcript(messages), token, relay, run_loop, channel=channel, answers=answers)
-        if caller is not None:
-            run.is_inside(caller, ctx.call_id)
+        run = Run(
+            setup,
+            Transcript(messages),
+            token,
+            relay,
+            run_loop,
+            channel=channel,
+            answers=answers,
+            caller=None if caller is None else (caller, ctx.call_id),
+        )
         return run, waited is None
 
     def _answer(self, result: AgentResult) -> AgentToolResult:

@@ -23,12 +23,12 @@ from ..cancel import CancellationToken, Signal, running_loop
 from ..context.compaction import compact_on_demand
 from ..errors import Aborted, AlreadyRunning
 from ..events import AgentEvent, CompactionReport
-from ..output import Channel, EventStream, Subscriptions, ViewFn
+from ..output import Channel, EventStream, Subscriptions, ViewFn, unheard
 from ..run.announcing import Announcer
 from ..run.pending import Answer
 from ..run.state import EmitFn, Run
 from ..types import AgentMessage, AgentResult, Cost, Usage
-from .arguments import Given
+from .arguments import Apart, Given
 from .structured import StructuredOutput
 
 T = TypeVar("T")
@@ -43,8 +43,13 @@ def _never() -> bool:
 class Claim:
     """The right to one run of an agent."""
 
-    def __init__(self, predecessor: Claim | None, lock: AbstractContextManager[object]) -> None:
-        self.token = CancellationToken(lock=lock)
+    def __init__(
+        self,
+        predecessor: Claim | None,
+        lock: AbstractContextManager[object],
+        cancel: CancellationToken | None = None,
+    ) -> None:
+        self.token = CancellationToken(cancel, lock)
         self._lock = lock
         self.made_idle: Signal | None = None  # the signal of `idle`, once it has been read
         self.is_over = False  # whether the run is over, for code that holds the lock of the claims
@@ -100,11 +105,11 @@ class Claims:
         claim = self._latest
         return None if claim is None or claim.is_gone else claim
 
-    def take(self, blocked: asyncio.AbstractEventLoop | None = None) -> Claim:
+    def take(self, blocked: asyncio.AbstractEventLoop | None = None, cancel: CancellationToken | None = None) -> Claim:
         """Claims the next run. If another run is ending, the next one starts after it.
 
-        `blocked` is an event loop that the caller blocks until then. Raises `AlreadyRunning` during a run, and if a run
-        must end in the blocked loop.
+        `cancel` cancels the run too. `blocked` is an event loop that the caller blocks until then. Raises
+        `AlreadyRunning` during a run, and if a run must end in the blocked loop.
         """
         with self.lock:
             before = self.current
@@ -115,7 +120,7 @@ class Claims:
                 if other.loop is blocked:
                     raise AlreadyRunning("the aborted run still ends in this event loop: await wait_for_idle() first")
                 other = other.last_before()
-            claim = self._latest = Claim(before, self.lock)
+            claim = self._latest = Claim(before, self.lock, cancel)
             return claim
 
     def begin(self, claim: Claim) -> None:
@@ -161,6 +166,10 @@ class Order(Struct):
     """Values for this run only, instead of the agent's own."""
     answers: Mapping[str, Answer] | None = None
     """The answers to calls that wait, if the caller brings any."""
+    apart: Apart | None = None
+    """What the run begins from instead of the agent's own history and state."""
+    cancel: CancellationToken | None = None
+    """Ends the run too, if the caller has given one."""
     view: ViewFn | None = None
     """Makes the items that a stream yields instead of events."""
 
@@ -195,11 +204,18 @@ class Lifecycle:
 
     def sync(self, order: Order) -> AgentResult:
         """Runs an order for code that is not async, which may be inside a running event loop, and blocks it."""
+        if order.apart is not None:
+            token = CancellationToken(order.cancel)
+            return run_sync(lambda: self._drive_apart(order, token), token.cancel)
         here = running_loop()
         return run_sync(lambda: self.drive(order, blocked=here), self.claims.abort)
 
     def stream(self, order: Order) -> EventStream:
         """Returns the run of an order as a stream."""
+        if order.apart is not None:
+            order.check(order, True)
+            token = CancellationToken(order.cancel)
+            return EventStream(lambda channel: self._drive_apart(order, token, channel), token)
         claim = self._claim(order)
         stream = EventStream(
             lambda channel: self.drive(order, claim, channel),
@@ -221,13 +237,16 @@ class Lifecycle:
 
         Nothing is awaited after `AgentEnd`, so a reader of that event finds the agent idle.
         """
+        if order.apart is not None:
+            return await self._drive_apart(order, CancellationToken(order.cancel))
         claim = claim or self._claim(order, blocked)
         self.claims.begin(claim)
         try:
             if claim.predecessor is not None:
                 await claim.wait_for_predecessors()
                 order.check(order, True)
-            run = self.run = order.make(order, claim.token, self._deliver_to(channel, order.view), channel)
+            emit = self.subscriptions.notify if channel is None else _delivery(channel, order.view, lambda: self.run)
+            run = self.run = order.make(order, claim.token, emit, channel)
             run.announcing = self._own_announcer
             self.last_error = self.last_result = None
             if self._announcer is not None:
@@ -245,6 +264,20 @@ class Lifecycle:
             raise
         finally:
             self.claims.release(claim)
+
+    async def _drive_apart(self, order: Order, token: CancellationToken, channel: Channel | None = None) -> AgentResult:
+        """Runs an order apart: beside any other run, and out of sight of the agent's subscribers."""
+        order.check(order, True)
+        run: Run | None = None
+        emit = unheard if channel is None else _delivery(channel, order.view, lambda: run)
+        run = order.make(order, token, emit, channel)
+        announcer = Announcer(unheard)
+        run.announcing = lambda: announcer
+        announcer.begin(run.emit, run.supervisor.loop)
+        try:
+            return await run.loop(run, order.prompts)
+        finally:
+            announcer.end()
 
     async def compact(self, order: Order, instructions: str | None) -> CompactionReport | None:
         """Runs only the transforms, as a separate run."""
@@ -264,7 +297,7 @@ class Lifecycle:
     def _claim(self, order: Order, blocked: asyncio.AbstractEventLoop | None = None) -> Claim:
         """Claims the run of an order. Raises an error if it is impossible, before anything has happened."""
         order.check(order, not self.is_running)
-        return self.claims.take(blocked)
+        return self.claims.take(blocked, order.cancel)
 
     def _count(self, run: Run) -> None:
         """Adds a run that is over to the usage and cost."""
@@ -281,19 +314,19 @@ class Lifecycle:
                     self._announcer.begin(self.run.emit, self.run.supervisor.loop)
             return self._announcer
 
-    def _deliver_to(self, channel: Channel | None, view: ViewFn | None) -> EmitFn:
-        """Returns the function that delivers events: subscribers get every one. The stream gets what the view makes of
-        it."""
-        if channel is None:
-            return self.subscriptions.notify
-        if view is None:
-            return channel.push
 
-        def viewed(event: AgentEvent) -> None:
-            self.subscriptions.notify(event)
-            view(event, None if self.run is None else self.run.assembler, channel.put)
+def _delivery(channel: Channel, view: ViewFn | None, current_run: Callable[[], Run | None]) -> EmitFn:
+    """Returns the function that delivers events to a stream. Subscribers get every event. The stream gets what the view
+    makes of it."""
+    if view is None:
+        return channel.push
 
-        return viewed
+    def viewed(event: AgentEvent) -> None:
+        channel.subscriptions.notify(event)
+        run = current_run()
+        view(event, None if run is None else run.assembler, channel.put)
+
+    return viewed
 
 
 # -- for code that is not async ------------------------------------------------------------------------------

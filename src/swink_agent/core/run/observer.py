@@ -38,10 +38,16 @@ class ModelRequest(Value, frozen=True):
 
 
 class RunObserver(Protocol):
-    """Observes the runs of an agent and of its delegates. Nothing that it raises changes them."""
+    """Observes the runs of an agent and of its delegates. Nothing that it raises changes them.
+
+    It may have `for_run(run_id, parent)`. That is called at the start of each run, also of those apart and of delegates
+    (`parent` is the id of the run that called the delegate, otherwise `None`), and returns the observer for this run
+    alone; `None` leaves the run unobserved.
+    """
 
     def on_event(self, event: AgentEvent, /) -> None:
-        """Called with every event of the agent, before the run continues."""
+        """Called with every event of the run, before the run continues. Events of delegates come as `DelegateEvent`s of
+        their caller, too."""
         ...
 
     def on_request(self, request: ModelRequest, /) -> None:
@@ -54,6 +60,30 @@ class RunObserver(Protocol):
         Context variables that are set on entering are set for the tool, and for the threads and tasks that it starts.
         """
         ...
+
+
+def has_own_for_each_run(observer: RunObserver) -> bool:
+    return callable(getattr(observer, "for_run", None))
+
+
+def observer_of(observer: RunObserver, run_id: str, parent: str | None) -> RunObserver | None:
+    """Returns the observer of one run: what `for_run` returns, otherwise the observer itself."""
+    for_run = getattr(observer, "for_run", None)
+    if for_run is None:
+        return observer
+    try:
+        return for_run(run_id, parent)
+    except Exception:
+        log.exception("an observer failed at the start of a run, which it does not observe")
+        return None
+
+
+def tell_event(observers: Sequence[RunObserver], event: AgentEvent) -> None:
+    for observer in observers:
+        try:
+            observer.on_event(event)
+        except Exception:
+            log.exception("an observer failed on %s", type(event).__name__)
 
 
 def tell_request(observers: Sequence[RunObserver], request: ModelRequest) -> None:

@@ -37,7 +37,7 @@ from ..values.value import copy_json
 from ..waits import Supervisor, WorkerThreads
 from .announcing import Announcer
 from .inbox import Inbox
-from .observer import RunObserver
+from .observer import RunObserver, has_own_for_each_run, observer_of, tell_event
 from .pending import Answer
 from .transcript import Transcript
 from .turn import SystemPrompt, TurnTools
@@ -172,7 +172,11 @@ class Run:
         answers: dict[str, Answer] | None = None,
         observers: tuple[RunObserver, ...] = (),
         announcing: Callable[[], Announcer] | None = None,
+        caller: tuple[Run, str] | None = None,
+        is_apart: bool = False,
     ) -> None:
+        """`caller` is the run of which this is a delegate's, and the id of the call. The events of a run that is apart
+        reach no subscribers, so all observers get them from the run itself."""
         self.config = config = setup.config
         self.request = setup.request
         self.id = os.urandom(12).hex()  # the id that policies, tools and records see
@@ -180,12 +184,13 @@ class Run:
         self.transcript = transcript
         self.start = len(transcript)
         self.cancel = cancel
-        self.emit = emit
         self.loop = loop
         """The loop that runs it. Transforms make requests with it, and their modules cannot import the loop."""
         self.channel = channel
-        self.observers = observers
-        """They see requests and tool calls in addition to the events."""
+        self.agent_observers = observers
+        """The observers of the agent, which delegates share."""
+        self.observers: tuple[RunObserver, ...] = ()
+        """They see the requests and tool calls of this run."""
         self.announcing = announcing
         """Returns the announcer for work that outlives its call. Delegates share that of their caller."""
         self.supervisor = Supervisor(cancel)
@@ -200,6 +205,11 @@ class Run:
         self._redactor = config.redactor
         self._threads: WorkerThreads | None = None
         self._slots: Slots | None = None
+        if caller is not None:
+            run, call_id = caller
+            self.agent_observers, self.announcing, self._slots = run.agent_observers, run.announcing, run.slots
+            self.callers = (*run.callers, (run.id, call_id))
+        self.emit = self._observed(emit, None if caller is None else caller[0].id, is_apart)
 
         self.turn_index = 0
         self.instructions = ""
@@ -216,6 +226,28 @@ class Run:
         self.stopped_by: PolicyStop | None = None
         self.error: AgentError | None = None
         self.refusal: AgentError | None = None  # why the journal refused an entry: the model is not asked again
+
+    def _observed(self, emit: EmitFn, parent: str | None, is_apart: bool) -> EmitFn:
+        """Asks for the observers of this run. Returns the function that emits its events, also to those observers that
+        do not get them as subscribers."""
+        seeing: list[RunObserver] = []
+        told: list[RunObserver] = []
+        for observer in self.agent_observers:
+            mine = observer_of(observer, self.id, parent)
+            if mine is None:
+                continue
+            seeing.append(mine)
+            if is_apart or has_own_for_each_run(observer):
+                told.append(mine)
+        self.observers = tuple(seeing)
+        if not told:
+            return emit
+
+        def observed(event: AgentEvent) -> None:
+            tell_event(told, event)
+            emit(event)
+
+        return observed
 
     # -- what it was started with --------------------------------------------------------------------------------
 
@@ -361,13 +393,6 @@ class Run:
         if self._slots is None:
             self._slots = Slots()
         return self._slots
-
-    def is_inside(self, caller: Run, call_id: str) -> None:
-        """Makes this the run of a delegate that the call of the caller started."""
-        self._slots = caller.slots
-        self.observers = caller.observers
-        self.announcing = caller.announcing
-        self.callers = (*caller.callers, (caller.id, call_id))
 
 
 RunLoopFn: TypeAlias = Callable[[Run, tuple[AgentMessage, ...] | None], Awaitable[AgentResult]]

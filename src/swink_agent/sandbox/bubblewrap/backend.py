@@ -46,6 +46,7 @@ _SYSTEM_FOLDERS = (
     *("/sys", "/var/lib/dpkg", "/run/current-system", "/run/systemd/resolve", "/run/opengl-driver"),
 )
 _SEARCH_AGAIN_AFTER = 30.0
+_LOOK_AT_HOME_AGAIN = 2.0
 _COARSE = 50_000_000
 """Nanoseconds by which the time of a folder may lag the clock. Within them, a second change may keep the same time."""
 _States = tuple["tuple[int, int, int] | None", ...]
@@ -100,6 +101,10 @@ class BubblewrapSandbox(Sandbox):
         self._mounts = MountList()
         weakref.finalize(self, self._mounts.close)
         self._places: tuple[object, object, list[str]] = ((), (), [])
+        self._closed_homes = profile.closed_homes()
+        self._at_home: Sequence[str] = ()
+        self._seen_at_home: Sequence[str] = ()
+        self._looked_at_home = -_LOOK_AT_HOME_AGAIN
         self._covers: tuple[object, dict[str, list[str]]] = ((), {})
         """The hidden paths of the last look, and the mounts that cover each."""
 
@@ -113,9 +118,10 @@ class BubblewrapSandbox(Sandbox):
                 if not self.profile.network:
                     command.entrance = self._network.entrance()
                     command.keeps = self._network if request.background else None
-                hidden = self._hidden_now()
+                at_home = self._read_at_home()
+                hidden = self._hidden_now(at_home)
                 held = self._holds(hidden)
-                arguments = [*self._mounted(command, hidden, held), "--chdir", request.cwd]
+                arguments = [*self._mounted(command, hidden, held, at_home), "--chdir", request.cwd]
                 read_only = [hold.path for hold in held if hold.kind is HoldKind.READ_ONLY]
             if self._helper is not None:
                 from ..network.entering import CommandProxy
@@ -146,10 +152,11 @@ class BubblewrapSandbox(Sandbox):
 
     # -- what a command sees -------------------------------------------------------------------------------------
 
-    def _hidden_now(self) -> list[str]:
-        """The hidden paths to cover."""
+    def _hidden_now(self, at_home: Sequence[str]) -> list[str]:
+        """The hidden paths to cover. `at_home`: what commands see of home folders."""
         paths, mounts = self._hidden.look(), self._mounts.now()
-        if self._places[0] != paths or self._places[1] is not mounts:
+        if self._places[0] != paths or self._places[1] is not mounts or self._at_home != at_home:
+            self._at_home = at_home
             again = [place for path in paths for place in mounted_again(path, mounts)]
             found = dict.fromkeys((*paths, *again))
             self._places = paths, mounts, [path for path in found if self._is_in_view(path) or self._is_shown(path)]
@@ -165,7 +172,9 @@ class BubblewrapSandbox(Sandbox):
             self._known_inside = paths, inside
         return inside
 
-    def _mounted(self, command: BubblewrapCommand, hidden: Sequence[str], held: Iterable[Hold]) -> list[str]:
+    def _mounted(
+        self, command: BubblewrapCommand, hidden: Sequence[str], held: Iterable[Hold], at_home: Sequence[str]
+    ) -> list[str]:
         """The mounts, outer before inner: a later mount covers an earlier one."""
         profile = self.profile
         mounts = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
@@ -185,6 +194,17 @@ class BubblewrapSandbox(Sandbox):
         mounts += ["--dev", "/dev"]
         if self._temporary == _TMP:
             mounts += ["--bind", self._private.path, _TMP, *self._way_through_tmp]
+        closed = [home for home in self._closed_homes if not is_in(home, ("/tmp", "/proc", "/dev"))]
+        for home in closed:
+            command.mounted.cover(home)
+            mounts += [*self._empty_folder("0755"), home]
+        for path in sorted(at_home) if closed else ():
+            if not is_in(path, closed) or path in profile.write:
+                continue
+            if os.path.islink(path):
+                mounts += ["--symlink", os.readlink(path), path]
+            elif command.mounted.open(path):  # else it is gone, or leads through a link by now
+                mounts += ["--ro-bind", path, path]
         for folder in folders:
             mounts += ["--ro-bind-try", folder, folder] if folder not in outer else []
         for root in sorted(profile.write):
@@ -206,7 +226,16 @@ class BubblewrapSandbox(Sandbox):
             if cover:
                 command.mounted.cover(path)
                 mounts += cover
+        for home in closed:
+            mounts += ["--remount-ro", home]
         return mounts
+
+    def _read_at_home(self) -> Sequence[str]:
+        """What commands see of home folders, looked up again after a moment: there are more than a hundred names."""
+        if self._closed_homes and time.monotonic() - self._looked_at_home > _LOOK_AT_HOME_AGAIN:
+            self._seen_at_home = self.profile.read_at_home()
+            self._looked_at_home = time.monotonic()
+        return self._seen_at_home
 
     def _holds(self, hidden: Sequence[str]) -> tuple[Hold, ...]:
         """How the protected paths are held. Those further in are searched for again after a while.
@@ -241,6 +270,8 @@ class BubblewrapSandbox(Sandbox):
         """Whether commands see the path though the profile does not name its folder."""
         if is_in(path, ("/tmp", "/proc", "/dev")):
             return False  # they have their own
+        if is_in(path, self._closed_homes) and not is_in(path, self._at_home):
+            return False
         return self.profile.read is None or is_in(path, _SYSTEM_FOLDERS)
 
     def _cover(self, path: str) -> list[str]:

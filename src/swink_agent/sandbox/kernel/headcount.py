@@ -9,7 +9,6 @@ library only.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -150,24 +149,14 @@ class Headcount:
         return processes > most or threads > most * _THREADS_TO_PROCESSES
 
 
-def put_first(task: int = 0, *, with_children: bool = False) -> None:
-    """Lets a thread or process run before all ordinary ones, if this user may do that; so do the processes that it
-    starts, if `with_children` is set.
+def put_first(task: int = 0) -> None:
+    """Gives a thread or process, and what it starts, the lowest niceness, if this user may do that.
 
-    A fork bomb takes every processor. Among thousands of its processes, the lowest niceness alone gets too little time.
+    A fork bomb of root takes every processor, and only our count ends it. Never a real-time priority: that would come
+    before our own screen too.
     """
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, task, _FIRST)
-        if sys.platform == "linux":
-            policy = os.SCHED_RR if with_children else os.SCHED_RR | os.SCHED_RESET_ON_FORK
-            os.sched_setscheduler(task, policy, os.sched_param(1))
-
-
-def put_back(niceness: int) -> None:
-    """Lets this process run as ordinary ones do, after its parent was put first with its children."""
-    if sys.platform == "linux":
-        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-    os.setpriority(os.PRIO_PROCESS, 0, niceness)
 
 
 def tasks_of_machine() -> tuple[int, int]:

@@ -146,6 +146,8 @@ def _configuration(profile: SandboxProfile, private: PrivateFolder, landlock: in
             "write": profile.write,
             "read": profile.read,
             "hidden": profile.hidden,
+            "homes": profile.closed_homes(),
+            "home": [path for path in profile.home for path in (path, os.path.realpath(path))],
             "private": [private.path, shared_memory],
             "network": profile.network,
         },

@@ -43,6 +43,9 @@ class Access(NamedTuple):
     private: tuple[str, ...]
     """The sandbox's own folders for temporary files: written without further checks."""
     network: bool
+    homes: tuple[str, ...] = ()
+    """Home folders of which only `home` may be read. Their names may be listed."""
+    home: tuple[str, ...] = ()
     scopes: bool = True
     """Whether Landlock may restrict signals. Tests set it to false, to try the behaviour of older kernels."""
 
@@ -93,12 +96,13 @@ def find_grants(access: Access) -> Grants:
     places = hidden_places(access.hidden)
     hidden_inside = tuple(sorted(path for path in places if is_in(path, access.write)))
     hidden = places.difference(hidden_inside).union(_NEVER)
-    above = {folder for path in hidden for folder in _ancestors(path)}
+    above = {folder for path in (*hidden, *access.homes) for folder in _ancestors(path)}
     # The profile's paths are real already. If one leads through a link by now, it is another folder: not followed.
     tops = ("/",) if access.read is None else tuple(dict.fromkeys((*map(os.path.realpath, SYSTEM), *access.read)))
     listable_parents: dict[str, os.stat_result] = {}
     taken = time.time_ns()
-    paths = islice(_beside(tops, hidden, above, listable_parents), _MOST_GRANTS)  # the rest cannot be read: safe
+    tops = (*tops, *(path for path in map(os.path.realpath, access.home) if access.homes))
+    paths = islice(_beside(tops, hidden, above, access, listable_parents), _MOST_GRANTS)  # the rest is not read: safe
     return Grants(
         paths=tuple(paths),
         listable_parents={path: status.st_mtime_ns for path, status in listable_parents.items()},
@@ -109,12 +113,15 @@ def find_grants(access: Access) -> Grants:
 
 
 def _beside(
-    paths: Iterable[str], hidden: set[str], above: set[str], listable_parents: dict[str, os.stat_result]
+    paths: Iterable[str], hidden: set[str], above: set[str], access: Access, listable_parents: dict[str, os.stat_result]
 ) -> Iterator[str]:
     for path in paths:
         if path in hidden or not hidden.isdisjoint(_ancestors(path)):
             continue
-        if path not in above:
+        is_closed = is_in(path, access.homes) and not is_in(path, access.home)
+        if is_closed and path not in access.homes:
+            continue  # what may be read in a home folder is named
+        if path not in above and not is_closed:
             yield path
             continue
         try:
@@ -123,7 +130,7 @@ def _beside(
                 inside = [entry.path for entry in entries if not entry.is_symlink()]
         except OSError:
             continue
-        yield from _beside(inside, hidden, above, listable_parents)
+        yield from _beside(inside, hidden, above, access, listable_parents)
 
 
 def open_roots(access: Access) -> tuple[int, ...]:

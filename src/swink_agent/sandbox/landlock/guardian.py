@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
 from swink_agent.sandbox.kernel import calls as kernel
-from swink_agent.sandbox.kernel.headcount import LOOK_AGAIN, Headcount, put_back, tasks_of_machine
+from swink_agent.sandbox.kernel.headcount import LOOK_AGAIN, Headcount, tasks_of_machine
 from swink_agent.sandbox.kernel.mounts import is_in, real_paths
 from swink_agent.sandbox.kernel.usage import Usage, offering_children_to_the_kernel
 from swink_agent.sandbox.landlock.caller import CallServices, Umasks
@@ -273,7 +273,7 @@ def become(line: socket.socket, guardian: int, confinement: Confinement) -> NoRe
             os._exit(1)
         for number in _IGNORED_BY_PYTHON:
             signal.signal(number, signal.SIG_DFL)
-        put_back(confinement.niceness)
+        os.setpriority(os.PRIO_PROCESS, 0, confinement.niceness)
         _set_limits({name: confinement.limits[name] for name in _LIMITS})
         _limit_tasks(confinement.limits["processes"])
         step = "be confined"

@@ -100,7 +100,7 @@ class Launcher:
             self.version, self._access, self._grants, self._roots, tcp=self._denies_tcp
         )
         self._niceness = os.getpriority(os.PRIO_PROCESS, 0)
-        put_first(with_children=True)  # guardians inherit it: only their count stops a fork bomb of root
+        put_first()  # guardians inherit it: only their count stops a fork bomb of root
         self._umask = os.umask(0o077)
         os.umask(self._umask)
         kernel.drop_privileges()  # also for every fork

@@ -284,15 +284,20 @@ class PathVerdicts:
         return path_verdict
 
     def _judge(self, path: bytes) -> PathVerdict:
-        node = self._top
+        node, rest = self._top, OPEN
         for part in _parts(path):
             found = node.children.get(part)
             if found is None:
-                return PathVerdict(OPEN, {}, True)
-            if found.kind != ABOVE:
-                return PathVerdict(found.kind, {}, True)
+                return PathVerdict(rest, {}, True)
+            if found.kind == HIDDEN:
+                return PathVerdict(HIDDEN, {}, True)
+            if found.kind == CLOSED:  # something in it may be hidden
+                rest = CLOSED
             node = found
-        return PathVerdict(OPEN, {name: child.kind for name, child in node.children.items()}, True)
+        names = {name: child.kind for name, child in node.children.items()}
+        if rest == CLOSED:
+            names = {name: HIDDEN if kind == HIDDEN else CLOSED for name, kind in names.items()}
+        return PathVerdict(rest, names, True)
 
     def _by_identity(self, folder: int) -> PathVerdict:
         """Climbs from the folder to a root, recognised by device and number, and judges the path from there."""

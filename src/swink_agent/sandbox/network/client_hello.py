@@ -22,14 +22,20 @@ class OtherHost(Exception):
     """TLS names another host than the tunnel leads to, or begins in a way that cannot be read."""
 
 
+class NotTls(Exception):
+    """The client sends plain text where only TLS passes."""
+
+
 class HelloGate:
     """Passes on the bytes of a client, unless they begin TLS that names another host than the tunnel's.
 
     TLS that cannot be read is refused too. A server may ask for a second hello, which is checked too.
     """
 
-    def __init__(self, host: str | Address) -> None:
+    def __init__(self, host: str | Address, *, only_tls: bool = False) -> None:
+        """`only_tls`: other bytes do not pass. Plain HTTP in a tunnel could name any `Host`."""
         self._host = host
+        self._only_tls = only_tls
         self._held = bytearray()
         self._read = 0  # how many of the held bytes are records that were read
         self._message = bytearray()  # what they contain
@@ -38,7 +44,7 @@ class HelloGate:
         """Whether everything that follows passes."""
 
     def feed(self, data: bytes) -> bytes:
-        """The bytes that may be sent on now. Raises `OtherHost`."""
+        """The bytes that may be sent on now. Raises `OtherHost` or `NotTls`."""
         self._held += data
         passed = b""
         while self._held and not self.is_open:
@@ -59,6 +65,8 @@ class HelloGate:
             size = _RECORD_HEAD + 1
             return size if len(held) >= size else 0
         if held[0] != _HANDSHAKE:
+            if self._only_tls and not self._hellos:
+                raise NotTls
             self.is_open = True
             return 0
         if len(held) <= _RECORD_HEAD:

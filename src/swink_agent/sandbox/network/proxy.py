@@ -21,7 +21,7 @@ from typing import Any
 from swink_agent.core.waits import in_own_thread
 
 from .addresses import Address, read_address
-from .client_hello import HelloGate, OtherHost
+from .client_hello import HelloGate, NotTls, OtherHost
 from .hosts import Hosts
 from .reached import ConnectFn, Reached, ResolveFn
 from .requests import LONGEST_HEAD, STRAY_LINE_END, BadRequest, Request, as_authority, close_after, read_request
@@ -29,6 +29,7 @@ from .requests import LONGEST_HEAD, STRAY_LINE_END, BadRequest, Request, as_auth
 _LOG = logging.getLogger("swink_agent.sandbox")
 
 _CHUNK = 64 * 1024
+_HTTP = 80
 _HEAD_WITHIN = 30.0
 _CONNECT_WITHIN = 30.0
 _IDLE = 600.0
@@ -107,10 +108,15 @@ class Proxy:
         try:
             if request.is_tunnel:
                 writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                await _tunnel(client, writer, upstream_reader, upstream, HelloGate(request.host))
+                await _tunnel(
+                    client, writer, upstream_reader, upstream, HelloGate(request.host, only_tls=request.port == _HTTP)
+                )
             else:
                 upstream.write(request.head)
                 await _forward(client, writer, upstream_reader, upstream, request.length)
+        except NotTls:
+            note(False, "was closed: plain HTTP is asked for by its whole address, not in a tunnel")
+            writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
         except OtherHost as error:
             note(False, f"was closed: TLS inside the connection names {error}")
         finally:

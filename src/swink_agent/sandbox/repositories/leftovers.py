@@ -53,6 +53,8 @@ _TODO = re.compile(
     r"\s*(?:$|#|(?:p|pick|r|reword|e|edit|s|squash|f|fixup|d|drop|revert|l|label|t|reset|m|merge|u|update-ref)\s"
     r"|(?:b|break|noop)\s*$)"
 )
+_IN_CLONES = (".vscode", ".idea")
+"""Names that many repositories contain: in a clone that a command made, they are only reported."""
 _STARTS_BY_ITSELF = re.compile(r"runOn|\\u", re.IGNORECASE)
 
 _Signature = tuple[int, int, int]
@@ -424,13 +426,14 @@ class Leftovers:
             self._move_aside(path, "programs do not agree on what some of its lines mean")
 
     def _judge_named(self, path: str, *, is_cloned: bool) -> None:
-        """Judges a name of `NAMES`, and the files in it. What a clone brought is only reported."""
+        """Judges a name of `NAMES`, and the files in it."""
         for file in [file for file in files_of(path) if file not in self._held and self._is_changed(file)]:
             row = row_of(file[len(self._root_of(file)) + 1 :].split("/"))
             is_new_folder = file == path and _is_folder(path)
             if row is None or not os.path.lexists(file) or is_aside(file):
                 continue
-            if row.treatment == "protected" and row.name in self._profile.protected and not is_cloned:
+            is_brought = is_cloned and row.name in _IN_CLONES
+            if row.treatment == "protected" and row.name in self._profile.protected and not is_brought:
                 if not _is_folder(file) or file not in self._there:
                     self._move_aside(file, f"{row.program} would read it {row.when}")
             elif os.path.basename(file) == "tasks.json" and _STARTS_BY_ITSELF.search(self._text(file) or ""):

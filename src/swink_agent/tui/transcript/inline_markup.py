@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 
-from swink_agent.rendering.inline_marks import InlineMarks, OpenMark
+from swink_agent.rendering.inline_marks import ENTITY, InlineMarks, OpenMark
 
 from .line import Span
 
 _SPECIAL = re.compile(
     r"\\[!-/:-@\[-`{-~]|`+|\*+|_+|~~|!?\[|\]"
-    r"|<[bB][rR] ?/?>|<https?://[^\s<>]{1,2000}>|(?<!\w)https?://[^\s<>\"`\\^{|}\[\]*]{1,2000}"
+    r"|<[bB][rR] ?/?>|<https?://[^\s<>]{1,2000}>|(?<!\w)https?://[^\s<>\"`\\^{|}\[\]*]{1,2000}|" + ENTITY
 )
 _PAGE = re.compile(r"(?i)https?://[^\s/?#\\][^\s\"'<>\\^`{|}]*")
 _ROLES = {("*", 1): "emphasis", ("_", 1): "emphasis", ("*", 2): "strong", ("_", 2): "strong", ("~", 2): "strike"}

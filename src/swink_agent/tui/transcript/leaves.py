@@ -64,6 +64,11 @@ class Paragraph:
         """The line that was added last, if it has not been laid out yet."""
         return self._pending[-1].lstrip() if self._pending else ""
 
+    @property
+    def only_line(self) -> str:
+        """The text, if it is one line and has not been laid out yet; else empty."""
+        return self._pending[0].strip() if len(self._pending) == 1 and not self._is_begun else ""
+
     def take_last(self) -> bool:
         """Removes the last line; returns whether it was the only one."""
         self._pending.pop()

@@ -22,6 +22,7 @@ from swink_agent.rendering.block_marks import (
     heading_of,
     inside_quote,
     is_rule,
+    is_underline,
     item_of,
 )
 
@@ -272,9 +273,11 @@ class _BlockParser:
             self._begin(Code(self._room(), fence.language.strip("{}.")[:24], fence))
         elif (heading := heading_of(rest)) is not None:
             words = rest[heading.start :].rstrip().rstrip("#").rstrip() if is_last else rest[heading.start :]
-            opened = Paragraph(self._prose_room(), f"{self._role}+heading.{heading.level}", "heading")
-            self._begin(opened)
-            opened.add(words, self._emit, is_more=False, is_last=is_last)
+            self._heading(heading.level, words, is_last=is_last)
+        elif is_last and isinstance(leaf, Paragraph) and leaf.only_line and is_underline(rest):
+            words = leaf.only_line
+            self._leaf = None
+            self._heading(1, words, is_last=True)
         elif is_last and is_rule(rest):
             self._close_leaf()
             self._is_new = True
@@ -291,6 +294,11 @@ class _BlockParser:
             self._begin(Table(self._room(), self._role, header, sides))
         else:
             self._paragraph(rest.lstrip(), is_last=is_last)
+
+    def _heading(self, level: int, words: str, *, is_last: bool) -> None:
+        opened = Paragraph(self._prose_room(), f"{self._role}+heading.{level}", "heading")
+        self._begin(opened)
+        opened.add(words, self._emit, is_more=False, is_last=is_last)
 
     def _paragraph(self, text: str, *, is_last: bool) -> None:
         leaf = self._leaf

@@ -38,11 +38,6 @@ class CallTimers:
         self._timer: asyncio.TimerHandle | None = None
         self._folds: dict[Block, asyncio.TimerHandle] = {}
 
-    @property
-    def is_beating(self) -> bool:
-        """Whether a sign is being animated."""
-        return self._timer is not None
-
     def look_after(self, block: Block) -> None:
         """Starts the timers that a block needs; call it when the block changes or is no longer held."""
         if not isinstance(block, ToolBlock):

@@ -90,12 +90,8 @@ class TranscriptView(Widget, can_focus=False):
 
     @property
     def top_row(self) -> int:
-        """The first visible row, of `total_rows`."""
+        """The first visible row."""
         return self._window.top_row
-
-    @property
-    def total_rows(self) -> int:
-        return self._rows.total
 
     @property
     def selected_block(self) -> Block | None:
