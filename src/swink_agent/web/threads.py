@@ -148,12 +148,10 @@ def as_history(messages: Sequence[Any], most: int) -> list[AgentMessage]:
 def _call(call: Any) -> ToolCall:
     text = call.function.arguments
     try:
-        arguments = msgspec.json.decode(text or "{}")
-    except msgspec.DecodeError:
-        arguments = None
-    if isinstance(arguments, dict):
-        return ToolCall(call.id, call.function.name, arguments)
-    return ToolCall(call.id, call.function.name, {}, text)
+        arguments = msgspec.json.decode(text or "{}", type=dict[str, Any])
+    except msgspec.DecodeError:  # also of a value that is not an object
+        return ToolCall(call.id, call.function.name, {}, text)
+    return ToolCall(call.id, call.function.name, arguments)
 
 
 def attachments(message: Any, most: int) -> list[Image | Document]:
