@@ -21,7 +21,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from swink_agent import Agent, tool
+from swink_agent import Agent, ToolContext, tool
 from swink_agent.core.encoding.codec import encode_event
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.events import MessageRetry
@@ -342,6 +342,51 @@ async def test_arguments_of_a_call_stream_as_they_come(folder: Path) -> None:
         assert mine[0]["toolCallName"] == "read_file"
         pieces = [event["delta"] for event in mine[1:-2]]
         assert (json.loads("".join(pieces)), len(pieces) > 1) == ({"path": f"{words}.txt"}, True)
+
+
+async def test_what_a_client_says_besides_its_messages_reaches_the_application(tmp_path: Path) -> None:
+    stream = scripted(text("One."), text("Two."), text("Three."))
+    clients: list[Any] = []
+
+    def make_agent(context: Any) -> Agent:
+        clients.append(context.client)
+        return Agent("anthropic:claude-sonnet-4-6", stream_fn=stream, system_prompt="Help.")
+
+    async with embedded(tmp_path, stream, make_agent) as send:
+        rules = [{"id": "s1", "role": "system", "content": "Be brief."}]
+        rules.append({"id": "d1", "role": "developer", "content": "No jokes."})
+        more = {"context": [{"description": "the page", "value": "/cart"}], "state": {"n": 1}}
+        await send(asked("t", *rules, user("hi"), forwardedProps={"theme": "dark"}, **more))
+        client = clients[0]
+        assert (client.state, client.forwarded) == ({"n": 1}, {"theme": "dark"})
+        assert client.context == (("the page", "/cart"),)
+        assert client.instructions == "Be brief.\n\nNo jokes."
+        prompt: Any = stream.requests[0].context.system_prompt
+        assert prompt.startswith("Help.\n\nThe client, a program of the user, says")
+        assert prompt.endswith("<client>\nBe brief.\n\nNo jokes.\n\nthe page: /cart\n</client>")
+        await send(asked("t", user("hi"), user("more", 2), state={"n": 2}))
+        assert stream.requests[1].context.system_prompt == "Help.", "it says nothing any more"
+        assert (clients, client.state, client.context) == ([client], {"n": 2}, ())
+        client.is_in_prompt = False
+        await send(asked("t", *rules, user("hi"), user("more", 2), user("again", 3), **more))
+        assert stream.requests[2].context.system_prompt == "Help.", "the application uses it in its own way"
+
+
+async def test_a_changed_state_is_told_to_the_client(tmp_path: Path) -> None:
+    @tool
+    def count(ctx: ToolContext) -> str:
+        """Counts."""
+        ctx.state["n"] = ctx.state.get("n", 0) + 1
+        return "counted"
+
+    stream = scripted(call("count"), text("Done."))
+
+    def make_agent(context: Any) -> Agent:
+        return Agent("anthropic:claude-sonnet-4-6", stream_fn=stream, tools=[count])
+
+    async with embedded(tmp_path, stream, make_agent) as send:
+        told = await send(asked("t", user("count")))
+        assert [event["snapshot"] for event in told if event["type"] == "STATE_SNAPSHOT"] == [{"n": 1}]
 
 
 async def test_a_question_is_an_interrupt_and_its_answer_a_resume(folder: Path) -> None:

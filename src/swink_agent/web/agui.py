@@ -12,7 +12,7 @@ import contextlib
 import inspect
 import re
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -29,11 +29,13 @@ from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.stream import ToolCallDelta
 from swink_agent.core.tool import AgentTool, AgentToolResult
 from swink_agent.core.types import AgentMessage, PolicyStop, Text, ToolCall
+from swink_agent.core.values.data import as_json_data
 from swink_agent.core.values.decoders import converted
 from swink_agent.mcp.schemas import UnusableSchema, tame_schema
 from swink_agent.memory import SessionNotFound
 
 from .channels import SessionChannel
+from .client import instruct
 from .problems import NotBegun, Problem, invalid
 from .questions import Question
 from .routes.asking import MOST_JSON, read_bytes
@@ -49,6 +51,7 @@ _TOLD = frozenset({"message_retry", "model_fallback", "context_compacted", "dele
 """Events that the protocol has no word for; custom events tell them."""
 _REPLIES = frozenset({"message_start", "message_retry", "model_fallback"})
 """Events that begin a reply, or begin it anew."""
+_MAY_CHANGE_STATE = frozenset({"tool_execution_end", "turn_end", "agent_end"})
 _LOOK = 0.25
 """Seconds between two checks whether the client has left."""
 
@@ -119,9 +122,10 @@ async def serve(site: Site, request: web.Request) -> web.StreamResponse:
         async with channel.opening:
             talk = await _opened(channel, given, by)
             position, calls = channel.log.position, StreamedCalls(talk.agent)
+            state = _encoded(talk.agent.state)
             stack.enter_context(talk.agent.subscribe(calls.hear))
             await _begin(site, request, channel, talk, given, tools, by)
-        run = Translation(core, given.thread_id, given.run_id, calls)
+        run = Translation(core, given.thread_id, given.run_id, calls, state)
         stack.enter_context(site.readers.counted())
         return await _stream(request, channel, talk, run, position, encoder)
 
@@ -168,7 +172,10 @@ async def _opened(channel: SessionChannel, given: Any, by: str) -> Talk:
     if not given.resume:
         if channel.is_busy:
             raise Problem(409, "running", "a run of this session is active: answer its question, or stop it")
-        return await channel.opened(by)
+        channel.client.take(given)
+        talk = await channel.opened(by)
+        instruct(talk.agent, channel.client, talk.redact)
+        return talk
     if channel.talk is None:
         raise Problem(409, "answered", "no run of this session waits for an answer")
     return channel.talk
@@ -312,7 +319,11 @@ async def _stream(
                 raise ConnectionResetError("the client does not read")
             new = channel.log.events_after(position)
             position += len(new)
-            told = [shown for event in new for shown in run.translate(event.name, event.data)]
+            told: list[Any] = []
+            for event in new:
+                if event.name in _MAY_CHANGE_STATE:
+                    told += run.state_is(talk.agent)
+                told += run.translate(event.name, event.data)
             if told:
                 await send(told)
             elif not new:
@@ -330,6 +341,10 @@ async def _stream(
         if not run.is_over:
             channel.later(talk.stop())
     return response
+
+
+def _encoded(state: Mapping[str, Any]) -> bytes:
+    return msgspec.json.encode(as_json_data(dict(state), cuts_deep=True))
 
 
 class StreamedCalls:
@@ -360,7 +375,9 @@ class Translation:
     Without `calls`, a call is told whole at the end of its reply.
     """
 
-    def __init__(self, core: Any, thread_id: str, run_id: str, calls: StreamedCalls | None = None) -> None:
+    def __init__(
+        self, core: Any, thread_id: str, run_id: str, calls: StreamedCalls | None = None, state: bytes = b"{}"
+    ) -> None:
         self._core = core
         self._ids: dict[str, str] = {"thread_id": thread_id, "run_id": run_id}
         self._message = ""
@@ -369,6 +386,7 @@ class Translation:
         self._said = False
         self._error = ""
         self._thought = ""
+        self._state = state
         self._calls = calls
         self._reply = -1
         """The number of the reply under way, counted as `calls` counts them."""
@@ -382,6 +400,15 @@ class Translation:
 
     def begin(self) -> list[Any]:
         return [self._core.RunStartedEvent(**self._ids)]
+
+    def state_is(self, agent: Agent) -> list[Any]:
+        """Tells the agent's state if it has changed."""
+        state = _encoded(agent.state)
+        if self.is_over or state == self._state:
+            return []
+        self._state = state
+        redactor = agent.redactor or Redactor()
+        return [self._core.StateSnapshotEvent(snapshot=redactor.redact_value(msgspec.json.decode(state)))]
 
     def translate(self, name: str, data: bytes) -> list[Any]:
         """Returns the protocol's events for one of ours."""

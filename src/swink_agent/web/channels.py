@@ -18,6 +18,7 @@ from swink_agent.core.events import AgentEnd, AgentEvent, AgentStart, ToolCallDe
 from swink_agent.core.secrets.redaction import EventRedactor, Redactor
 from swink_agent.core.types import AgentMessage, ModelSpec
 
+from .client import ClientInput
 from .histories import History
 from .problems import Problem
 from .questions import Questions
@@ -88,6 +89,8 @@ class SessionChannel:
         """The tools of the client whose request made the run under way."""
         self.client_calls: dict[str, str] = {}
         """The calls of such tools, each with the user whose request made it: their results are that user's to give."""
+        self.client = ClientInput()
+        """What the AG-UI client says besides its messages."""
         self.client_messages: dict[str, Place] = {}
         """The messages of an AG-UI client that are in the history, by the client's ids."""
         self.page: Any = None

@@ -30,6 +30,7 @@ from swink_agent.core.values.checks import a_kind
 from swink_agent.memory import Session, SessionInfo, SessionStore
 
 from .channels import SessionChannel, filled
+from .client import ClientInput
 from .problems import NotBegun, Problem, invalid
 from .talks import Figures
 
@@ -45,6 +46,8 @@ class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
     ask: Callable[[ApprovalQuestion], Awaitable[ApprovalAnswer | Defer]]
     """For `Approvals`: every reader of the session is asked, and the first answer counts."""
     model: ModelSpec | None = None
+    client: ClientInput = msgspec.field(default_factory=ClientInput)
+    """What an AG-UI client says besides its messages, now and with each later request."""
 
 
 MakeAgentFn = Callable[[AgentContext], "Agent[Any] | Awaitable[Agent[Any]]"]
@@ -85,7 +88,8 @@ class AgentTalk:
                 return (await channel.questions.ask(question, redact))[0]
 
             async def make(model: ModelSpec | None) -> Agent[Any]:
-                made: Any = make_agent(AgentContext(session=channel.id, user=by, ask=ask, model=model))
+                context = AgentContext(session=channel.id, user=by, ask=ask, model=model, client=channel.client)
+                made: Any = make_agent(context)
                 if inspect.isawaitable(made):
                     made = await made
                 if not isinstance(made, Agent):
