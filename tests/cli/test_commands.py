@@ -196,6 +196,14 @@ def every_command(
         yield from every_command(inner, (*words, name))
 
 
+def test_the_help_of_swink_has_every_option_once_in_sections() -> None:
+    text = invoke("--help").output
+    assert re.findall(r"^(\S.*):$", text, re.MULTILINE)[:3] == ["Commands", "Prompt and answer", "Sessions"]
+    options = [option for option in swink.params if isinstance(option, click.Option) and not option.hidden]
+    shown = re.findall(r"^  (?:-\w, )?(--[\w-]+)", text, re.MULTILINE)
+    assert sorted(shown) == sorted(["--help", *(option.opts[-1] for option in options)])
+
+
 def test_no_help_cuts_the_sentence_about_a_command() -> None:
     groups = [words for words, command in every_command(swink) if isinstance(command, click.Group)]
     assert ("config",) in groups

@@ -495,7 +495,7 @@ async def test_a_list_of_completions_leaves_the_input_in_sight(made: Made, tmp_p
     async def work(pilot: Pilot[int]) -> None:
         for size in SIZES:
             await pilot.resize_terminal(*size)
-            for words, listed in (("@", "file-00.txt"), ("@file", "file-0"), ("/", "/model"), ("/he", "/help")):
+            for words, listed in (("@", "file-00.txt"), ("@file", "file-0"), ("/", "/help"), ("/mo", "/model")):
                 await pilot.press(*[{"/": "slash", "@": "at"}.get(key, key) for key in words])
                 await until(pilot, lambda listed=listed: any(listed in row for row in rows_of(app)))
                 await until(pilot, lambda words=words: sees_input(app, f" {words}"))

@@ -57,6 +57,16 @@ Exit codes: 0 done, 1 the run failed, 2 wrong usage, 3 no model or key,
 _GIVEN = click.core.ParameterSource.COMMANDLINE
 
 
+SECTIONS = {
+    "Prompt and answer": "prompt output schema image file skill command quiet verbose",
+    "Sessions": "continue resume answer no_session",
+    "Model": "model thinking temperature max_tokens system append_system web_search",
+    "What it may do": "tools approve allow deny sandbox network allow_hosts cwd add_dir",
+    "Limits": "max_turns max_cost timeout",
+}
+"""The sections of the help, each with its options in their order; the other options come last."""
+
+
 def _switch(name: str, help: str) -> Callable[[Any], Any]:  # noqa: A002 - as click's
     """An option that is on, off or not given."""
     return click.option(f"--{name}/--no-{name}", default=None, help=help)
@@ -73,6 +83,7 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.group(
     cls=RootGroup,
     commands_by_name=COMMANDS,
+    sections=SECTIONS,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=EPILOG,

@@ -65,12 +65,20 @@ class Group(click.Group):
 class LazyGroup(click.Group):
     """A group whose commands are modules. `commands_by_name` maps a name to `module:attribute` and a line of help.
 
-    The modules are named from `swink_agent.cli`.
+    The modules are named from `swink_agent.cli`. `sections` are the titles of parts of the help, each with the names of
+    its options.
     """
 
-    def __init__(self, *arguments: Any, commands_by_name: Mapping[str, tuple[str, str]], **options: Any) -> None:
+    def __init__(
+        self,
+        *arguments: Any,
+        commands_by_name: Mapping[str, tuple[str, str]],
+        sections: Mapping[str, str],
+        **options: Any,
+    ) -> None:
         super().__init__(*arguments, **options)
         self.commands_by_name = dict(commands_by_name)
+        self.sections = dict(sections)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands_by_name)
@@ -101,6 +109,14 @@ class LazyGroup(click.Group):
     def described(self) -> list[tuple[str, str]]:
         """The names of the commands, each with its line of help."""
         return [(name, text) for name, (_, text) in self.commands_by_name.items()]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        rows = {option.name: row for option in self.get_params(ctx) if (row := option.get_help_record(ctx)) is not None}
+        parts = [(title, [rows.pop(name) for name in names.split()]) for title, names in self.sections.items()]
+        for title, part in (*parts, ("Other options", list(rows.values()))):
+            with formatter.section(title):
+                formatter.write_dl(part)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
