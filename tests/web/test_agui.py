@@ -9,6 +9,8 @@ import json
 import secrets
 import socket
 import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +21,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from swink_agent import Agent, tool
+from swink_agent import Agent, ToolContext, tool
 from swink_agent.core.encoding.codec import encode_event
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.events import MessageRetry
@@ -32,12 +34,13 @@ from swink_agent.core.stream import (
     ToolCallEnd,
     ToolCallStart,
 )
-from swink_agent.core.types import StopReason, Text, UserMessage
-from swink_agent.memory import JsonlSessionStore
+from swink_agent.core.types import Image, StopReason, Text, UrlSource, UserMessage, extract_text
+from swink_agent.memory import JsonlSessionStore, LoadedSession
 from swink_agent.testing import call, fail, reply, scripted, text, think
 from swink_agent.web import app
-from swink_agent.web.agui import Translation, _client_tools, _offer, unseen
+from swink_agent.web.agui import Translation, _client_tools, _offer
 from swink_agent.web.streams import Readers
+from swink_agent.web.threads import news
 
 from .conftest import Client, running
 
@@ -66,6 +69,37 @@ async def events(client: Client, body: dict[str, Any]) -> list[dict[str, Any]]:
     for line in lines:
         TypeAdapter(Event).validate_json(line[6:])
     return [json.loads(line[6:]) for line in lines]
+
+
+class Sender:
+    """Sends requests to an application's own agent."""
+
+    def __init__(self, http: aiohttp.ClientSession, url: str, store: JsonlSessionStore) -> None:
+        self._http = http
+        self._url = url
+        self._store = store
+
+    async def __call__(self, body: dict[str, Any], *, status: int = 200) -> list[dict[str, Any]]:
+        async with self._http.post(self._url, json=body) as response:
+            assert response.status == status, await response.text()
+            lines = (await response.read()).splitlines()
+        return [json.loads(line[6:]) for line in lines if line.startswith(b"data: ")]
+
+    def forks(self) -> list[LoadedSession]:
+        """The sessions that were forked from others, the oldest first."""
+        return [self._store.load(info.id) for info in reversed(self._store.list()) if info.parent is not None]
+
+
+@asynccontextmanager
+async def embedded(tmp_path: Path, stream: Any, make_agent: Any = None) -> AsyncGenerator[Sender]:
+    store = JsonlSessionStore(tmp_path / "sessions")
+
+    def make(context: Any) -> Agent:
+        return Agent("anthropic:claude-sonnet-4-6", stream_fn=stream)
+
+    made = app(make_agent or make, authorize=lambda request, action, session: "ada", store=store)
+    async with TestServer(made) as server, aiohttp.ClientSession() as http:
+        yield Sender(http, str(server.make_url("/agui")), store)
 
 
 def kinds(found: list[dict[str, Any]]) -> list[str]:
@@ -166,13 +200,88 @@ async def test_a_long_history_does_not_block_the_server(folder: Path) -> None:
         assert max(later - before for before, later in pairwise(times)) < (times[-1] - times[0]) / 2
 
 
+def words_of(messages: Any) -> list[str]:
+    return [extract_text(message.content) for message in messages]
+
+
+def said(role: str, words: str, message_id: str = "") -> Any:
+    return SimpleNamespace(role=role, content=words, id=message_id or f"{role}-{words}")
+
+
 def test_messages_after_our_history_are_new() -> None:
     ours = [UserMessage([Text(words)]) for words in ("one", "from a policy", "two")]
-    assert unseen(["one", "two"], ours) == 0
-    assert unseen(["one", "two", "three"], ours) == 1
-    assert unseen(["two", "two"], ours) == 1
-    assert unseen(["three"], ours) == 1
-    assert unseen(["one"], []) == 1
+    for given, new in (
+        (["one", "two"], []),
+        (["one", "two", "three"], ["three"]),
+        (["two", "two"], ["two"]),
+        (["three"], ["three"]),
+    ):
+        found = news([said("user", words, f"{number}") for number, words in enumerate(given)], ours, {})
+        assert ([message.content for message in found.prompts], found.cut) == (new, None)
+
+
+async def test_what_was_answered_elsewhere_becomes_the_history_of_a_new_thread(tmp_path: Path) -> None:
+    stream = scripted(text("One."), text("Two."))
+    async with embedded(tmp_path, stream) as send:
+        call = {"id": "c1", "type": "function", "function": {"name": "rm", "arguments": '{"path": "a.txt"}'}}
+        earlier = [
+            user("Delete a.txt"),
+            {"id": "a1", "role": "assistant", "content": "I do.", "toolCalls": [call]},
+            {"id": "t1", "role": "tool", "toolCallId": "c1", "content": "deleted"},
+            {"id": "a2", "role": "assistant", "content": "Done."},
+        ]
+        await send(asked("a thread", *earlier, user("Thanks!", 2)))
+        sent: Any = stream.requests[0].context.messages
+        assert [type(message).__name__ for message in sent] == [
+            *("UserMessage", "AssistantMessage", "ToolResultMessage", "AssistantMessage", "UserMessage")
+        ]
+        assert words_of(sent) == [*("Delete a.txt", "I do.", "deleted", "Done.", "Thanks!")]
+        assert (sent[1].tool_calls[0].name, sent[1].tool_calls[0].arguments) == ("rm", {"path": "a.txt"})
+        answer = {"id": "a3", "role": "assistant", "content": "One."}
+        await send(asked("a thread", *earlier, user("Thanks!", 2), answer, user("Thanks!", 3)))
+        assert words_of(stream.requests[1].context.messages)[5:] == [*("One.", "Thanks!")]
+
+
+async def test_an_edited_message_forks_its_session_there(tmp_path: Path) -> None:
+    stream = scripted(*[text(f"Answer {number}.") for number in range(1, 6)])
+    async with embedded(tmp_path, stream) as send:
+        reply_of = [{"id": f"a{number}", "role": "assistant", "content": f"Answer {number}."} for number in range(6)]
+        await send(asked("t", user("one")))
+        await send(asked("t", user("one"), reply_of[1], user("two", 2)))
+        for edited in (user("two, edited", 2), user("another", 7)):
+            await send(asked("t", user("one"), reply_of[1], edited))
+            sent = words_of(stream.requests[-1].context.messages)
+            assert sent == ["one", "Answer 1.", edited["content"]]
+        await send(asked("t", user("ONE"), reply_of[1], user("another", 7)))
+        sent = words_of(stream.requests[-1].context.messages)
+        assert sent == ["ONE", "Answer 1.", "another"]
+        kept = [store_session.messages for store_session in send.forks()]
+        assert words_of(kept[0]) == ["one", "Answer 1.", "two", "Answer 2."]
+        assert len(kept) == 3
+
+
+async def test_any_string_names_a_thread(tmp_path: Path) -> None:
+    stream = scripted(*[text("Hello.") for _ in range(12)])
+    async with embedded(tmp_path, stream) as send:
+        for thread in ("../x", "", "a b", "a/b", "x" * 200, ".hidden"):
+            told = await send(asked(thread, user("hi")))
+            assert (told[0]["threadId"], told[-1]["type"]) == (thread, "RUN_FINISHED")
+            await send(asked(thread, user("hi"), user("more", 2)))
+            assert len(stream.requests[-1].context.messages) == 3
+
+
+async def test_pictures_come_by_their_addresses_for_the_provider(tmp_path: Path) -> None:
+    stream = scripted(text("A cat."))
+    async with embedded(tmp_path, stream) as send:
+
+        def showing(address: str) -> dict[str, Any]:
+            picture = {"type": "image", "source": {"type": "url", "value": address}}
+            return {"id": "u1", "role": "user", "content": [{"type": "text", "text": "what?"}, picture]}
+
+        await send(asked("t", showing("file:///etc/passwd")), status=422)
+        await send(asked("t", showing("https://example.com/cat.png")))
+        first: Any = stream.requests[0].context.messages[0]
+        assert first.content[1] == Image(UrlSource("https://example.com/cat.png"))
 
 
 async def test_thoughts_and_calls(folder: Path) -> None:
@@ -233,6 +342,51 @@ async def test_arguments_of_a_call_stream_as_they_come(folder: Path) -> None:
         assert mine[0]["toolCallName"] == "read_file"
         pieces = [event["delta"] for event in mine[1:-2]]
         assert (json.loads("".join(pieces)), len(pieces) > 1) == ({"path": f"{words}.txt"}, True)
+
+
+async def test_what_a_client_says_besides_its_messages_reaches_the_application(tmp_path: Path) -> None:
+    stream = scripted(text("One."), text("Two."), text("Three."))
+    clients: list[Any] = []
+
+    def make_agent(context: Any) -> Agent:
+        clients.append(context.client)
+        return Agent("anthropic:claude-sonnet-4-6", stream_fn=stream, system_prompt="Help.")
+
+    async with embedded(tmp_path, stream, make_agent) as send:
+        rules = [{"id": "s1", "role": "system", "content": "Be brief."}]
+        rules.append({"id": "d1", "role": "developer", "content": "No jokes."})
+        more = {"context": [{"description": "the page", "value": "/cart"}], "state": {"n": 1}}
+        await send(asked("t", *rules, user("hi"), forwardedProps={"theme": "dark"}, **more))
+        client = clients[0]
+        assert (client.state, client.forwarded) == ({"n": 1}, {"theme": "dark"})
+        assert client.context == (("the page", "/cart"),)
+        assert client.instructions == "Be brief.\n\nNo jokes."
+        prompt: Any = stream.requests[0].context.system_prompt
+        assert prompt.startswith("Help.\n\nThe client, a program of the user, says")
+        assert prompt.endswith("<client>\nBe brief.\n\nNo jokes.\n\nthe page: /cart\n</client>")
+        await send(asked("t", user("hi"), user("more", 2), state={"n": 2}))
+        assert stream.requests[1].context.system_prompt == "Help.", "it says nothing any more"
+        assert (clients, client.state, client.context) == ([client], {"n": 2}, ())
+        client.is_in_prompt = False
+        await send(asked("t", *rules, user("hi"), user("more", 2), user("again", 3), **more))
+        assert stream.requests[2].context.system_prompt == "Help.", "the application uses it in its own way"
+
+
+async def test_a_changed_state_is_told_to_the_client(tmp_path: Path) -> None:
+    @tool
+    def count(ctx: ToolContext) -> str:
+        """Counts."""
+        ctx.state["n"] = ctx.state.get("n", 0) + 1
+        return "counted"
+
+    stream = scripted(call("count"), text("Done."))
+
+    def make_agent(context: Any) -> Agent:
+        return Agent("anthropic:claude-sonnet-4-6", stream_fn=stream, tools=[count])
+
+    async with embedded(tmp_path, stream, make_agent) as send:
+        told = await send(asked("t", user("count")))
+        assert [event["snapshot"] for event in told if event["type"] == "STATE_SNAPSHOT"] == [{"n": 1}]
 
 
 async def test_a_question_is_an_interrupt_and_its_answer_a_resume(folder: Path) -> None:
@@ -376,14 +530,6 @@ async def test_a_retry_ends_the_message_and_begins_another() -> None:
     assert names == [*message, "CUSTOM", *message]
     assert told[0].message_id == told[3].value["message"] != told[4].message_id
     assert told[3].value["why"] == "attempt 1 failed, the next is in 0 ms: reset"
-
-
-async def test_an_unsafe_thread_is_refused(folder: Path) -> None:
-    async with running(folder, text("x")) as client:
-        for thread in ("../x", "", "a b", "a/b", "x" * 200, ".hidden"):
-            body = asked(thread, user("hi"))
-            async with client.http.post(f"{client.base}/agui", json=body, headers=client.headers) as response:
-                assert (response.status, (await response.json())["code"]) == (422, "invalid")
 
 
 async def test_leaving_stops_the_run(folder: Path) -> None:

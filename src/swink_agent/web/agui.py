@@ -1,18 +1,18 @@
 """The AG-UI protocol at `/agui`: each request begins or continues a run, and streams its events in the protocol's form.
 
-Owns which part of a request is new to a session, and the translation of our events. The protocol's events and encoder
-come from `ag-ui-protocol` (extra `agui`). Sessions, questions and runs are the same as in all other routes.
+Owns the client's tools and answers, and the translation of our events; `threads` compares messages. The protocol's
+events and encoder come from `ag-ui-protocol` (extra `agui`). Sessions, questions and runs are the same as in all other
+routes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import inspect
 import re
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -25,21 +25,24 @@ from swink_agent.core.events import AgentEvent, MessageRetry, MessageStart, Mess
 from swink_agent.core.machine.extras import MissingExtra, require
 from swink_agent.core.policy import PolicyContext
 from swink_agent.core.run.turn import Tools, takes_context
+from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.stream import ToolCallDelta
 from swink_agent.core.tool import AgentTool, AgentToolResult
-from swink_agent.core.types import AgentMessage, PolicyStop, Text, ToolCall, UserMessage, extract_text
+from swink_agent.core.types import AgentMessage, PolicyStop, Text, ToolCall
+from swink_agent.core.values.data import as_json_data
 from swink_agent.core.values.decoders import converted
 from swink_agent.mcp.schemas import UnusableSchema, tame_schema
 from swink_agent.memory import SessionNotFound
-from swink_agent.memory.storage.protocols import is_id
 
 from .channels import SessionChannel
+from .client import instruct
 from .problems import NotBegun, Problem, invalid
 from .questions import Question
 from .routes.asking import MOST_JSON, read_bytes
 from .site import Site
 from .streams import write_in_time
 from .talks import Talk
+from .threads import Place, as_history, data_of, has_content, linked, news, session_of, text_of
 
 _MOST_BYTES = 32 * MOST_JSON
 _MOST_TOOLS = 128
@@ -48,6 +51,7 @@ _TOLD = frozenset({"message_retry", "model_fallback", "context_compacted", "dele
 """Events that the protocol has no word for; custom events tell them."""
 _REPLIES = frozenset({"message_start", "message_retry", "model_fallback"})
 """Events that begin a reply, or begin it anew."""
+_MAY_CHANGE_STATE = frozenset({"tool_execution_end", "turn_end", "agent_end"})
 _LOOK = 0.25
 """Seconds between two checks whether the client has left."""
 
@@ -107,21 +111,21 @@ async def serve(site: Site, request: web.Request) -> web.StreamResponse:
         raise Problem(415, "media_type", "the body must be sent as application/json")
     given = _read(core, data)
     tools = _client_tools(given.tools or ())
-    if not is_id(given.thread_id):
-        raise invalid("a threadId has 1 to 128 letters, digits, - and _, and begins with a letter or a digit")
-    by = await site.authorized(request, "write", given.thread_id)
+    session = session_of(given.thread_id)
+    by = await site.authorized(request, "write", session)
     if given.resume:
-        await site.authorized(request, "answer", given.thread_id)
+        await site.authorized(request, "answer", session)
     site.readers.refuse_if_full()
-    channel = await _channel(site, given)
+    channel = await _channel(site, session, given)
     encoder: Any = encoding.EventEncoder(request.headers.get("accept", ""))
     with contextlib.ExitStack() as stack:
         async with channel.opening:
             talk = await _opened(channel, given, by)
             position, calls = channel.log.position, StreamedCalls(talk.agent)
+            state = _encoded(talk.agent.state)
             stack.enter_context(talk.agent.subscribe(calls.hear))
             await _begin(site, request, channel, talk, given, tools, by)
-        run = Translation(core, given.thread_id, given.run_id, calls)
+        run = Translation(core, given.thread_id, given.run_id, calls, state)
         stack.enter_context(site.readers.counted())
         return await _stream(request, channel, talk, run, position, encoder)
 
@@ -155,20 +159,23 @@ def _client_tools(given: Sequence[Any]) -> list[_ClientTool]:
     return tools
 
 
-async def _channel(site: Site, given: Any) -> SessionChannel:
+async def _channel(site: Site, session: str, given: Any) -> SessionChannel:
     try:
-        return site.channels.of(await site.find(given.thread_id))
+        return site.channels.of(await site.find(session))
     except SessionNotFound:
-        if given.resume or not any(message.role == "user" and _has_content(message) for message in given.messages):
+        if given.resume or not any(message.role == "user" and has_content(message) for message in given.messages):
             raise invalid("a new thread begins with a user's message") from None
-        return site.channels.of(await site.create("", None, None, given.thread_id))
+        return site.channels.of(await site.create("", None, None, session))
 
 
 async def _opened(channel: SessionChannel, given: Any, by: str) -> Talk:
     if not given.resume:
         if channel.is_busy:
             raise Problem(409, "running", "a run of this session is active: answer its question, or stop it")
-        return await channel.opened(by)
+        channel.client.take(given)
+        talk = await channel.opened(by)
+        instruct(talk.agent, channel.client, talk.redact)
+        return talk
     if channel.talk is None:
         raise Problem(409, "answered", "no run of this session waits for an answer")
     return channel.talk
@@ -190,58 +197,70 @@ async def _begin(
             channel.questions.answer(entry.interrupt_id, choice, reason, None, by)
         return
     channel.questions.close_offers()
-    messages = [message for message in given.messages if message.role in ("user", "tool")]
     waiting = {call.call_id for call in talk.agent.pending if call.kind == "external"}
     results = {
-        message.tool_call_id: AgentToolResult((Text(message.error or _text(message)),), None, bool(message.error))
-        for message in messages
+        message.tool_call_id: AgentToolResult((Text(message.error or text_of(message)),), None, bool(message.error))
+        for message in given.messages
         if message.role == "tool" and message.tool_call_id in waiting
     }
     if any(channel.client_calls.get(call_id) != by for call_id in results):  # else the tool is this client's own
-        await site.authorized(request, "answer", given.thread_id)
+        await site.authorized(request, "answer", channel.id)
     channel.offered = _offer(talk, tools, by)
     try:
         if results:
             await talk.resume(results)
         else:
-            await _prompt(site, channel, talk, messages)
+            await _prompt(site, request, channel, talk, given.messages)
     except BaseException:
         channel.offered = None  # no run has begun with them
         raise
 
 
-async def _prompt(site: Site, channel: SessionChannel, talk: Talk, messages: Sequence[Any]) -> None:
+async def _prompt(
+    site: Site, request: web.Request, channel: SessionChannel, talk: Talk, messages: Sequence[Any]
+) -> None:
     """Starts a run with the messages that the session does not have yet."""
-    new = await asyncio.to_thread(_prompts, talk, [message for message in messages if message.role == "user"])
-    if not any(_has_content(message) for message in new):
-        raise invalid("messages has neither a prompt nor a result that this session does not have yet")
-    prompt = "\n\n".join([words for message in new if (words := _text(message))])
+    agent = talk.agent
+    found = await asyncio.to_thread(news, messages, tuple(agent.messages), channel.client_messages, talk.redact)
+    if not any(has_content(message) for message in found.prompts):
+        raise invalid("messages ends with neither a prompt nor a result that this session does not have yet")
+    texts = [text_of(message) for message in found.prompts]
+    prompt = "\n\n".join([words for words in texts if words])
     if len(prompt) > MOST_JSON:
         raise Problem(413, "too_large", f"the prompt is longer than {MOST_JSON:,} characters")
-    files = await asyncio.to_thread(_files, site, channel, new)
+    redactor = agent.redactor or Redactor()
+
+    def read() -> tuple[list[AgentMessage], list[str]]:
+        earlier = [redactor.redact_message(message) for message in as_history(found.earlier, site.max_upload)]
+        return earlier, _files(site, channel, found.prompts)
+
+    earlier, files = await asyncio.to_thread(read)
+    attached = [each for message in found.prompts for each in linked(message)]
+    if found.cut is not None:
+        await _fork(site, request, channel, talk, found.cut)
+    if earlier:
+        agent.messages.extend(earlier)
+        channel.tell("reset", {})
+    position = len(agent.messages)
+    channel.client_messages |= found.places
+    channel.client_messages |= {
+        message.id: Place(position, talk.redact(text)) for message, text in zip(found.prompts, texts, strict=True)
+    }
     try:
-        await talk.prompt(prompt, files)
+        await talk.prompt(prompt, files, attached)
     except NotBegun:
         pass  # the session's readers were told, and so is the client: as the error of its run
 
 
-def _prompts(talk: Talk, messages: Sequence[Any]) -> Sequence[Any]:
-    """Returns the user's messages that are new to the session. Call it in a thread: a long history takes seconds."""
-    new = unseen([talk.redact(_text(message)) for message in messages], tuple(talk.agent.messages))
-    return messages[len(messages) - new :]
-
-
-def unseen(texts: Sequence[str], history: Sequence[AgentMessage]) -> int:
-    """Returns how many of a client's last texts are new to the history. Both are compared in order."""
-    ours = [extract_text(message.content) for message in history if type(message) is UserMessage]
-    at = 0
-    new = 0
-    for words in texts:
-        if words in ours[at:] and not new:
-            at = ours.index(words, at) + 1
-        else:
-            new += 1
-    return new
+async def _fork(site: Site, request: web.Request, channel: SessionChannel, talk: Talk, cut: int) -> None:
+    """Keeps the whole session as another, and goes on in this one behind its first messages."""
+    if not await site.may(request, "write", None):
+        raise Problem(
+            403, "forbidden", "an edited message keeps the old thread as a new session, which you may not make"
+        )
+    await site.fork(channel.id, None)
+    talk.agent.messages = talk.agent.messages[:cut]
+    channel.tell("reset", {})
 
 
 def _offer(talk: Talk, tools: Sequence[_ClientTool], by: str) -> _WithClientTools | None:
@@ -268,40 +287,13 @@ def _chosen(entry: Any) -> tuple[str, str]:
     raise invalid("the payload of an answer is a choice, or {choice, reason}")
 
 
-def _text(message: Any) -> str:
-    content = message.content
-    if isinstance(content, str):
-        return content
-    return "\n".join([part.text for part in content if part.type == "text"])
-
-
-def _has_content(message: Any) -> bool:
-    """Whether a message of the user has a text that is not blank, or an attachment."""
-    is_plain = isinstance(message.content, str)
-    return bool(_text(message).strip()) or (not is_plain and any(part.type != "text" for part in message.content))
-
-
 def _files(site: Site, channel: SessionChannel, messages: Sequence[Any]) -> list[str]:
-    """Stores the pictures and documents of messages and returns their paths.
-
-    Addresses are not followed. Raises 413, 415 and 422.
-    """
-    kept: list[str] = []
-    for message in messages:
-        for part in () if isinstance(message.content, str) else message.content:
-            source = getattr(part, "source", None)
-            data = getattr(part, "data", None) if source is None else getattr(source, "value", None)
-            if part.type == "text":
-                continue
-            if data is None or (source is not None and source.type != "data"):
-                raise invalid("attachments are sent as data, not as addresses")
-            try:
-                content = base64.b64decode(data, validate=True)
-            except ValueError:
-                raise invalid("an attachment is not in base 64") from None
-            if len(content) > site.max_upload:
-                raise Problem(413, "too_large", f"an attachment is larger than {site.max_upload:,} bytes")
-            kept.append(site.uploads.keep(channel.id, content).id)
+    """Stores the pictures and documents of messages and returns their paths. Raises 413, 415 and 422."""
+    kept = [
+        site.uploads.keep(channel.id, content).id
+        for message in messages
+        for content in data_of(message, site.max_upload)
+    ]
     return site.uploads.paths(channel.id, kept)
 
 
@@ -327,7 +319,11 @@ async def _stream(
                 raise ConnectionResetError("the client does not read")
             new = channel.log.events_after(position)
             position += len(new)
-            told = [shown for event in new for shown in run.translate(event.name, event.data)]
+            told: list[Any] = []
+            for event in new:
+                if event.name in _MAY_CHANGE_STATE:
+                    told += run.state_is(talk.agent)
+                told += run.translate(event.name, event.data)
             if told:
                 await send(told)
             elif not new:
@@ -345,6 +341,10 @@ async def _stream(
         if not run.is_over:
             channel.later(talk.stop())
     return response
+
+
+def _encoded(state: Mapping[str, Any]) -> bytes:
+    return msgspec.json.encode(as_json_data(dict(state), cuts_deep=True))
 
 
 class StreamedCalls:
@@ -375,7 +375,9 @@ class Translation:
     Without `calls`, a call is told whole at the end of its reply.
     """
 
-    def __init__(self, core: Any, thread_id: str, run_id: str, calls: StreamedCalls | None = None) -> None:
+    def __init__(
+        self, core: Any, thread_id: str, run_id: str, calls: StreamedCalls | None = None, state: bytes = b"{}"
+    ) -> None:
         self._core = core
         self._ids: dict[str, str] = {"thread_id": thread_id, "run_id": run_id}
         self._message = ""
@@ -384,6 +386,7 @@ class Translation:
         self._said = False
         self._error = ""
         self._thought = ""
+        self._state = state
         self._calls = calls
         self._reply = -1
         """The number of the reply under way, counted as `calls` counts them."""
@@ -397,6 +400,15 @@ class Translation:
 
     def begin(self) -> list[Any]:
         return [self._core.RunStartedEvent(**self._ids)]
+
+    def state_is(self, agent: Agent) -> list[Any]:
+        """Tells the agent's state if it has changed."""
+        state = _encoded(agent.state)
+        if self.is_over or state == self._state:
+            return []
+        self._state = state
+        redactor = agent.redactor or Redactor()
+        return [self._core.StateSnapshotEvent(snapshot=redactor.redact_value(msgspec.json.decode(state)))]
 
     def translate(self, name: str, data: bytes) -> list[Any]:
         """Returns the protocol's events for one of ours."""

@@ -18,11 +18,13 @@ from swink_agent.core.events import AgentEnd, AgentEvent, AgentStart, ToolCallDe
 from swink_agent.core.secrets.redaction import EventRedactor, Redactor
 from swink_agent.core.types import AgentMessage, ModelSpec
 
+from .client import ClientInput
 from .histories import History
 from .problems import Problem
 from .questions import Questions
 from .streams import EventLog
 from .talks import Talk
+from .threads import Place
 
 LET_GO = 5.0
 """Seconds after a run until the session is released for other programs."""
@@ -87,6 +89,10 @@ class SessionChannel:
         """The tools of the client whose request made the run under way."""
         self.client_calls: dict[str, str] = {}
         """The calls of such tools, each with the user whose request made it: their results are that user's to give."""
+        self.client = ClientInput()
+        """What the AG-UI client says besides its messages."""
+        self.client_messages: dict[str, Place] = {}
+        """The messages of an AG-UI client that are in the history, by the client's ids."""
         self.page: Any = None
         """The `Live` of the session's page, once the page was opened."""
         self._open_talk = open_talk
@@ -133,6 +139,7 @@ class SessionChannel:
         """Adds an event that does not come from a run."""
         if name == "reset":  # the history was replaced, and an id may name another call
             self.client_calls.clear()
+            self.client_messages.clear()
         fields = msgspec.to_builtins(data)
         self.log.append(name, msgspec.json.encode({"type": name, **fields}))
 

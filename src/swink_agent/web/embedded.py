@@ -25,11 +25,12 @@ from swink_agent.core.approval import Defer
 from swink_agent.core.events import AgentEnd, AgentEvent, MessagesInjected, TurnStart
 from swink_agent.core.run.pending import Answer
 from swink_agent.core.secrets.redaction import Redactor
-from swink_agent.core.types import AgentResult, ModelSpec, StopReason, Text, ThinkingLevel, UserMessage
+from swink_agent.core.types import AgentResult, Document, Image, ModelSpec, StopReason, Text, ThinkingLevel, UserMessage
 from swink_agent.core.values.checks import a_kind
 from swink_agent.memory import Session, SessionInfo, SessionStore
 
 from .channels import SessionChannel, filled
+from .client import ClientInput
 from .problems import NotBegun, Problem, invalid
 from .talks import Figures
 
@@ -45,6 +46,8 @@ class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
     ask: Callable[[ApprovalQuestion], Awaitable[ApprovalAnswer | Defer]]
     """For `Approvals`: every reader of the session is asked, and the first answer counts."""
     model: ModelSpec | None = None
+    client: ClientInput = msgspec.field(default_factory=ClientInput)
+    """What an AG-UI client says besides its messages, now and with each later request."""
 
 
 MakeAgentFn = Callable[[AgentContext], "Agent[Any] | Awaitable[Agent[Any]]"]
@@ -85,7 +88,8 @@ class AgentTalk:
                 return (await channel.questions.ask(question, redact))[0]
 
             async def make(model: ModelSpec | None) -> Agent[Any]:
-                made: Any = make_agent(AgentContext(session=channel.id, user=by, ask=ask, model=model))
+                context = AgentContext(session=channel.id, user=by, ask=ask, model=model, client=channel.client)
+                made: Any = make_agent(context)
                 if inspect.isawaitable(made):
                     made = await made
                 if not isinstance(made, Agent):
@@ -135,8 +139,8 @@ class AgentTalk:
 
     # -- runs ----------------------------------------------------------------------------------------------------
 
-    async def prompt(self, text: str, files: Sequence[str]) -> None:
-        await self.run(await self._message(text, files))
+    async def prompt(self, text: str, files: Sequence[str], linked: Sequence[Image | Document] = ()) -> None:
+        await self.run(await self._message(text, files, linked))
 
     async def run(self, message: UserMessage) -> None:
         """Starts a run with a message; returns when the message is on disk. Raises `NotBegun`."""
@@ -191,8 +195,8 @@ class AgentTalk:
         self._channel.changed()
         return returned
 
-    async def _message(self, text: str, files: Sequence[str]) -> UserMessage:
-        attached = [await asyncio.to_thread(attachment, name, "") for name in files]
+    async def _message(self, text: str, files: Sequence[str], linked: Sequence[Image | Document] = ()) -> UserMessage:
+        attached = [*[await asyncio.to_thread(attachment, name, "") for name in files], *linked]
         refuse_unsendable(self._agent.model, attached, picture="leave it out", document="leave it out")
         if not text.strip() and not attached:
             raise invalid("a prompt needs a text, or something attached")

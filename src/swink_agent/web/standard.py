@@ -14,6 +14,7 @@ from msgspec import structs
 from swink_agent.app.agent.models import named_model
 from swink_agent.app.agent.opening import Opening
 from swink_agent.app.errors import UsageProblem
+from swink_agent.app.runs.input_files import refuse_unsendable
 from swink_agent.app.runs.sessions import RunSession, WantedSession
 from swink_agent.app.talk.commands import COMMANDS, command_in
 from swink_agent.app.talk.conversation import Conversation
@@ -27,7 +28,7 @@ from swink_agent.core.events import AgentEvent, DelegateEvent, MessagesInjected,
 from swink_agent.core.run.pending import Answer
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.stream import StreamFn
-from swink_agent.core.types import AgentMessage, ModelSpec, ThinkingLevel
+from swink_agent.core.types import AgentMessage, Document, Image, ModelSpec, ThinkingLevel
 from swink_agent.memory import SessionInfo
 
 from .channels import SessionChannel
@@ -229,9 +230,12 @@ class StandardTalk:
     def redact(self, text: str) -> str:
         return self._talk.redact(text)
 
-    async def prompt(self, text: str, files: Sequence[str]) -> None:
+    async def prompt(self, text: str, files: Sequence[str], linked: Sequence[Image | Document] = ()) -> None:
         await self._rest()
         message = await self._talk.composed(text, files)
+        if linked:
+            refuse_unsendable(self.agent.model, linked, picture="leave it out", document="leave it out")
+            message = structs.replace(message, content=(*message.content, *linked))
         await self._rest()
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._view.on_turn = lambda: None if turn.done() else turn.set_result(None)

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 from swink_agent.app.talk.queue import Queued, QueuedKind
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.run.pending import Answer
+from swink_agent.core.types import Document, Image
 from swink_agent.memory import SessionInfo
 
 
@@ -58,8 +59,8 @@ class Talk(Protocol):
 
     def redact(self, text: str) -> str: ...
 
-    async def prompt(self, text: str, files: Sequence[str]) -> None:
-        """Starts a run; returns when the prompt is on disk."""
+    async def prompt(self, text: str, files: Sequence[str], linked: Sequence[Image | Document] = ()) -> None:
+        """Starts a run; returns when the prompt is on disk. `files` are paths, `linked` is fetched by the provider."""
         ...
 
     async def resume(self, answers: Mapping[str, Answer]) -> None:
