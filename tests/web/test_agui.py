@@ -40,7 +40,7 @@ from swink_agent.testing import call, fail, reply, scripted, text, think
 from swink_agent.web import app
 from swink_agent.web.agui import Translation, _client_tools, _offer
 from swink_agent.web.streams import Readers
-from swink_agent.web.threads import news
+from swink_agent.web.threads import Place, news
 
 from .conftest import Client, running
 
@@ -218,6 +218,16 @@ def test_messages_after_our_history_are_new() -> None:
     ):
         found = news([said("user", words, f"{number}") for number, words in enumerate(given)], ours, {})
         assert ([message.content for message in found.prompts], found.cut) == (new, None)
+
+
+def test_a_repeated_word_is_a_prompt() -> None:
+    ours = [UserMessage([Text(words)]) for words in ("hi", "yes")]
+    known = {"1": Place(0, "hi"), "2": Place(1, "yes")}
+    before = [said("user", "hi", "1"), said("assistant", "Sure?"), said("user", "yes", "2"), said("assistant", "Sure?")]
+    for message_id in ("3", "2"):
+        found = news([*before, said("user", "yes", message_id)], ours, known)
+        assert ([message.content for message in found.prompts], found.cut) == (["yes"], None)
+    assert not news([*before], ours, known).prompts
 
 
 async def test_what_was_answered_elsewhere_becomes_the_history_of_a_new_thread(tmp_path: Path) -> None:
