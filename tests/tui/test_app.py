@@ -122,7 +122,8 @@ async def test_messages_of_a_thread_are_drawn_and_so_are_later_ones(made: Made) 
 
 async def test_in_the_lowest_window_a_question_has_its_keys_and_the_screen_no_scrollbar(made: Made) -> None:
     commands = ("git push origin main", "make all")
-    app = made(*[reply for command in commands for reply in ([call("bash", command=command)], text("As you wish."))])
+    replies = [reply for command in commands for reply in ([call("bash", command=command)], text("As you wish."))]
+    app = made(*replies, sandbox="off")
 
     async def work(pilot: Pilot[int]) -> None:
         for command in commands:
@@ -389,7 +390,7 @@ async def test_the_first_prompt_is_never_a_command(made: Made, tmp_path: Path) -
 
 
 async def test_the_title_says_that_a_question_waits_even_if_the_model_asks_at_once(made: Made) -> None:
-    app = made(call("bash", command="make one"), text("As you wish."))
+    app = made(call("bash", command="make one"), text("As you wish."), sandbox="off")
     titles: list[str] = []
     app._attention = Attention("auto", titles.append, titles.append, is_focused=lambda: True, environ={})
 
@@ -404,7 +405,9 @@ async def test_the_title_says_that_a_question_waits_even_if_the_model_asks_at_on
 
 @pytest.mark.sweep
 async def test_several_questions_are_counted_and_the_state_says_who_is_waited_for(made: Made) -> None:
-    app = made([call("bash", command="make one"), call("bash", command="make two")], text("As you wish."))
+    app = made(
+        [call("bash", command="make one"), call("bash", command="make two")], text("As you wish."), sandbox="off"
+    )
 
     async def work(pilot: Pilot[int]) -> None:
         app.composer.set_text("go")
@@ -455,7 +458,7 @@ async def test_waiting_calls_of_a_session_are_asked_when_it_opens_and_escape_lea
 
 async def test_always_can_be_kept_for_this_project(made: Made, tmp_path: Path) -> None:
     (tmp_path / "work" / ".git").mkdir()
-    app = made([call("bash", command="mkdir x")], text("Done."))
+    app = made([call("bash", command="mkdir x")], text("Done."), sandbox="off")
 
     async def work(pilot: Pilot[int]) -> None:
         app.composer.set_text("go")

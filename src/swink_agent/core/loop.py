@@ -445,5 +445,5 @@ def _result_of(run: Run) -> AgentResult:
         delegated_usage=run.accounts.delegated_usage,
         delegated_cost=run.accounts.delegated_cost,
         pending=pending_calls(run.transcript.history) if run.is_waiting else (),
-        history=tuple(run.transcript.history),
+        history=run.transcript.since(0),
     )
