@@ -22,6 +22,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from swink_agent import Agent, ToolContext, tool
+from swink_agent.app.talk.plan import PlanMode
 from swink_agent.core.encoding.codec import encode_event
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.events import MessageRetry
@@ -39,6 +40,7 @@ from swink_agent.memory import JsonlSessionStore, LoadedSession
 from swink_agent.testing import call, fail, reply, scripted, text, think
 from swink_agent.web import app
 from swink_agent.web.agui import Translation, _client_tools, _offer
+from swink_agent.web.client import ClientInput, instruct
 from swink_agent.web.streams import Readers
 from swink_agent.web.threads import Place, news
 
@@ -380,6 +382,17 @@ async def test_what_a_client_says_besides_its_messages_reaches_the_application(t
         client.is_in_prompt = False
         await send(asked("t", *rules, user("hi"), user("more", 2), user("again", 3), **more))
         assert stream.requests[2].context.system_prompt == "Help.", "the application uses it in its own way"
+
+
+async def test_what_a_client_says_stands_once_in_the_prompt_of_plan_mode() -> None:
+    stream = scripted(text("One."))
+    agent = Agent("anthropic:claude-sonnet-4-6", stream_fn=stream, system_prompt="Help.")
+    client = ClientInput(instructions="Be brief.")
+    instruct(agent, client, str)
+    PlanMode().enter(agent)
+    instruct(agent, client, str)
+    await agent.prompt("hi")
+    assert str(stream.requests[0].context.system_prompt).count("Be brief.") == 1
 
 
 async def test_a_changed_state_is_told_to_the_client(tmp_path: Path) -> None:
