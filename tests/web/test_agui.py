@@ -22,6 +22,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from swink_agent import Agent, ToolContext, tool
+from swink_agent.app.talk.plan import PlanMode
 from swink_agent.core.encoding.codec import encode_event
 from swink_agent.core.errors import ErrorKind
 from swink_agent.core.events import MessageRetry
@@ -39,8 +40,9 @@ from swink_agent.memory import JsonlSessionStore, LoadedSession
 from swink_agent.testing import call, fail, reply, scripted, text, think
 from swink_agent.web import app
 from swink_agent.web.agui import Translation, _client_tools, _offer
+from swink_agent.web.client import ClientInput, instruct
 from swink_agent.web.streams import Readers
-from swink_agent.web.threads import news
+from swink_agent.web.threads import Place, news
 
 from .conftest import Client, running
 
@@ -220,6 +222,16 @@ def test_messages_after_our_history_are_new() -> None:
         assert ([message.content for message in found.prompts], found.cut) == (new, None)
 
 
+def test_a_repeated_word_is_a_prompt() -> None:
+    ours = [UserMessage([Text(words)]) for words in ("hi", "yes")]
+    known = {"1": Place(0, "hi"), "2": Place(1, "yes")}
+    before = [said("user", "hi", "1"), said("assistant", "Sure?"), said("user", "yes", "2"), said("assistant", "Sure?")]
+    for message_id in ("3", "2"):
+        found = news([*before, said("user", "yes", message_id)], ours, known)
+        assert ([message.content for message in found.prompts], found.cut) == (["yes"], None)
+    assert not news([*before], ours, known).prompts
+
+
 async def test_what_was_answered_elsewhere_becomes_the_history_of_a_new_thread(tmp_path: Path) -> None:
     stream = scripted(text("One."), text("Two."))
     async with embedded(tmp_path, stream) as send:
@@ -370,6 +382,17 @@ async def test_what_a_client_says_besides_its_messages_reaches_the_application(t
         client.is_in_prompt = False
         await send(asked("t", *rules, user("hi"), user("more", 2), user("again", 3), **more))
         assert stream.requests[2].context.system_prompt == "Help.", "the application uses it in its own way"
+
+
+async def test_what_a_client_says_stands_once_in_the_prompt_of_plan_mode() -> None:
+    stream = scripted(text("One."))
+    agent = Agent("anthropic:claude-sonnet-4-6", stream_fn=stream, system_prompt="Help.")
+    client = ClientInput(instructions="Be brief.")
+    instruct(agent, client, str)
+    PlanMode().enter(agent)
+    instruct(agent, client, str)
+    await agent.prompt("hi")
+    assert str(stream.requests[0].context.system_prompt).count("Be brief.") == 1
 
 
 async def test_a_changed_state_is_told_to_the_client(tmp_path: Path) -> None:

@@ -72,7 +72,9 @@ class PromptWithClient:
             own = own(ctx) if takes_context(own, "system_prompt") else own()
             own = await own if inspect.isawaitable(own) else own
         words = self._redact(self._client.words)
-        return f"{own}\n\n{words}".lstrip() if words and isinstance(own, str) else cast("str", own)
+        if not words or not isinstance(own, str) or words in own:  # plan mode may have wrapped an earlier one
+            return cast("str", own)
+        return f"{own}\n\n{words}".lstrip()
 
 
 def instruct(agent: Agent, client: ClientInput, redact: Callable[[str], str]) -> None:
