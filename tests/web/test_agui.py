@@ -356,7 +356,7 @@ async def test_arguments_of_a_call_stream_as_they_come(folder: Path) -> None:
         assert (json.loads("".join(pieces)), len(pieces) > 1) == ({"path": f"{words}.txt"}, True)
 
 
-async def test_what_a_client_says_besides_its_messages_reaches_the_application(tmp_path: Path) -> None:
+async def test_context_state_and_instructions_of_a_client_reach_the_application(tmp_path: Path) -> None:
     stream = scripted(text("One."), text("Two."), text("Three."))
     clients: list[Any] = []
 
@@ -384,7 +384,7 @@ async def test_what_a_client_says_besides_its_messages_reaches_the_application(t
         assert stream.requests[2].context.system_prompt == "Help.", "the application uses it in its own way"
 
 
-async def test_what_a_client_says_stands_once_in_the_prompt_of_plan_mode() -> None:
+async def test_context_of_a_client_stands_once_in_the_prompt_of_plan_mode() -> None:
     stream = scripted(text("One."))
     agent = Agent("anthropic:claude-sonnet-4-6", stream_fn=stream, system_prompt="Help.")
     client = ClientInput(instructions="Be brief.")

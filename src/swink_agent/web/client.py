@@ -35,7 +35,7 @@ class ClientInput(msgspec.Struct, kw_only=True):
     context: tuple[ClientContext, ...] = ()
     state: Any = None
     forwarded: Any = None
-    """The client's `forwardedProps`."""
+    """What the client passes on to the application."""
     instructions: str = ""
     """The texts of system and developer messages."""
     is_in_prompt: bool = True
