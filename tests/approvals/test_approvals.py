@@ -130,7 +130,7 @@ async def test_without_anybody_to_ask_only_the_rules_and_trust_let_pass() -> Non
 
 def test_an_unknown_mode_is_an_error() -> None:
     with pytest.raises(
-        ValueError, match="the mode of Approvals must be one of smart, auto, ask, all, none, not 'yolo'"
+        ValueError, match="the mode of Approvals must be one of none, ask, smart, auto, all, not 'yolo'"
     ):
         Approvals(mode="yolo")  # type: ignore[arg-type]
     approve = Approvals()

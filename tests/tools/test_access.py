@@ -745,7 +745,7 @@ def test_settings_of_this_program_are_refused_before_a_question(places: Places, 
 
 
 @pytest.mark.parametrize("name", ["src", ".claude", ".envrc", ".git/objects"])
-def test_what_commands_can_write_anyway_is_not_asked_for(places: Places, usual: BashTool, name: str) -> None:
+def test_folders_that_commands_can_write_anyway_are_not_asked_for(places: Places, usual: BashTool, name: str) -> None:
     (places.work / name).mkdir(parents=True)
     with pytest.raises(ToolError, match="every command here"):
         usual.approval_scope({"command": "true", "access": {"write": [name]}})

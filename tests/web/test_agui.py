@@ -232,7 +232,7 @@ def test_a_repeated_word_is_a_prompt() -> None:
     assert not news([*before], ours, known).prompts
 
 
-async def test_what_was_answered_elsewhere_becomes_the_history_of_a_new_thread(tmp_path: Path) -> None:
+async def test_answers_of_elsewhere_become_the_history_of_a_new_thread(tmp_path: Path) -> None:
     stream = scripted(text("One."), text("Two."))
     async with embedded(tmp_path, stream) as send:
         call = {"id": "c1", "type": "function", "function": {"name": "rm", "arguments": '{"path": "a.txt"}'}}

@@ -16,6 +16,7 @@ from swink_agent.app.talk.commands import COMMANDS, own_commands
 from swink_agent.app.talk.commands.model_commands import model_items
 from swink_agent.app.talk.front import PickItem
 from swink_agent.approvals.modes import MODES as APPROVALS_MODES
+from swink_agent.approvals.modes import ApprovalsMode
 from swink_agent.core.types import ThinkingLevel
 from swink_agent.rendering.escaping import safe_line
 
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
     from swink_agent.app.agent.opening import Opening
 
 PLAN = "plan"
+_USUAL_FIRST: tuple[ApprovalsMode, ...] = ("ask", "smart", "auto", "all", "none")
 MODES = {
-    **{mode: f"{words[0].upper()}{words[1:]}." for mode, words in APPROVALS_MODES.items()},
+    **{mode: f"{words[0].upper()}{words[1:]}." for mode in _USUAL_FIRST for words in (APPROVALS_MODES[mode],)},
     PLAN: "The model looks and plans, and changes nothing.",
 }
 ELSEWHERE = {
