@@ -54,7 +54,7 @@ async def test_model_thinking_and_mode_are_options(desk: Path) -> None:
         ]
         assert values(session.config_options) == {"model": MODEL, "thinking": "off", "mode": "smart"}
         modes = [option.value for option in session.config_options[2].options]
-        assert modes == ["none", "ask", "smart", "auto", "all", "plan"]
+        assert modes == ["ask", "smart", "auto", "all", "none", "plan"]
         assert [mode.id for mode in session.modes.available_modes] == modes
         models = [option.value for option in session.config_options[0].options]
         assert MODEL in models

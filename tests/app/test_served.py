@@ -50,7 +50,7 @@ async def test_a_client_continues_sessions_of_its_folder_by_their_whole_ids_only
                 foreign.append(session.id)
         lost = store.folder / "20200101-000000-aaaaaa.jsonl"
         lost.write_text("not a session\n")
-        for wanted in ("", own[:-1], own[:8], own.upper(), f"../sessions/{own}", *foreign, foreign[0][:20], lost.stem):
+        for wanted in ("", own[:-1], own[:8], f"{own}0", f"../sessions/{own}", *foreign, foreign[0][:20], lost.stem):
             with pytest.raises(ToolError) as refused:
                 await agent.execute({"prompt": "go on", "session": wanted}, context)
             assert str(refused.value) == "there is no such session"
