@@ -147,7 +147,7 @@ class SessionIndex:
             return {session_id: ((size, at, inode), info) for session_id, size, at, inode, info in rows}
 
         with suppress(SessionError):
-            return (self._with_file(work) if self.path.exists() else None) or {}
+            return (self._with_file(work) if os.path.exists(self.path) else None) or {}
         return {}
 
     def keep_infos(self, kinds: str, fresh: Mapping[str, tuple[LogState, SessionInfo | None]], gone: set[str]) -> None:
