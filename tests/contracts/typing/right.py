@@ -29,11 +29,11 @@ from swink_agent import (
 )
 from swink_agent.adapters import stream_fn_for
 from swink_agent.approvals import CallRules
-from swink_agent.core.journal import JournalEntry
+from swink_agent.core.entries import JournalEntry
+from swink_agent.core.secrets.masking import masked
 from swink_agent.local import provider
 from swink_agent.memory import AsyncSessionStore, JsonlSessionStore, SessionStore, SqlSessionStore, export_html
 from swink_agent.memory.log.fold import Fold
-from swink_agent.memory.log.masking import masked
 from swink_agent.memory.sessions.session import past_of
 from swink_agent.policies import (
     AllowList,
@@ -207,7 +207,7 @@ async def values() -> None:
     assert_type(found, StructuredResult[Point])
     assert_type(found.value, Point)
     assert_type(found.cost, Cost)
-    assert_type(agent.structured_run_sync("where?", {"type": "object"}).value, dict[str, Any])
+    assert_type(agent.structured_run_sync("where?", {"type": "object"}).value, Any)
     assert_type(agent.structured_output_sync({"call_1": True}, Point, 2, validate=[near, near_by]), Point)
     assert_type((await agent.structured_stream("where?", Point).result()).value, Point)
     async for piece in agent.text_stream("hello"):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib import import_module
 
-import swink_agent
 from swink_agent.core.policy import PreDispatchContext, Stop
 from swink_agent.core.types import AssistantMessage, ModelSpec
 from swink_agent.core.values.several import several_texts
@@ -32,6 +32,9 @@ class SameModel:
         if reply is None or not reply.served_model:
             return None
         asked, served = ModelSpec(reply.provider, reply.model_id), reply.served_model
-        if any(swink_agent.is_same_model(model, served) for model in (asked, *self.allow)):
+        is_same_model = import_module(
+            "swink_agent"
+        ).is_same_model  # by name: the catalog is in another package
+        if any(is_same_model(model, served) for model in (asked, *self.allow)):
             return None
         return Stop(f"{asked} was asked, and {served} answered; to accept it: SameModel(allow=[{served!r}])")
