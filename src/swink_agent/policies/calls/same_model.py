@@ -32,9 +32,7 @@ class SameModel:
         if reply is None or not reply.served_model:
             return None
         asked, served = ModelSpec(reply.provider, reply.model_id), reply.served_model
-        is_same_model = import_module(
-            "swink_agent"
-        ).is_same_model  # by name: the catalog is in another package
+        is_same_model = import_module("swink_agent").is_same_model  # by name: the catalog is in another package
         if any(is_same_model(model, served) for model in (asked, *self.allow)):
             return None
         return Stop(f"{asked} was asked, and {served} answered; to accept it: SameModel(allow=[{served!r}])")
