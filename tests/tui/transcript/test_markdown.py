@@ -294,5 +294,6 @@ LONG = {
 @pytest.mark.parametrize("unit", LONG.values(), ids=LONG.keys())
 def test_twice_the_text_takes_about_twice_the_time(unit: str) -> None:
     text = unit * (20_000 // len(unit) + 1)
-    once, twice = cost(text[:20_000]), cost((text + text)[:40_000])
+    # The better of two: the machine may change its speed meanwhile.
+    once, twice = (min(cost(some), cost(some)) for some in (text[:20_000], (text + text)[:40_000]))
     assert twice < once * 3.2 + 0.2, f"{once:.3f} s, and {twice:.3f} s for twice as much"
