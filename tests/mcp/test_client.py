@@ -434,8 +434,8 @@ def on_call(id, name, arguments, meta):
 
 async def _hanging(server: McpServer) -> asyncio.Task[AgentToolResult]:
     """A call that the server has begun and never answers."""
-    is_begun = asyncio.Event()
-    context = ToolContext(on_update=lambda _: is_begun.set())
+    is_begun, here = asyncio.Event(), asyncio.get_running_loop()
+    context = ToolContext(on_update=lambda _: here.call_soon_threadsafe(is_begun.set))  # the server's loop calls it
     task = asyncio.ensure_future(named(server, "echo").execute({"text": "hang"}, context))
     await is_begun.wait()
     return task

@@ -328,7 +328,7 @@ async def test_results_in_folders_of_any_depth_are_judged(root: Path) -> None:
 
 
 async def test_a_search_that_takes_too_long_is_ended(root: Path) -> None:
-    (root / "a.txt").write_text("".join(random.Random(1).choices("ab", k=4_000_000)) + "c\n")
+    (root / "a.txt").write_text("".join(random.Random(1).choices("ab", k=4_000_000)) + "\n")
     tool = SearchTool(root, "off", ripgrep=None, time_limit=1.5)
     result = await used(tool, pattern="[ab]*a[ab]{300}c")
     assert "were over" in extract_text(result.content)
