@@ -666,6 +666,13 @@ class AgentResult(Value, frozen=True):
                 return message.text
         return ""
 
+    if not TYPE_CHECKING:  # checkers would accept any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            from .agent.words import no_attribute  # on use: it is about an error alone
+
+            raise no_attribute(self, name)
+
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         """Gives `rich` values, which it quotes, instead of text that it would read as markup."""
         return list(self._shown().items())
