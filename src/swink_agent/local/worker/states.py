@@ -105,12 +105,13 @@ class _States:
 
     def __init__(self, settings: WorkerSettings) -> None:
         self._folder = Path(settings.state_dir)
-        status = os.stat(settings.path)
-        try:
+        file = library = ""  # what is missing, the worker reports
+        with suppress(FileNotFoundError):
+            status = os.stat(settings.path)
+            file = f"{status.st_size} {status.st_mtime_ns}"
+        with suppress(PackageNotFoundError):
             library = version("xllamacpp")
-        except PackageNotFoundError:
-            library = ""  # the worker has its own
-        self._key = f"{status.st_size} {status.st_mtime_ns} {settings.context_length} {library}"
+        self._key = f"{file} {settings.context_length} {library}"
 
     def file(self, prefix: str) -> Path:
         digest = hashlib.sha256(f"{self._key}\n{prefix}".encode()).hexdigest()
