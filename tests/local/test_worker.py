@@ -308,7 +308,7 @@ async def test_a_long_path_of_states_is_too_long_for_no_socket(tmp_path: Path) -
     engine.close()
 
 
-def test_what_killed_programs_left_is_removed(start: Callable[..., Engine], tmp_path: Path) -> None:
+def test_leavings_of_killed_programs_are_removed(start: Callable[..., Engine], tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         ended.wait()
     (tmp_path / f"{ended.pid}.abc.socket").mkdir()
