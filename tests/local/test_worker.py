@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -291,13 +292,15 @@ def names(folder: Path, pattern: str) -> list[str]:
     return [path.name for path in folder.glob(pattern)]
 
 
-async def test_the_socket_is_private_and_goes_with_the_process(start: Callable[..., Engine], tmp_path: Path) -> None:
-    engine = start()
-    await engine.load()
-    (folder,) = names(tmp_path, "*.socket")
-    assert (tmp_path / folder).stat().st_mode & 0o777 == 0o700
-    engine.close()
-    assert names(tmp_path, "*.socket") == []
+async def test_the_socket_is_private_and_goes_with_the_process() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        folder = Path(short)
+        engine = Engine(WorkerSettings(path=weights(folder), state_dir=short), command=COMMAND)
+        await engine.load()
+        (socket,) = names(folder, "*.socket")
+        assert (folder / socket).stat().st_mode & 0o777 == 0o700
+        engine.close()
+        assert names(folder, "*.socket") == []
 
 
 async def test_a_long_path_of_states_is_too_long_for_no_socket(tmp_path: Path) -> None:
