@@ -64,7 +64,10 @@ class BubblewrapSandbox(Sandbox):
 
     backend = "bubblewrap"
 
-    def __init__(self, profile: SandboxProfile, *, program: str | None = None) -> None:
+    def __init__(
+        self, profile: SandboxProfile, *, program: str | None = None, beside: BubblewrapSandbox | None = None
+    ) -> None:
+        """`beside`: a sandbox whose background commands are in the same network as those of this one."""
         super().__init__(profile)
         found = program or find_bubblewrap(profile)
         if found is None:
@@ -97,7 +100,8 @@ class BubblewrapSandbox(Sandbox):
 
             self._helper = NamespaceHelper(profile.write)
             weakref.finalize(self, self._helper.close)
-        self._network = SharedNetwork()
+        self._has_own_network = beside is None
+        self.network = SharedNetwork() if beside is None else beside.network
         self._mounts = MountList()
         weakref.finalize(self, self._mounts.close)
         self._places: tuple[object, object, list[str]] = ((), (), [])
@@ -116,8 +120,8 @@ class BubblewrapSandbox(Sandbox):
             with self._starting:
                 self._check_open()  # from here on, closing the sandbox kills the command
                 if not self.profile.network:
-                    command.entrance = self._network.entrance()
-                    command.keeps = self._network if request.background else None
+                    command.entrance = self.network.entrance()
+                    command.keeps = self.network if request.background else None
                 at_home = self._read_at_home()
                 hidden = self._hidden_now(at_home)
                 held = self._holds(hidden)
@@ -141,13 +145,14 @@ class BubblewrapSandbox(Sandbox):
             return
         self._finalizer()
         self._watch.close()
-        self._network.close()
+        if self._has_own_network:
+            self.network.close()
         self._mounts.close()
         if self._helper is not None:
             self._helper.close()
 
     def _ended(self, command: BubblewrapCommand) -> None:
-        self._network.leave(command)
+        self.network.leave(command)
         self._running.discard(command)
 
     # -- what a command sees -------------------------------------------------------------------------------------
