@@ -129,11 +129,11 @@ def _back_end(name: str, beside: Sandbox | None) -> Callable[[SandboxProfile], S
     if name == "bubblewrap" and sys.platform == "linux":
         from .bubblewrap.backend import BubblewrapSandbox
 
-        return partial(BubblewrapSandbox, beside=beside if isinstance(beside, BubblewrapSandbox) else None)
+        return partial(BubblewrapSandbox, beside=beside) if isinstance(beside, BubblewrapSandbox) else BubblewrapSandbox
     if name == "landlock" and sys.platform == "linux":
         from .landlock.backend import LandlockSandbox
 
-        return partial(LandlockSandbox, beside=beside if isinstance(beside, LandlockSandbox) else None)
+        return partial(LandlockSandbox, beside=beside) if isinstance(beside, LandlockSandbox) else LandlockSandbox
     if name == "sandbox-exec" and sys.platform == "darwin":
         from ._seatbelt import SeatbeltSandbox
 

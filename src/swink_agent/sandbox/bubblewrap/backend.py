@@ -35,6 +35,7 @@ from ..starting import run_program
 from .command import END_DEADLINE, BubblewrapCommand
 from .renames import Renames, can_ask_about_renames
 from .shared_network import SharedNetwork
+from .writes import VARIABLES, WriteRules, find_perl
 
 if TYPE_CHECKING:
     from ..network.entering import NamespaceHelper
@@ -74,6 +75,7 @@ class BubblewrapSandbox(Sandbox):
             raise _without_program()
         check_folders(profile)
         self._program = found
+        self._perl = find_perl(profile.write)
         self._empty_folder = _empty_folder_arguments(found, profile.write)
         self._hidden = _HiddenNow(profile)
         self._asks = can_ask_about_renames(found)
@@ -133,6 +135,9 @@ class BubblewrapSandbox(Sandbox):
                 command.proxy = CommandProxy(self._helper, self.profile.proxied_hosts, self.ways_out)
             proxy = None if command.proxy is None else command.proxy.variables
             variables = self.child_environment(self._temporary, request.environment, proxy)
+            if self._perl is not None:
+                command.writes = self._write_rules(self._perl, command)
+                variables |= VARIABLES
             if self._asks and (settings := settings_among(read_only, self.profile)):
                 command.renames = Renames(settings, self.profile.write)
             return await command.start(self._program, arguments, self._filter, variables, request), read_only
@@ -154,6 +159,14 @@ class BubblewrapSandbox(Sandbox):
     def _ended(self, command: BubblewrapCommand) -> None:
         self.network.leave(command)
         self._running.discard(command)
+
+    def _write_rules(self, perl: str, command: BubblewrapCommand) -> WriteRules:
+        """The rules for what the command may write. Its folders have been opened."""
+        private = os.open(self._private.path, os.O_PATH | os.O_CLOEXEC)
+        try:
+            return WriteRules(perl, (*map(command.mounted.descriptor, self.profile.write), private))
+        finally:
+            os.close(private)
 
     # -- what a command sees -------------------------------------------------------------------------------------
 

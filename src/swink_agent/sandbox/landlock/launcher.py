@@ -314,7 +314,8 @@ def _has_ended(process: int, deadline: float) -> bool:
 def _enter_own_network(beside: int) -> bool:
     """Moves this process into its own network, which has only a loopback, for it and all that it starts.
 
-    `beside`: the launcher whose network it is instead; 0 for a new one. Returns false, and changes nothing, if that is not allowed. Then there is no loopback: it would be the machine's.
+    `beside`: the launcher whose network it is instead; 0 for a new one. Returns false, and changes nothing, if that is
+    not allowed. Then there is no loopback: it would be the machine's.
     """
     pid = os.fork()  # a failure half way would leave a process without a user, so a fork tries first
     if pid == 0:
