@@ -795,7 +795,7 @@ def takes_long(result: AgentToolResult) -> bool:
     for block in result.content:
         values.append(block.text if type(block) is Text else block.data if type(block) is Extension else None)
     for value in values:  # the list grows meanwhile
-        kind: type = type(value)
+        kind: Any = cast("Any", type(value))
         if kind in _LISTS or kind in _OBJECTS:
             size += _PER_VALUE * len(value)
             if size <= _LONG:

@@ -53,7 +53,7 @@ class _NotJson(Exception):
 
 
 def _frozen(value: Any, levels: int) -> Any:
-    kind: type = type(value)
+    kind: Any = cast("Any", type(value))
     if kind in _CONSTANT or kind in _FROZEN:
         return value
     if kind is str and _is_encodable(value):
