@@ -18,7 +18,7 @@ _WHOLE = 1000
 """More characters than the first sentence of a command's help has."""
 
 
-class Number(click.ParamType):
+class Number(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - it takes one from click 8.4 on
     """A number within limits. A wrong one is answered with `wanted`; unlike with click's, the help has no formula.
 
     `is_open`: it must be more than `least`.
