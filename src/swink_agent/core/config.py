@@ -20,7 +20,7 @@ from .retry import DefaultRetryStrategy, RetryStrategy
 from .secrets.redaction import Redactor
 from .stream import StreamFn, StreamOptions
 from .types import AgentMessage, LlmMessage, ModelSpec, ToolCall
-from .values.checks import check_hooks, check_strategy, checked_lists, is_not
+from .values.checks import check_hooks, check_strategy, check_whole, checked_lists, is_not
 from .values.value import WithDeps
 
 ConvertToLlmFn: TypeAlias = Callable[[AgentMessage], LlmMessage | None | Awaitable[LlmMessage | None]]
@@ -90,6 +90,8 @@ class AgentLoopConfig(WithDeps, frozen=True, kw_only=True):
     """The dependencies that the application gives to its tools, system prompt and policies."""
     execution_root: Path | None = None
     """The folder in which tools work."""
+    max_turns: int | None = None
+    """The most turns of a run that ask a model; `None` for no limit. Each delegate counts its own."""
     redactor: Redactor | None = None
     """Masks secrets in tool results, updates and errors; `None` for one that knows the secrets of the environment."""
     sleep: SleepFn = asyncio.sleep
@@ -105,6 +107,8 @@ class AgentLoopConfig(WithDeps, frozen=True, kw_only=True):
             force_setattr(self, "approval_mode", ApprovalMode(self.approval_mode))
         if not isinstance(model := cast("object", self.model), ModelSpec):
             raise is_not("model", model, "a ModelSpec")
+        if self.max_turns is not None:
+            check_whole("max_turns", self.max_turns)
         check_hooks(self)
         check_strategy(self.tool_execution)
         for name, several in checked_lists(self).items():

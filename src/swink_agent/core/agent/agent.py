@@ -124,6 +124,7 @@ class Agent(Generic[Deps]):
         follow_up_mode: QueueMode = "one_at_a_time",
         state: MutableMapping[str, Any] | None = None,
         execution_root: Path | None = None,
+        max_turns: int | None = 100,
         redactor: Redactor | None = None,
         sleep: SleepFn | None = None,
     ) -> None:
@@ -162,6 +163,7 @@ class Agent(Generic[Deps]):
             state=state,
             deps=deps,
             execution_root=execution_root,
+            max_turns=max_turns,
             redactor=redactor,
             sleep=sleep or asyncio.sleep,
         )
@@ -373,7 +375,8 @@ class Agent(Generic[Deps]):
         """Runs until the agent stops. An error during the run is in the result.
 
         `images` and `documents` are attached to a prompt that is a string: blocks, sources, bytes, or paths of files.
-        `deps`, `model`, `tools`, `system_prompt` and `stream_options` are for this run only, as in all such methods.
+        `deps`, `model`, `tools`, `system_prompt`, `stream_options` and `max_turns` are for this run only, as in all
+        such methods.
 
         Raises an `AgentError` before anything has happened: `AlreadyRunning` (but it waits for the end of an aborted or
         abandoned run), `AuthError` for a missing key, `UnknownProvider` for a model without an adapter. Raises
@@ -448,9 +451,9 @@ class Agent(Generic[Deps]):
         that does not fit goes back to the model with its errors. `validate` checks a value that fits: one function or
         several, plain or async; the `ValueError` that one raises goes back to the model too.
 
-        Raises `StructuredOutputFailed` if the first answer and `max_retries` further ones do not fit, or if a policy
-        stops the run before that. Otherwise raises the error of the run, or an exception of `validate` that is not a
-        `ValueError`.
+        Raises `StructuredOutputFailed` if the first answer and `max_retries` further ones do not fit, and
+        `PolicyStopped` if a policy stops the run before there is a value. Otherwise raises the error of the run, or an
+        exception of `validate` that is not a `ValueError`.
         """
         request = self._request(target, max_retries, given)
         return request.result_of(await self._lifecycle.drive(self._value_order(given, prompt, request)))
@@ -535,9 +538,9 @@ class Agent(Generic[Deps]):
         contain nothing else of it. The caller's stream has its events (`DelegateEvent`), and the caller's result its
         usage and cost (`total_usage`, `total_cost`).
 
-        If this agent has no `approve`, `redactor` or `execution_root`, it uses the caller's. The caller's policies with
-        `every_call`, such as `Budget`, are asked about its requests too. It gets the caller's deps. Aborts and timeouts
-        end it. A call inside more than `max_depth` delegates is an error result.
+        If this agent has no `approve`, `redactor` or `execution_root`, it uses the caller's. The caller's policies are
+        asked about everything that it does, after its own. It gets the caller's deps. Aborts and timeouts end it. A
+        call inside more than `max_depth` delegates is an error result.
         """
         options = requires_approval, on_steer, timeout, max_concurrent, max_depth
         return Delegate(self._delegate_setup, name, description, *options)
@@ -700,9 +703,8 @@ class Agent(Generic[Deps]):
         """Returns what a run is started with: the given values, and the agent's own for all others."""
         values = given or {}
         config = config_of(self._config, given)
-        policies = config.post_turn_policies if request is None else (*config.post_turn_policies, request)
         return RunSetup(
-            replace(config, state=state, post_turn_policies=policies),
+            replace(config, state=state),
             values.get("tools", self._toolbox),
             values.get("system_prompt", self.system_prompt),
             values.get("deps", config.deps),

@@ -24,7 +24,7 @@ from ..run.turn import SystemPrompt, Tools, TurnTools, as_toolbox, check_prompt
 from ..stream import StreamFn, StreamOptions
 from ..tool import Toolbox
 from ..types import AgentMessage, ModelSpec, Text, UserMessage, as_messages, as_prompts
-from ..values.checks import a_kind, as_fallbacks, as_policies, is_function, is_not
+from ..values.checks import a_kind, as_fallbacks, as_policies, check_whole, is_function, is_not
 from ..values.data import encodable
 from ..values.value import Deps
 from .structured import ValidateFn
@@ -44,6 +44,7 @@ class _OwnValues(TypedDict, Generic[Deps], total=False):
     tools: Tools[Deps] | None
     system_prompt: SystemPrompt[Deps] | None
     stream_options: StreamOptions | None
+    max_turns: int | None
 
 
 class RunOptions(_OwnValues[Deps], total=False):
@@ -202,9 +203,10 @@ def _given_or_none(stream_fn: Any) -> Any:
 Given: TypeAlias = dict[str, Any]
 """Converted values by name. For a missing name, the agent's own value applies."""
 
-_NAMES = ("deps", "model", "tools", "system_prompt", "stream_options")
+_NAMES = ("deps", "model", "tools", "system_prompt", "stream_options", "max_turns")
+_MAY_BE_NONE = ("deps", "max_turns")
 _OF_RUNS = ("messages", "state", "cancel")
-_IN_CONFIG = ("model", "stream_options", "stream_fn")
+_IN_CONFIG = ("model", "stream_options", "stream_fn", "max_turns")
 _OVERRIDES: ContextVar[tuple[tuple[object, Given], ...]] = ContextVar("swink_agent_overrides", default=())
 """The overrides of this context, the innermost last, each with its agent."""
 
@@ -287,15 +289,16 @@ def _converted(options: Mapping[str, Any], names: tuple[str, ...]) -> Given:
         if name not in names:
             can = names if "stream_fn" in names else (*names, *_OF_RUNS)
             raise TypeError(f"{name!r} cannot be given for one run; {', '.join(can)} can")
-        if name == "deps":
-            given["deps"] = value
-        elif value is not None:
+        if value is not None or name in _MAY_BE_NONE:
             given[name] = _value(name, value)
     return given
 
 
 def _value(name: str, value: Any) -> Any:
     match name:
+        case "max_turns":
+            if value is not None:
+                check_whole(name, value)
         case "model":
             return as_model(value)
         case "tools":

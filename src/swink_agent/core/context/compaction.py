@@ -164,7 +164,7 @@ class CompactionContext:
         """Asks a model, by default the agent's, for one reply without tools and without retries.
 
         The run's key hook, redactor and abort apply, the usage counts as the run's, and the policies that see every
-        call (`every_call`) are asked as for a separate run. Raises an `AgentError`: that of the request,
+        call (`on_every_request`) are asked as for a separate run. Raises an `AgentError`: that of the request,
         `PolicyStopped`, or the error of the run's journal (`is_refused`).
         """
         await self._make_durable()
