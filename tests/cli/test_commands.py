@@ -212,6 +212,12 @@ def test_no_help_cuts_the_sentence_about_a_command() -> None:
         assert "..." not in commands, words
 
 
+def test_no_help_has_formulas_or_words_of_types() -> None:
+    shown = {words: invoke(*words, "--help").output for words, _ in every_command(swink)}
+    assert ("web",) in shown
+    assert [words for words, text in shown.items() if "<=" in text or "x>" in text or "RANGE" in text] == []
+
+
 def test_every_option_for_a_folder_completes_folders() -> None:
     found = [(words, command, option) for words, command in every_command(swink) for option in command.params
              if option.metavar == "FOLDER"]  # fmt: skip
