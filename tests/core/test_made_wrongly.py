@@ -100,7 +100,10 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         lambda: agent(pre_turn_policies=[MaxTurns(3)]),
         r"no argument 'pre_turn_policies'; write policies=",
     ),
-    "instructions": (lambda: agent(instructions="Be brief."), "no argument 'instructions'; write system_prompt="),
+    "instructions of elsewhere": (
+        lambda: agent(instructions="Be brief."),
+        "no argument 'instructions'; write system_prompt=",
+    ),
     "steps": (lambda: agent(max_steps=3), "no argument 'max_steps'; write max_turns="),
     "a type of output": (lambda: agent(output_type=int), "no argument 'output_type'; write output="),
     "sets of tools": (lambda: agent(toolsets=[]), "no argument 'toolsets'; write tools="),

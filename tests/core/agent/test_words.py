@@ -33,7 +33,7 @@ async def test_results_of_other_frameworks_name_ours(word: str) -> None:
 
 def test_any_other_attribute_is_missing_as_usual() -> None:
     agent: Any = Agent("test:model", stream_fn=scripted())
-    with pytest.raises(AttributeError, match="^'Agent' object has no attribute 'nonsense'$"):
+    with pytest.raises(AttributeError, match=r"^'Agent' object has no attribute 'nonsense'$"):
         _ = agent.nonsense
 
 
