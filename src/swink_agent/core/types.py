@@ -18,6 +18,7 @@ from .errors import AgentError, ErrorKind, PolicyStop, PolicyStopped, StreamErro
 from .values.checks import a_kind, is_not
 from .values.data import as_json_data, encodable
 from .values.value import Choice, Value
+from .values.words import no_attribute
 
 # `gc=False` means that the garbage collector does not track values which cannot be part of a cycle: a history of a
 # million messages costs it nothing. It tracks values that hold application data (`details`, `data`).
@@ -669,8 +670,6 @@ class AgentResult(Value, frozen=True):
     if not TYPE_CHECKING:  # checkers would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
-            from .agent.words import no_attribute  # on use: it is about an error alone
-
             raise no_attribute(self, name)
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:

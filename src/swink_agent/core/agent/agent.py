@@ -50,6 +50,7 @@ from ..tool import AgentTool, OnSteer, Toolbox
 from ..types import AgentMessage, AgentResult, AssistantMessage, Cost, ModelSpec, ThinkingLevel, Usage, as_prompts
 from ..values.checks import as_policies, is_function, is_not
 from ..values.value import Deps, FrozenDict, copy_json
+from ..values.words import knows_other_words, no_attribute
 from .arguments import (
     Given,
     Override,
@@ -75,7 +76,6 @@ from .delegate import Delegate
 from .history import History
 from .lifecycle import Claims, Lifecycle, Order
 from .structured import StructuredOutput, StructuredResult
-from .words import knows_other_words, no_attribute
 
 T = TypeVar("T")
 PromptOrAnswers: TypeAlias = Prompt | Mapping[str, Any]
