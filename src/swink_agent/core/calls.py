@@ -172,7 +172,7 @@ async def run_attempts(run: Run, call: CallState, tool: AgentTool, context: Tool
         attempt += 1
         try:
             if options.timeout is None:
-                return await _attempt(tool, call, context)
+                return await tool.execute(copy_json(call.arguments), context)
             return await _within(options.timeout, run, call, tool, context)
         except ToolError as error:
             if error.retry_after is None or attempt > options.retries or call.context is None:
@@ -184,7 +184,7 @@ async def run_attempts(run: Run, call: CallState, tool: AgentTool, context: Tool
 
 async def _within(seconds: float, run: Run, call: CallState, tool: AgentTool, context: ToolContext) -> Any:
     """Waits for the tool. When the time is up, cancels it and raises a `ToolError`."""
-    task = run.supervisor.spawn(_attempt(tool, call, context))
+    task = run.supervisor.spawn(_executed(tool, call, context))
     task.add_done_callback(_heard)
     try:
         await asyncio.wait((task,), timeout=seconds)
@@ -208,7 +208,7 @@ async def _within(seconds: float, run: Run, call: CallState, tool: AgentTool, co
     raise ToolError(problem)
 
 
-async def _attempt(tool: AgentTool, call: CallState, context: ToolContext) -> Any:
+async def _executed(tool: AgentTool, call: CallState, context: ToolContext) -> Any:
     return await tool.execute(copy_json(call.arguments), context)
 
 

@@ -366,7 +366,8 @@ class Batch:
             if self.supervisor.is_interrupted:
                 return
             await self._take_changes()
-            await self._start_queued()
+            if self._queued:
+                await self._start_queued()
 
     async def _start_queued(self) -> None:
         """Starts the queued calls that may start now. The others wait until fewer calls of their tools run."""

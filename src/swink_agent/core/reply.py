@@ -10,7 +10,6 @@ Owns everything between `MessageStart` and `MessageEnd`. `ask_model` does not ra
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable
 from typing import Any, cast
@@ -189,9 +188,12 @@ async def _attempt(run: Run, assembler: MessageAssembler, stream_fn: StreamFn) -
         await run.supervisor.call(_read, run, assembler, stream_fn, context, options, grace=_AFTER_ABORT)
     except Exception as error:
         model = assembler.model
-        log.warning("the stream function of %s raised instead of ending with StreamFailed", model, exc_info=True)
-        assembler.fail(StreamFailed(f"the stream function raised {described(error)}"))
-        cause = _masked_cause(run, error)
+        if isinstance(error, TimeoutError) and assembler.is_finished:
+            log.warning("the stream function of %s did not end with its terminal event, and was closed", model)
+        else:
+            log.warning("the stream function of %s raised instead of ending with StreamFailed", model, exc_info=True)
+            assembler.fail(StreamFailed(f"the stream function raised {described(error)}"))
+            cause = _masked_cause(run, error)
     if run.is_interrupted and not assembler.is_finished:
         raise Interrupted
     if assembler.failure is not None:
@@ -247,7 +249,7 @@ async def _read(
     options: StreamOptions,
 ) -> None:
     """Reads the stream. Contains the innermost loop, which runs for every delta."""
-    channel = run.channel
+    channel, supervisor = run.channel, run.supervisor
     stream: Any = None
     is_open = True
     is_ending = False
@@ -264,27 +266,15 @@ async def _read(
                 if channel is not None and channel.is_full:
                     await channel.room()
             elif assembler.is_finished:
-                if assembler.failure is None and not run.is_interrupted:
-                    is_open = not await _ends(stream, assembler)
-                return
-            if run.is_interrupted:
+                if assembler.failure is not None or supervisor.is_interrupted:
+                    return
+                supervisor.limit(_LINGERING)  # the stream must end now: another event breaks the reply
+            if supervisor.is_interrupted:
                 is_ending = True  # end events are still read: the last one has the usage
         is_open = False
     finally:
         if is_open and (close := getattr(stream, "aclose", None)) is not None:
             await close()
-
-
-async def _ends(stream: AsyncIterator[AssistantMessageEvent], assembler: MessageAssembler) -> bool:
-    """Whether the stream ends after its terminal event. Another event breaks the reply."""
-    try:
-        async with asyncio.timeout(_LINGERING):
-            assembler.feed(await anext(stream))
-    except StopAsyncIteration:
-        return True
-    except TimeoutError:
-        log.warning("the stream function did not end with its terminal event, and was closed")
-    return False
 
 
 # -- failures ------------------------------------------------------------------------------------------------

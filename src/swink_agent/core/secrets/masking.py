@@ -122,13 +122,15 @@ def masked(value: V, masks: Masks, fields: tuple[str, ...] | None = None) -> V:
 
 def _field(field: Any, masks: Masks) -> Any:
     """Masks a text, a value, or data. Data of an application that is nested too deep becomes text."""
+    if type(field) in TEXTS:
+        return masked(field, masks)
+    if type(field) is tuple:
+        return _several(cast("tuple[Any, ...]", field), masks)
     if field is None or isinstance(field, (int, float)):
         return field
     if isinstance(field, str):
         text = masks.redact(field)
         return field if text == field else text
-    if type(field) is tuple:
-        return _several(cast("tuple[Any, ...]", field), masks)
     if isinstance(field, Struct):
         return masked(field, masks)
     return masks.redact_value(kept_shallow(field))
