@@ -35,6 +35,7 @@ from ..starting import run_program
 from .command import END_DEADLINE, BubblewrapCommand
 from .renames import Renames, can_ask_about_renames
 from .shared_network import SharedNetwork
+from .writes import VARIABLES, WriteRules, find_perl
 
 if TYPE_CHECKING:
     from ..network.entering import NamespaceHelper
@@ -64,13 +65,17 @@ class BubblewrapSandbox(Sandbox):
 
     backend = "bubblewrap"
 
-    def __init__(self, profile: SandboxProfile, *, program: str | None = None) -> None:
+    def __init__(
+        self, profile: SandboxProfile, *, program: str | None = None, beside: BubblewrapSandbox | None = None
+    ) -> None:
+        """`beside`: a sandbox whose background commands are in the same network as those of this one."""
         super().__init__(profile)
         found = program or find_bubblewrap(profile)
         if found is None:
             raise _without_program()
         check_folders(profile)
         self._program = found
+        self._perl = find_perl(profile.write)
         self._empty_folder = _empty_folder_arguments(found, profile.write)
         self._hidden = _HiddenNow(profile)
         self._asks = can_ask_about_renames(found)
@@ -97,7 +102,8 @@ class BubblewrapSandbox(Sandbox):
 
             self._helper = NamespaceHelper(profile.write)
             weakref.finalize(self, self._helper.close)
-        self._network = SharedNetwork()
+        self._has_own_network = beside is None
+        self.network = SharedNetwork() if beside is None else beside.network
         self._mounts = MountList()
         weakref.finalize(self, self._mounts.close)
         self._places: tuple[object, object, list[str]] = ((), (), [])
@@ -116,8 +122,8 @@ class BubblewrapSandbox(Sandbox):
             with self._starting:
                 self._check_open()  # from here on, closing the sandbox kills the command
                 if not self.profile.network:
-                    command.entrance = self._network.entrance()
-                    command.keeps = self._network if request.background else None
+                    command.entrance = self.network.entrance()
+                    command.keeps = self.network if request.background else None
                 at_home = self._read_at_home()
                 hidden = self._hidden_now(at_home)
                 held = self._holds(hidden)
@@ -129,6 +135,9 @@ class BubblewrapSandbox(Sandbox):
                 command.proxy = CommandProxy(self._helper, self.profile.proxied_hosts, self.ways_out)
             proxy = None if command.proxy is None else command.proxy.variables
             variables = self.child_environment(self._temporary, request.environment, proxy)
+            if self._perl is not None:
+                command.writes = self._write_rules(self._perl, command)
+                variables |= VARIABLES
             if self._asks and (settings := settings_among(read_only, self.profile)):
                 command.renames = Renames(settings, self.profile.write)
             return await command.start(self._program, arguments, self._filter, variables, request), read_only
@@ -141,14 +150,23 @@ class BubblewrapSandbox(Sandbox):
             return
         self._finalizer()
         self._watch.close()
-        self._network.close()
+        if self._has_own_network:
+            self.network.close()
         self._mounts.close()
         if self._helper is not None:
             self._helper.close()
 
     def _ended(self, command: BubblewrapCommand) -> None:
-        self._network.leave(command)
+        self.network.leave(command)
         self._running.discard(command)
+
+    def _write_rules(self, perl: str, command: BubblewrapCommand) -> WriteRules:
+        """The rules for what the command may write. Its folders have been opened."""
+        private = os.open(self._private.path, os.O_PATH | os.O_CLOEXEC)
+        try:
+            return WriteRules(perl, (*map(command.mounted.descriptor, self.profile.write), private))
+        finally:
+            os.close(private)
 
     # -- what a command sees -------------------------------------------------------------------------------------
 

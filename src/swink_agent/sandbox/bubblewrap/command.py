@@ -29,6 +29,7 @@ from ..starting import start_program
 from .mounted import MountedPaths
 from .renames import Renames
 from .shared_network import Entrance, SharedNetwork
+from .writes import WriteRules
 
 if TYPE_CHECKING:
     from ..network.entering import CommandProxy
@@ -68,6 +69,8 @@ class BubblewrapCommand:
         """Starts the command and answers its renames; `None` if nothing intercepts them."""
         self.proxy: CommandProxy | None = None
         """The proxy through which the command reaches hosts by name, if it may."""
+        self.writes: WriteRules | None = None
+        """Keeps it from writing to named pipes elsewhere, if this machine can."""
         self.entrance: Entrance | None = None
         """The way into the network of another command, if this one starts there."""
         self.keeps: SharedNetwork | None = None
@@ -261,9 +264,11 @@ class BubblewrapCommand:
         mounts = _file_of(os.fsencode("\0".join([*arguments, variables])))
         try:
             own = ["--seccomp", str(rules), "--json-status-fd", str(status), "--block-fd", str(block)]
-            line, inside = [bwrap, "--args", str(mounts), *own, "--", *request.argv], ()
+            argv = request.argv if self.writes is None else self.writes.command_line(request.argv)
+            line, inside = [bwrap, "--args", str(mounts), *own, "--", *argv], ()
             if self.entrance is not None:
                 line, inside = self.entrance.command_line(line), self.entrance.descriptors
+            inside = (*inside, *(() if self.writes is None else self.writes.descriptors))
             start = partial(
                 start_program,
                 line,
@@ -281,6 +286,8 @@ class BubblewrapCommand:
                 os.close(descriptor)
             if self.entrance is not None:
                 self.entrance.close()
+            if self.writes is not None:
+                self.writes.close()
             self._pipe.close_write_end()
         self._outer = os.pidfd_open(self._pid)
         self._readers.add_reader(self._outer, self._outer_ended)

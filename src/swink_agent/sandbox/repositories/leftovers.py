@@ -183,6 +183,8 @@ class Leftovers:
         if not len(self._running):  # else a running command may have made the changes
             self._note_known()
             self._there = frozenset(self._known)
+            self._clones.clear()
+            self._mentioned.clear()
         look.since = time.time_ns() - _COARSE
         self._running.add(look)
         return look
