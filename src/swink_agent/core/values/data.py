@@ -52,13 +52,12 @@ class _NotJson(Exception):
 
 
 def _frozen(value: Any, levels: int) -> Any:
-    if type(value) in _CONSTANT:
+    kind: Any = cast("Any", type(value))
+    if kind in _CONSTANT or (kind is str and _is_encodable(value)) or (kind is float and math.isfinite(value)):
         return value
-    if (type(value) is str and _is_encodable(value)) or (type(value) is float and math.isfinite(value)):
-        return value
-    if levels and type(value) is dict and _KEYS.issuperset(map(type, value)) and _is_encodable("".join(value)):
+    if levels and kind is dict and _KEYS.issuperset(map(type, value)) and _is_encodable("".join(value)):
         return FrozenDict({key: _frozen(item, levels - 1) for key, item in value.items()})
-    if levels and type(value) in _LISTS:
+    if levels and kind in _LISTS:
         return FrozenList([_frozen(item, levels - 1) for item in value])
     raise _NotJson(value)
 
