@@ -123,7 +123,7 @@ def _brief(schema: dict[str, Any], words: frozenset[str] = frozenset()) -> dict[
     rest = {
         key: value for key, value in schema.items() if key not in ("properties", "required", "additionalProperties")
     }
-    return {**rest, "anyOf": [_alone(name, properties) for name in strings]}  # no undeclared one is ever written
+    return {**rest, "anyOf": [_alone(name, properties) for name in strings]}  # undeclared properties are never written
 
 
 def _alone(name: str, properties: dict[str, Any]) -> dict[str, Any]:
