@@ -1,6 +1,6 @@
 """An opened sandbox and its processes, as tools see them.
 
-`Sandbox` and `SandboxedProcess` are the contract of every back end. `_pipes` has the pipes and exits that they share.
+`Sandbox` and `SandboxedProcess` are the contract of every back end. `output` has the pipes and exits that they share.
 """
 
 from __future__ import annotations

@@ -15,10 +15,10 @@ from functools import lru_cache
 
 from swink_agent.core.values.value import Value
 
-from ._places import exists, folders_above, why_not_entered
 from .errors import UnfitFolder
 from .kernel.mounts import network_mounts
 from .names import PROTECTED_NAMES
+from .places import exists, folders_above, why_not_entered
 from .profile import SandboxProfile, is_beneath
 from .programs import run_at_start
 from .repositories.admission import is_settings

@@ -21,12 +21,12 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from .._places import check_folders, exists
-from .._private import PrivateFolder
 from ..errors import SandboxError
 from ..kernel.mounts import MountList, is_in, mounted_again
 from ..kernel.process_tree import Watch
 from ..kernel.seccomp import base_rules, build_filter
+from ..places import check_folders, exists
+from ..private import PrivateFolder
 from ..process import Sandbox, SandboxedProcess, SpawnRequest
 from ..profile import SandboxProfile, is_beneath
 from ..programs import find_program, way_to

@@ -18,11 +18,11 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .._pipes import OutputPipe, Readers, is_running_here
 from ..errors import SandboxClosed, SandboxError
 from ..kernel.headcount import Headcount, groups_beneath, put_first
 from ..kernel.process_tree import Watch, can_tell_exits, exit_code_of, kernel_release, limit_process, parent_of
 from ..kernel.usage import Usage, offer_to_the_kernel
+from ..output import OutputPipe, Readers, is_running_here
 from ..process import SandboxedProcess, SpawnRequest
 from ..profile import ProcessLimits
 from ..starting import start_program

@@ -11,9 +11,9 @@ import socket
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ._places import check_folders
-from ._plain import PlainSandbox
 from .errors import SandboxError
+from .places import check_folders
+from .plain import PlainSandbox
 from .profile import SandboxProfile, is_beneath
 from .protected import existing, protected_paths
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from itertools import islice
 
-from ._places import temporary_outside
+from .places import temporary_outside
 
 log = logging.getLogger(__name__)
 

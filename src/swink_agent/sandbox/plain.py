@@ -17,12 +17,12 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ._pipes import OutputPipe, watch_exit
-from ._private import PrivateFolder
 from .errors import SandboxClosed, SandboxError
 from .kernel.process_tree import Watch, count_heads, kill_descendants, limit_process, with_variable
 from .kernel.usage import Usage
 from .network.reached import ReachedLog
+from .output import OutputPipe, watch_exit
+from .private import PrivateFolder
 from .process import Sandbox, SandboxedProcess, SpawnRequest
 from .profile import SandboxProfile
 from .programs import own_interpreter
