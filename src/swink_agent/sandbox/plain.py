@@ -81,7 +81,7 @@ class PlainSandbox(Sandbox):
     def command_line(self, argv: Sequence[str]) -> list[str]:
         return list(argv)
 
-    def held(self) -> Sequence[str]:
+    def read_only(self) -> Sequence[str]:
         """The paths beneath the write roots that are read-only for commands."""
         return ()
 
@@ -101,7 +101,7 @@ class PlainSandbox(Sandbox):
         if self._closed:  # in another thread
             command.abandon()
             raise SandboxClosed
-        return process, self.held()
+        return process, self.read_only()
 
     def close(self) -> None:
         if self._begin_to_close():
