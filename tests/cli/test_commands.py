@@ -549,6 +549,18 @@ def test_a_key_is_never_an_argument_and_never_repeated(program: Any, words: tupl
     assert key[-8:] not in done.err
 
 
+async def test_a_key_for_an_editor_is_asked_for_and_not_shown(swink: Any, terminal: Any) -> None:
+    await terminal.start("acp", "--keys")
+    await terminal.expect("Provider")
+    terminal.type("mistral\n")
+    await terminal.expect("Key of mistral")
+    terminal.type(f"{KEY}\n")
+    assert await terminal.finish() == 0
+    assert KEY not in terminal.shown
+    assert "The key of mistral is in" in terminal.shown
+    assert json.loads((swink.home / "config/keys.json").read_bytes())["mistral"]["key"] == KEY
+
+
 def test_a_key_as_an_argument_is_told_where_it_belongs(program: Any) -> None:
     done = program("keys", "set", "mistral", KEY)
     assert "a key is not an argument" in done.err

@@ -41,7 +41,7 @@ COMMAND_LINES = {
     "app/browser.py": "the name of a page that only the user can read",
     "evals/scoring/matching.py": "a fixed program; pattern and text are its input",
     "local/weights/sources.py": "pip and a fixed requirement",
-    "local/worker/process.py": "a fixed program and the number of a descriptor",
+    "local/worker/process.py": "a fixed program, the name of a socket and the number of our process",
     "tui/clipboard.py": "fixed words; the text is the input",
     "tui/composing/editor.py": "the user's editor and the name of a file",
 }

@@ -87,6 +87,7 @@ class Batch:
         self.run = run
         self.supervisor = run.supervisor
         self.calls: list[CallState] = []
+        self.unresolved: dict[CallState, None] = {}  # the calls that have no result yet
         run.records_of_calls = self.records
         self.was_steered = False
         self.running: dict[CallState, None] = {}  # calls that have started and were not passed to `_finish` yet
@@ -112,6 +113,7 @@ class Batch:
         if toolbox.options and block.name in toolbox.options:
             call.options = toolbox.options[block.name]
         self.calls.append(call)
+        self.unresolved[call] = None
         return call
 
     async def results(self) -> tuple[tuple[ToolResultMessage, ...], bool]:
@@ -138,11 +140,6 @@ class Batch:
         """What is known of the calls so far, for policies."""
         return tuple([call.record() for call in self.calls])
 
-    @property
-    def unresolved(self) -> list[CallState]:
-        """The calls that have no result yet."""
-        return [call for call in self.calls if call.message is None]
-
     def resolve(
         self, call: CallState, result: AgentToolResult, outcome: ToolOutcome, reason: str | None = None
     ) -> None:
@@ -164,6 +161,7 @@ class Batch:
         call.message = message = ToolResultMessage(
             call.id, result.content, result.is_error, result.details, call.name, outcome=outcome
         )
+        del self.unresolved[call]
         run.executing.pop(call.id, None)
         if call.has_slot:
             self._free_slot(call)
@@ -202,7 +200,7 @@ class Batch:
         stop = self.run.stopped_by
         if stop is None and not self.supervisor.is_interrupted:
             await self._suspend([call for call in self.unresolved if call.waiting is not None])
-        for call in self.unresolved:
+        for call in list(self.unresolved):
             if self.supervisor.is_interrupted:
                 self.cancel(call, "aborted")
             elif stop is None:
@@ -217,11 +215,11 @@ class Batch:
         """Shows every call to the pre-dispatch policies, before any call is approved."""
         if self.run.config.pre_dispatch_policies:
             snapshot = self.run.policy_context()
-            for call in self.unresolved:
+            for call in list(self.unresolved):
                 await self.screen_one(call, snapshot)
                 if self.run.stopped_by is not None:
                     return
-        for call in self.unresolved:
+        for call in list(self.unresolved):
             if call.tool is None:
                 self.refuse_unknown(call)
 
@@ -253,7 +251,7 @@ class Batch:
     async def approve(self) -> None:
         """Asks about the calls that need approval, one after another, before any call runs."""
         run = self.run
-        for call in self.unresolved:
+        for call in list(self.unresolved):
             if run.stopped_by is not None or run.is_interrupted:
                 return
             if not needs_approval(run, call):
@@ -324,6 +322,7 @@ class Batch:
             return
         for call in deferred:
             call.message = call.waiting
+            del self.unresolved[call]
         run.is_waiting = True
 
     # -- execution -----------------------------------------------------------------------------------------------
@@ -372,12 +371,14 @@ class Batch:
     async def _start_queued(self) -> None:
         """Starts the queued calls that may start now. The others wait until fewer calls of their tools run."""
         queued, self._queued = self._queued, []
-        admitted: list[CallState] = []
+        valid: list[CallState] = []
         for call in queued:
-            (admitted if self._may_run(call) else self._queued).append(call)
+            if not self._may_run(call):
+                self._queued.append(call)
+            elif self._is_valid(call):
+                valid.append(call)
         if self._queued:
             self.run.slots.tell(self._look_again)
-        valid = [call for call in admitted if self._is_valid(call)]
         if not valid:
             return
         self._record_starts(valid)
@@ -439,7 +440,7 @@ class Batch:
             await run.make_durable()
         except Exception as error:
             run.refusal = as_agent_error(error, "the journal")
-            for call in self.unresolved:
+            for call in list(self.unresolved):
                 if call.context is None:  # calls that run already get their own results
                     self.refuse(call, f"tool call not run: {run.refusal}", ToolOutcome.NEVER_RAN, str(run.refusal))
             return False

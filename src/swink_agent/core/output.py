@@ -16,7 +16,7 @@ import inspect
 import logging
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from math import inf
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, cast
@@ -39,10 +39,9 @@ from .run.observer import RunObserver, has_own_for_each_run
 from .secrets.masking import masked
 from .secrets.redaction import Redactor, RedactorStream
 from .stream import MessageAssembler, TextDelta, ToolCallDelta
-from .tool import as_json_result
 from .types import AgentResult, AgentToolResult, Extension, Text, UserBlock, extract_text
 from .values.checks import is_not
-from .values.data import encodable
+from .values.data import as_json_data, encodable
 from .values.partial_json import PartialJson
 from .values.value import FrozenDict, FrozenList
 from .waits import Supervisor, new_task
@@ -767,17 +766,20 @@ def joined(first: AgentToolResult, second: AgentToolResult) -> AgentToolResult:
 
 
 class Entering:
-    """Masks what enters a run: what its model reads, and everyone else. The addresses of images and documents stay,
-    since a masked one would not work."""
+    """Masks what enters a run: what its model reads, and everyone else. Its texts become such as can be sent. The
+    addresses of images and documents stay, since a masked one would not work."""
 
-    __slots__ = ("redact", "redact_texts", "redact_value")
+    __slots__ = ("_redactor", "redact_value")
 
     def __init__(self, redactor: Redactor) -> None:
-        self.redact, self.redact_texts, self.redact_value = (
-            redactor.redact,
-            redactor.redact_texts,
-            redactor.redact_value,
-        )
+        self._redactor = redactor
+        self.redact_value = redactor.redact_value
+
+    def redact(self, text: str) -> str:
+        return self._redactor.redact(encodable(text))
+
+    def redact_texts(self, texts: Sequence[str]) -> list[str]:
+        return self._redactor.redact_texts([encodable(text) for text in texts])
 
     def redact_address(self, address: str) -> str:
         return address
@@ -785,26 +787,33 @@ class Entering:
 
 def taken(redactor: Redactor, result: AgentToolResult) -> AgentToolResult:
     """Returns the result as the run keeps it: its data is JSON, its text can be sent, and its secrets are masked."""
-    return masked(as_json_result(result), Entering(redactor))
+    details = as_json_data(result.details, cuts_deep=True)
+    if details is not result.details:
+        result = AgentToolResult(result.content, details, result.is_error)
+    return masked(result, Entering(redactor))
 
 
 def takes_long(result: AgentToolResult) -> bool:
     """Whether `taken` would block the event loop, since there is much text or data in the result."""
     size = 0
-    values: list[Any] = [result.details]
-    for block in result.content:
-        values.append(block.text if type(block) is Text else block.data if type(block) is Extension else None)
+    values: list[Any] = [*result.content, result.details]
     for value in values:  # the list grows meanwhile
         kind: Any = cast("Any", type(value))
-        if kind in _LISTS or kind in _OBJECTS:
+        if kind is Text:
+            size += _PER_TEXT + len(value.text)
+        elif kind in _NUMBERS:
+            size += _PER_VALUE
+        elif kind in _TEXTS:
+            size += _PER_TEXT + len(value)
+        elif kind is Extension:
+            values.append(value.data)
+        elif kind in _LISTS or kind in _OBJECTS:
             size += _PER_VALUE * len(value)
             if size <= _LONG:
                 values += value
                 values += value.values() if kind in _OBJECTS else ()
-        elif kind in _TEXTS:
-            size += _PER_TEXT + len(value)
         else:
-            size += _PER_VALUE if kind in _NUMBERS else _PER_TEXT
+            size += _PER_TEXT
         if size > _LONG:
             return True
     return False

@@ -250,9 +250,7 @@ class _Amounts(Value, frozen=True, gc=False):
         second: Any = other
         if type(second) is not type(first):
             return NotImplemented
-        if not (
-            second.total or second.input or second.output or second.cache_read or second.cache_write or second.extra
-        ):
+        if second == type(first)():
             return self
         extra: dict[str, Any] = dict(first.extra)
         for key, value in second.extra.items():
