@@ -137,7 +137,7 @@ def is_paired(messages: Sequence[LlmMessage]) -> bool:
         elif missing:
             return False
         elif type(message) is AssistantMessage:
-            missing = [call.id for call in message.tool_calls]
+            missing = [block.id for block in message.content if type(block) is ToolCall]
             if not missing and is_empty(message):
                 return False
     return not missing

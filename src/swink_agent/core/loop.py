@@ -141,12 +141,14 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
 
     Raises only the `CancelledError` of a task that was cancelled from outside, after `AgentEnd`.
     """
+    if prompts and run.masks is not None:
+        prompts = tuple(run.entered_messages(prompts))
     _start(run, prompts)
     result: AgentResult | None = None
     try:
         try:
             starts_with_overflow = _has_overflowed(run)
-            if await _enter(run, prompts):
+            if run.error is None and await _enter(run, prompts):
                 await _run_turns(run, starts_with_overflow)
         except Interrupted:
             pass  # between two turns
@@ -260,7 +262,7 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
     """Asks the model for one reply, and runs its tool calls; returns whether there are results for the model to see."""
     run.emit(TurnStart(run.turn_index))
     run.inject()
-    problem = await _prepare(run, overflow)
+    problem = run.error or await _prepare(run, overflow)
     if run.stopped_by is not None:
         run.emit(TurnEnd(run.turn_index, None, (), TurnEndReason.STOPPED))
         run.turn_index += 1
@@ -294,6 +296,8 @@ async def _prepare(run: Run, overflow: bool) -> AgentError | None:
             if messages:
                 run.inbox.add("policy", messages)
                 run.inject()
+                if run.error is not None:
+                    return run.error
             hook.name = "convert_to_llm"
             await convert_context(run)
     except Interrupted:
@@ -457,7 +461,7 @@ def _result_of(run: Run) -> AgentResult:
         stop_reason=stop_reason,
         usage=run.accounts.usage,
         cost=run.accounts.cost,
-        error=None if run.error is None else run.redactor.redact(str(run.error)),
+        error=None if run.error is None else run.entered_error(run.error),
         exception=run.error,
         stopped_by=run.stopped_by,
         error_kind=None if run.error is None else run.error.kind,
