@@ -69,6 +69,7 @@ async def run(calls: int) -> None:
             stream_fn=Model(calls),
             tools=standard_tools(folder),
             policies=recommended(folder, max_turns=calls + 1),
+            max_turns=None,
             approve=Approvals(yes, mode="ask"),
             redactor=Redactor(),
         )

@@ -61,7 +61,7 @@ def make_durable(url: str) -> Durable:
 
     @durable.agent("five")
     def five() -> Agent:
-        return Agent("test:model", tools=[add], stream_fn=replies(TURNS - 1))
+        return Agent("test:model", tools=[add], stream_fn=replies(TURNS - 1), max_turns=None)
 
     @durable.agent("waits")
     def waits() -> Agent:
@@ -126,7 +126,7 @@ async def turn_cost(url: str, folder: Path, repeats: int) -> tuple[float, float]
     store = JsonlSessionStore(folder / "sessions")
 
     async def session(turns: int) -> float:
-        agent = Agent("test:model", tools=[add], stream_fn=replies(turns - 1))
+        agent = Agent("test:model", tools=[add], stream_fn=replies(turns - 1), max_turns=None)
         with store.create() as made:
             made.attach(agent)
             start = time.process_time()
@@ -136,7 +136,7 @@ async def turn_cost(url: str, folder: Path, repeats: int) -> tuple[float, float]
     async with Durable(url) as durable:
         for turns in (2, 42):
             durable.agent(f"turns{turns}")(
-                lambda turns=turns: Agent("test:model", tools=[add], stream_fn=replies(turns - 1))
+                lambda turns=turns: Agent("test:model", tools=[add], stream_fn=replies(turns - 1), max_turns=None)
             )
 
         async def run(turns: int) -> float:

@@ -100,7 +100,7 @@ class SwinkAgent:
 
     def make_agent(self) -> Callable[[int], Awaitable[None]]:
         model = ScriptedModel(0)
-        agent = Agent(MODEL, stream_fn=model, tools=[add])
+        agent = Agent(MODEL, stream_fn=model, tools=[add], max_turns=None)
 
         async def run(turns: int) -> None:
             model.turns = turns
@@ -119,6 +119,7 @@ class SwinkAgent:
                 stream_fn=model,
                 tools=[add, *standard_tools(folder)],
                 policies=recommended(folder, max_turns=turns + 1),
+                max_turns=None,
                 approve=Approvals(),
                 redactor=Redactor(),
             )
@@ -132,7 +133,7 @@ class SwinkAgent:
     def agent_with_history(self, history: int) -> Callable[[int], Awaitable[None]]:
         pair: list[AgentMessage] = [UserMessage("question"), AssistantMessage("answer")]
         model = ScriptedModel(0)
-        agent = Agent(MODEL, stream_fn=model, tools=[add], messages=pair * (history // 2))
+        agent = Agent(MODEL, stream_fn=model, tools=[add], max_turns=None, messages=pair * (history // 2))
 
         async def run(turns: int) -> None:
             model.turns = turns

@@ -115,7 +115,7 @@ def counting_model(turns: int) -> ScriptedModel:
 
 
 def bare_agent(turns: int, folder: str) -> Agent:
-    return Agent("test:model", stream_fn=counting_model(turns), tools=[add])
+    return Agent("test:model", stream_fn=counting_model(turns), tools=[add], max_turns=None)
 
 
 def standard_agent(turns: int, folder: str) -> Agent:
@@ -125,6 +125,7 @@ def standard_agent(turns: int, folder: str) -> Agent:
         stream_fn=counting_model(turns),
         tools=[add, *standard_tools(folder)],
         policies=recommended(folder, max_turns=turns + 1),
+        max_turns=None,
         approve=Approvals(),
         redactor=Redactor(),
     )
@@ -187,7 +188,9 @@ class Disk(FileOperations):
 def say_synced_turn(folder: Path) -> None:
     """Says how often a turn waits for the disk, and how long: the disk's own time, and no promise."""
     disk, turns = Disk(), 50
-    agent = Agent("test:model", stream_fn=scripted(*[call("add", a=1, b=2)] * turns, text("done")), tools=[add])
+    agent = Agent(
+        "test:model", stream_fn=scripted(*[call("add", a=1, b=2)] * turns, text("done")), tools=[add], max_turns=None
+    )
     with JsonlSessionStore(folder / "synced", files=disk).create() as session:
         session.attach(agent)
         start = time.perf_counter()
@@ -205,7 +208,7 @@ def others(folder: Path, repeats: int) -> float:
 
     async def work(store: JsonlSessionStore) -> float:
         replies = [*[call("add", a=1, b=2)] * 4, text("done")]
-        agent = Agent("test:model", stream_fn=scripted(*replies), tools=[add])
+        agent = Agent("test:model", stream_fn=scripted(*replies), tools=[add], max_turns=None)
         session = store.create()
         session.attach(agent)
         start = time.perf_counter()

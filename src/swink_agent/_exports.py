@@ -42,6 +42,7 @@ from .core.errors import ModelThrottled as ModelThrottled
 from .core.errors import NetworkError as NetworkError
 from .core.errors import NoMessages as NoMessages
 from .core.errors import NotPending as NotPending
+from .core.errors import PolicyFailed as PolicyFailed
 from .core.errors import PolicyStopped as PolicyStopped
 from .core.errors import ProviderMismatch as ProviderMismatch
 from .core.errors import StreamError as StreamError

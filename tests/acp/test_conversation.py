@@ -256,6 +256,8 @@ async def test_a_cancelled_form_ends_the_prompt(desk: Path) -> None:
         client.told.clear()
         running = asyncio.ensure_future(client.say(session, "/model"))
         await client.told.wait()
+        with pytest.raises(RequestError, match="is running"):
+            await client.say(session, "Another")
         await agent.cancel(session_id=session.session_id)
         assert await running == "cancelled"
 
@@ -273,3 +275,25 @@ async def test_added_folders_are_open_to_the_tools(desk: Path) -> None:
         session = await new(agent, desk, additional_directories=[str(desk.parent / "beside")])
         await client.say(session, "Read it")
     assert "beside the folder" in str(client.of("tool_call_update")[-1].content)
+
+
+async def test_a_prompt_during_a_run_steers_it_and_ends_with_it(desk: Path) -> None:
+    asked: list[list[str]] = []
+
+    def stream(model: Any, context: Any, *more: Any) -> Any:
+        asked.append([message.content[0].text for message in context.messages if isinstance(message, UserMessage)])
+        is_steered = asked[-1][-1] == "Stop looking."
+        answer = "I stopped." if is_steered else call("read_file", path=f"{len(asked)}.txt")
+        return scripted(answer)(model, context, *more)
+
+    client = Client()
+    async with conversing(client, stream, approve="smart") as agent:
+        session = await new(agent, desk)
+        looking = asyncio.ensure_future(client.say(session, "Look at all files."))
+        await client.until("tool_call")
+        assert await client.say(session, "Stop looking.") == "end_turn"
+        assert await looking == "end_turn"
+        assert client.said.count("I stopped.") == 1
+        assert client.of("user_message_chunk") == []  # the editor shows what it sends
+        assert asked[-1] == ["Look at all files.", "Stop looking."]
+        assert len([texts for texts in asked if "Stop looking." in texts]) == 1

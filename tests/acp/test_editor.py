@@ -307,8 +307,6 @@ async def test_cancelling_ends_the_prompt_and_its_question_and_the_session_goes_
         session = await agent.new_session(cwd=str(folder), mcp_servers=[])
         running = asyncio.ensure_future(agent.prompt(session_id=session.session_id, prompt=[acp().text_block("Write")]))
         await asyncio.wait_for(editor.asked.wait(), 30)
-        with pytest.raises(acp().RequestError, match="is running"):
-            await agent.prompt(session_id=session.session_id, prompt=[acp().text_block("Another")])
         await agent.cancel(session_id=session.session_id)
         assert (await asyncio.wait_for(running, 30)).stop_reason == "cancelled"
         done = await agent.prompt(session_id=session.session_id, prompt=[acp().text_block("Hello?")])

@@ -155,7 +155,7 @@ def transform_scenario(points: Points) -> Agent:
 
 def summary_scenario(points: Points) -> Agent:
     class Careful:
-        every_call = True
+        on_every_request = True
 
         async def pre_turn(self, ctx: PolicyContext) -> None:
             await points.point()

@@ -212,6 +212,12 @@ def test_no_help_cuts_the_sentence_about_a_command() -> None:
         assert "..." not in commands, words
 
 
+def test_no_help_has_formulas_or_words_of_types() -> None:
+    shown = {words: invoke(*words, "--help").output for words, _ in every_command(swink)}
+    assert ("web",) in shown
+    assert [words for words, text in shown.items() if "<=" in text or "x>" in text or "RANGE" in text] == []
+
+
 def test_every_option_for_a_folder_completes_folders() -> None:
     found = [(words, command, option) for words, command in every_command(swink) for option in command.params
              if option.metavar == "FOLDER"]  # fmt: skip
@@ -541,6 +547,18 @@ def test_a_key_is_never_an_argument_and_never_repeated(program: Any, words: tupl
     assert (done.code, done.out) == (2, "")
     assert key[:16] not in done.err
     assert key[-8:] not in done.err
+
+
+async def test_a_key_for_an_editor_is_asked_for_and_not_shown(swink: Any, terminal: Any) -> None:
+    await terminal.start("acp", "--keys")
+    await terminal.expect("Provider")
+    terminal.type("mistral\n")
+    await terminal.expect("Key of mistral")
+    terminal.type(f"{KEY}\n")
+    assert await terminal.finish() == 0
+    assert KEY not in terminal.shown
+    assert "The key of mistral is in" in terminal.shown
+    assert json.loads((swink.home / "config/keys.json").read_bytes())["mistral"]["key"] == KEY
 
 
 def test_a_key_as_an_argument_is_told_where_it_belongs(program: Any) -> None:

@@ -308,7 +308,7 @@ async def test_a_side_request_counts_into_the_run_and_raises_where_it_was_made()
 
 async def test_a_policy_that_sees_every_call_may_refuse_a_side_request() -> None:
     class Strict:
-        every_call = True
+        on_every_request = True
         name = "strict"
 
         def pre_turn(self, ctx: Any) -> Stop | None:

@@ -19,6 +19,7 @@ from swink_agent import (
     NetworkError,
     NoMessages,
     NotPending,
+    PolicyFailed,
     StreamError,
     StructuredOutputFailed,
     ToolError,
@@ -50,6 +51,7 @@ ERRORS: list[AgentError] = [
     InvalidContinue(),
     NotPending(["call_1"]),
     Aborted(),
+    PolicyFailed("audit", "post_turn"),
     Quota("red", 5),
 ]
 

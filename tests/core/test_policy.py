@@ -27,6 +27,7 @@ from swink_agent import (
     MessagesInjected,
     ModelSpec,
     PolicyContext,
+    PolicyFailed,
     PolicyStop,
     PolicyStopped,
     PreDispatchContext,
@@ -172,15 +173,62 @@ async def test_the_first_stop_wins_and_later_policies_are_not_asked() -> None:
     assert not last.seen
 
 
-@pytest.mark.parametrize("slot", [PreTurn, PostTurn, PostLoop])
+@pytest.mark.parametrize(
+    ("slot", "name", "asks"), [(PreTurn, "pre_turn", 0), (PostTurn, "post_turn", 1), (PostLoop, "post_loop", 1)]
+)
 @pytest.mark.parametrize("verdict", [KeyError("x"), "nonsense", True, Skip("here it means nothing")])
-async def test_a_policy_that_fails_is_logged_and_passed_over(
-    slot: Any, verdict: Any, caplog: pytest.LogCaptureFixture
+async def test_a_policy_that_fails_ends_the_run_with_its_name(slot: Any, name: str, asks: int, verdict: Any) -> None:
+    model, asked_later = scripted("fine", "never"), slot()
+    agent = Agent(MODEL, stream_fn=model, policies=[slot(verdict), asked_later])
+    agent.follow_up("and then?")
+    events = await collect(agent.prompt_stream("go"))
+    check_events(events)
+    result = agent.last_result
+    assert result is not None
+    failed = result.exception
+    assert isinstance(failed, PolicyFailed)
+    assert (failed.policy, failed.slot, result.stopped_by, len(model.requests)) == ("before", name, None, asks)
+    assert isinstance(failed.__cause__, KeyError if isinstance(verdict, KeyError) else TypeError)
+    assert not asked_later.seen
+    with pytest.raises(PolicyFailed, match=f"policy before failed in {name}"):
+        result.raise_for_error()
+
+
+@pytest.mark.parametrize("slot", [PreTurn, AsyncPreTurn, PostTurn, PostLoop])
+async def test_an_optional_policy_that_fails_is_logged_and_passed_over(
+    slot: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
+    policy = slot(KeyError("x"))
+    policy.optional = True
     with caplog.at_level(logging.ERROR, "swink_agent"):
-        agent, _ = await run([slot(verdict)], text("fine"))
+        agent, _ = await run([policy], text("fine"))
     assert "policy before" in caplog.text
     assert agent.messages[-1].text == "fine"  # type: ignore[union-attr]
+
+
+async def test_a_failure_after_a_turn_keeps_the_replacements_before_it() -> None:
+    agent, events = await run([PostTurn(Inject([AssistantMessage("***")])), PostTurn(KeyError("x"))], text("secret"))
+    assert [turn.message.text for turn in turn_ends(events) if turn.message] == ["***"]
+    assert turn_ends(events)[0].reason is TurnEndReason.ERROR
+    assert agent.last_error is not None
+
+
+async def test_a_policy_that_fails_before_a_retry_ends_the_run() -> None:
+    model = scripted(fail("network"), text("not reached"))
+    agent = Agent(MODEL, stream_fn=model, policies=[Reserving(None, KeyError("x"))], retry_strategy=AtOnce())
+    result = await agent.prompt("go")
+    assert isinstance(result.exception, PolicyFailed)
+    assert len(model.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "way", [lambda agent: agent.structured_output("go", int), lambda agent: collect(agent.text_stream("go"))]
+)
+async def test_what_returns_a_value_or_text_raises_the_stop(way: Any) -> None:
+    agent = Agent(MODEL, stream_fn=scripted("no"), policies=[PreTurn(Stop("over budget"))])
+    with pytest.raises(PolicyStopped) as stopped:
+        await way(agent)
+    assert (stopped.value.policy, stopped.value.reason) == ("before", "over budget")
 
 
 @pytest.mark.parametrize("verdict", [KeyError("x"), "nonsense", True])
@@ -198,7 +246,7 @@ async def test_a_skipped_call_is_not_run_and_the_model_is_told_why() -> None:
     assert names(events).count("ToolExecutionStart") == 1
 
 
-async def test_a_pre_dispatch_stop_gives_every_call_an_error_runs_nothing_and_ends_the_run() -> None:
+async def test_a_pre_dispatch_stop_gives_on_every_request_an_error_runs_nothing_and_ends_the_run() -> None:
     policy = PreDispatch(None, Stop("enough"))
     _, events = await run([policy], [call("add", a=1, b=2)] * 3, text("never"))
     (turn,) = turn_ends(events)
@@ -366,16 +414,21 @@ async def test_a_result_for_a_call_that_the_turn_did_not_make_is_not_taken(caplo
     assert "replaces nothing of the turn" in caplog.text
 
 
+class AtOnce(DefaultRetryStrategy):
+    def delay(self, attempt: int, /) -> float:
+        return 0.0
+
+
 class Reserving(Before):
     """A pre-turn policy that sees every call."""
 
-    every_call = True
+    on_every_request = True
 
     def pre_turn(self, ctx: PolicyContext) -> Any:
         return self._next(ctx)
 
 
-async def test_a_policy_that_wants_every_call_is_asked_before_each_repetition_of_a_request() -> None:
+async def test_a_policy_that_wants_on_every_request_is_asked_before_each_repetition_of_a_request() -> None:
     policy, once = Reserving(), PreTurn()
     model = scripted(fail("network"), fail("network"), text("hello"))
     agent = Agent(MODEL, stream_fn=model, policies=[policy, once], sleep=no_sleep)
@@ -618,7 +671,7 @@ async def test_the_context_of_a_run_can_be_kept_as_a_copy(copied: Any) -> None:
     copies: list[tuple[PolicyContext, PolicyContext]] = []
 
     class Keeps:
-        every_call = True
+        on_every_request = True
 
         def keep(self, ctx: PolicyContext) -> None:
             copies.append((copied(ctx), ctx))

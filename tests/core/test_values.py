@@ -24,6 +24,7 @@ from swink_agent import (
     ModelSpec,
     NotPending,
     PolicyContext,
+    PolicyStopped,
     Redactor,
     RunRecord,
     Stop,
@@ -259,7 +260,7 @@ async def test_a_policy_that_stops_the_run_does_not_take_away_an_answer_in_text(
 
     agent = Agent(MODEL, stream_fn=native(as_json(x=1, y=2), "no"), policies=[OneTurn()])
     assert await agent.structured_output("where?", SCHEMA) == {"x": 1, "y": 2}
-    with pytest.raises(StructuredOutputFailed, match="one turn is enough"):
+    with pytest.raises(PolicyStopped, match="one turn is enough"):
         await agent.structured_output("where?", SCHEMA)
 
 

@@ -57,7 +57,7 @@ BUILDERS: list[tuple[Any, ModelSpec]] = [
 
 async def long_run(turns: int, **settings: Any) -> ScriptedStream:
     script = scripted(*[call("look", number=number) for number in range(turns)], "done")
-    agent = Agent(MODEL, stream_fn=script, tools=[look], system_prompt="Be brief.", **settings)
+    agent = Agent(MODEL, stream_fn=script, tools=[look], system_prompt="Be brief.", max_turns=None, **settings)
     assert (await agent.prompt("Count everything.")).text == "done"
     return script
 

@@ -32,9 +32,8 @@ from swink_agent import (
     tool,
 )
 from swink_agent.local import LocalModelEvent, LocalState, LocalStreamFn, ModelStore
-from swink_agent.local.worker.engine import Completion, EngineError, Piece
-from swink_agent.local.worker.process import WorkerEngine, Workers, shared_workers
-from swink_agent.local.worker.wire import WorkerSettings
+from swink_agent.local.worker.engine import Engine, Workers, shared_workers
+from swink_agent.local.worker.values import Completion, EngineError, Piece, WorkerSettings
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -87,7 +86,7 @@ async def _ask(stream_fn: Any, context: AgentContext, **options: Any) -> Assista
     return message
 
 
-def _engine(workers: Workers) -> WorkerEngine:
+def _engine(workers: Workers) -> Engine:
     (engine,) = workers._engines.values()
     return engine
 

@@ -1,16 +1,23 @@
-"""A writer of random texts by a grammar, and a scripted engine, as fixtures."""
+"""A writer of random texts by a grammar, and a scripted model, as fixtures."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
 from swink_agent import AgentContext, AssistantMessage, CancellationToken, MessageAssembler, ModelSpec, StreamOptions
-from swink_agent.local.worker.engine import Chunk, Completion, Finished, ModelInfo, Overflowed, Piece, Progress
+from swink_agent.local import LocalStreamFn
+from swink_agent.local.worker.engine import Engine, Workers
+
+FAKE = (sys.executable, str(Path(__file__).with_name("fake_llama.py")))
 
 
 class GrammarWriter:
@@ -151,56 +158,61 @@ def write_by() -> Callable[..., list[str]]:
     return write
 
 
-class ScriptedEngine:
-    """An engine that gives scripted replies, one per request, and keeps the requests."""
+class Asked(NamedTuple):
+    """What was asked of the server."""
 
-    def __init__(self, *replies: str | Sequence[Chunk] | Exception, window: int = 2_048, template: str = "") -> None:
-        self.replies = list(replies)
-        self.requests: list[Completion] = []
-        self.info = ModelInfo(window, template)
-        self.load_error: Exception | None = None
-        self.is_closed_early = False
-        self.hold = asyncio.Event()
-        self.hold.set()
+    prompt: str
+    grammar: str
+    max_tokens: int
+    temperature: float
 
-    async def load(self) -> ModelInfo:
-        if self.load_error is not None:
-            raise self.load_error
-        return self.info
 
-    async def complete(self, request: Completion) -> AsyncIterator[Chunk]:
-        self.requests.append(request)
-        tokens = len(request.prompt) // 4
-        if tokens > self.info.context_length:
-            yield Overflowed(tokens, self.info.context_length)
-            return
-        reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
-        is_over = False
-        try:
-            yield Progress(0, tokens)
-            if isinstance(reply, Exception):
-                raise reply
-            if isinstance(reply, str):
-                pieces = [reply[start : start + 3] for start in range(0, len(reply), 3)]
-                reply = [*(Piece(piece) for piece in pieces), Finished(False, tokens, tokens // 2, len(pieces))]
-            for chunk in reply:
-                await asyncio.sleep(0)
-                await self.hold.wait()
-                is_over = isinstance(chunk, Finished)
-                yield chunk
-        finally:
-            self.is_closed_early = not is_over
+class ScriptedModel:
+    """A model in a worker process that gives scripted replies, one per completion, and keeps what it was asked."""
 
-    async def render(self, messages: Sequence[tuple[str, str]]) -> str:
-        return "".join(f"[{role}]{text}" for role, text in messages) + "[assistant]"
+    def __init__(self, folder: Path, replies: Sequence[Any], script: dict[str, Any]) -> None:
+        self.states = folder / ".states"
+        self.file = folder / "model.gguf"
+        self.file.write_text("GGUF" + json.dumps({"template": "", "window": 2_048, **script, "replies": replies}))
+        self.workers = Workers(lambda settings: Engine(settings, command=FAKE))
 
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        return [[float(len(text))] for text in texts]
+    def stream_fn(self, **options: Any) -> LocalStreamFn:
+        return LocalStreamFn(str(self.file), cache_dir=self.file.parent, workers=self.workers, **options)
+
+    @property
+    def asked(self) -> list[Asked]:
+        """The completions; with `max_tokens` 0, those that only read a beginning."""
+        lines = map(json.loads, (self.states / "asked.jsonl").read_text().splitlines())
+        return [Asked(one["prompt"], one.get("grammar", ""), one["n_predict"], one["temperature"]) for one in lines]
+
+    @property
+    def requests(self) -> list[Asked]:
+        """The completions that write something."""
+        return [asked for asked in self.asked if asked.max_tokens]
+
+    async def closed_early(self) -> None:
+        """Waits until a connection was closed before its reply was complete."""
+        await asyncio.to_thread(self._wait_for, self.states / "closed")
+
+    def _wait_for(self, file: Path) -> None:
+        deadline = time.monotonic() + 30
+        while not file.exists():
+            assert time.monotonic() < deadline, f"{file.name} did not come"
+            time.sleep(0.01)
 
 
 @pytest.fixture
-def scripted_engine() -> type[ScriptedEngine]:
-    return ScriptedEngine
+def scripted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., ScriptedModel]]:
+    """`scripted(*replies, window=…, template=…)`: a reply is a text or a list of the events of `fake_llama`."""
+    models: list[ScriptedModel] = []
+
+    def make(*replies: Any, **script: Any) -> ScriptedModel:
+        models.append(ScriptedModel(tmp_path_factory.mktemp("model"), replies, script))
+        return models[-1]
+
+    yield make
+    for model in models:
+        model.workers.close()
 
 
 SPEC = ModelSpec("local", "scripted")

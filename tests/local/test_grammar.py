@@ -140,6 +140,10 @@ NODE = {"type": "object", "properties": {"a": {"type": "string"}}, "required": [
         {"allOf": [NODE, {"properties": {"a": {"minLength": 4}}}]},
         {"type": "object", "properties": {"a": {"type": "null"}, "b": False}},
         {"type": "object", "required": ["a"], "additionalProperties": {"type": "integer"}},
+        {"allOf": [{"properties": {"a": {}}, "additionalProperties": False}, {"properties": {"b": {}}}]},
+        {"$defs": {"n": {"properties": {"a": {}}}}, "$ref": "#/$defs/n", "additionalProperties": False},
+        {"allOf": [NODE, {"additionalProperties": {"minLength": 3}}]},
+        {"allOf": [{"enum": [1, "a", "b"]}, {"const": "a"}]},
     ],
     ids=json.dumps,
 )
@@ -148,7 +152,16 @@ def test_unusual_ways_to_say_it_give_the_right_grammar(schema: dict[str, Any], w
 
 
 @pytest.mark.table
-@pytest.mark.parametrize("schema", [{"allOf": [{"type": "string"}, False]}, {"anyOf": [False]}], ids=json.dumps)
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"allOf": [{"type": "string"}, False]},
+        {"anyOf": [False]},
+        {"$defs": {"n": NODE}, "$ref": "#/$defs/n", "additionalProperties": False},
+        {"allOf": [{"enum": [1, 2]}, {"const": 3}]},
+    ],
+    ids=json.dumps,
+)
 def test_a_schema_that_accepts_nothing_is_an_error(schema: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="the schema"):
         grammar_of(schema)
@@ -177,7 +190,7 @@ def test_a_schema_that_says_nothing_takes_any_json(write_by: Write) -> None:
         {"type": "number", "minimum": 1e20},
         {"type": "integer", "minimum": 1e20},
         {"allOf": [{"type": "string"}, {"type": ["string", "null"]}]},
-        {"allOf": [{"properties": {"a": {}}, "additionalProperties": False}, {"properties": {"b": {}}}]},
+        {"type": "object", "additionalProperties": False, "minProperties": 1},
     ],
     ids=json.dumps,
 )

@@ -42,9 +42,9 @@ def counting() -> Any:
     return poll
 
 
-async def run(policy: LoopDetection, *replies: Any) -> tuple[Any, list[str]]:
+async def run(policy: LoopDetection, *replies: Any, **options: Any) -> tuple[Any, list[str]]:
     """The result of the run, and the texts that were injected."""
-    agent = Agent("test:model", stream_fn=scripted(*replies), tools=[look, counting()], policies=[policy])
+    agent = Agent("test:model", stream_fn=scripted(*replies), tools=[look, counting()], policies=[policy], **options)
     stream = agent.prompt_stream("go")
     events = await collect(stream)
     told = [
@@ -172,5 +172,5 @@ async def test_it_forgets_a_run_that_is_over() -> None:
 
 async def test_hundreds_of_turns_cost_little() -> None:
     replies = [call("look", where=str(number % 50)) for number in range(400)]
-    result, told = await run(LoopDetection(window=30), *replies, text("done"))
+    result, told = await run(LoopDetection(window=30), *replies, text("done"), max_turns=None)
     assert (result.text, told) == ("done", [])

@@ -33,6 +33,22 @@ def shape(text: str) -> str:
         ("&#8238;&notit;&#10;&#769;", "<p>&amp;#8238;&amp;notit;&amp;#10;&amp;#769;</p>"),
         ("A *title*\n====\ntext", "<h3>A <em>title</em></h3><p>text</p>"),
         ("two\nlines\n===", "<p>two<br>lines<br>===</p>"),
+        ("A *title*\n---\ntext", "<h4>A <em>title</em></h4><p>text</p>"),
+        ("two\nlines\n---", "<p>two<br>lines</p><hr>"),
+        (
+            "[a *b*][ c ], [C], [c][] and x[1][2]\n\n[c]: https://x.y 't'",
+            '<p><a href="https://x.y">a <em>b</em></a>, <a href="https://x.y">C</a>, <a href="https://x.y">c</a>'
+            ' and x[1][2]</p><p>[c]: <a href="https://x.y">https://x.y</a> &#x27;t&#x27;</p>',
+        ),
+        (
+            "[a] [b]\n\n[a]: javascript:x\n```\n[b]: https://x.y\n```",
+            "<p>[a] [b]</p><p>[a]: javascript:x</p><pre><code>[b]: https://x.y</code></pre>",
+        ),
+        (
+            "[good.com][a]\n\n[a]: https://evil.com",
+            '<p><a href="https://evil.com">good.com</a> <span class="quiet">(evil.com)</span></p>'
+            '<p>[a]: <a href="https://evil.com">https://evil.com</a></p>',
+        ),
         ("# A `b`\n## C ##", "<h3>A <code>b</code></h3><h4>C</h4>"),
         (
             "*a* __d__ ~~e~~ ***f***",
@@ -181,6 +197,9 @@ PIECES = [
         "<!--",
         "a\n",
         "[a]: ",
+        "[a]: https://a.b\n",
+        "[a]: https://a.b '",
+        "[a][a",
     ),
     *("- a\n\n", " ", "\n", "* * ", "a|b\n-|-\n", "\u0301", "é*"),
 ]

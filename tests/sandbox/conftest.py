@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from swink_agent.sandbox import ProcessLimits, Sandbox, SandboxProfile
 from swink_agent.sandbox.bubblewrap.backend import find_bubblewrap
+from swink_agent.sandbox.bubblewrap.writes import find_perl
 
 from .back_ends import ALL, open_any
 
@@ -54,6 +55,7 @@ class Playground:
     variables: dict[str, str] = field(default_factory=dict)
     before: dict[str, str] = field(default_factory=dict)
     listeners: list[socket.socket] = field(default_factory=list)
+    pipes: list[int] = field(default_factory=list)
     victim: subprocess.Popen[bytes] | None = None
 
     @property
@@ -88,9 +90,12 @@ class Playground:
             "OUT_": f"out-{self.canary[:8]}",
         }
         self._listen()
-        os.mkfifo(self.home / "pipe")
-        self.pipe = os.open(self.home / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-        self.resources.callback(os.close, self.pipe)
+        # Without Perl, bubblewrap does not keep commands from named pipes outside the home folders.
+        for folder in (self.home, self.outside) if find_perl(()) else (self.home,):
+            os.mkfifo(folder / "pipe")
+            pipe = os.open(folder / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+            self.resources.callback(os.close, pipe)
+            self.pipes.append(pipe)
         self.victim = subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL)
         self.resources.callback(end, self.victim)
         self.variables["VICTIM"] = str(self.victim.pid)
@@ -148,8 +153,8 @@ class Playground:
             if self.before.get(path) != after.get(path):
                 found.append(f"changed: {path}: {self.before.get(path)} -> {after.get(path)}")
         found += [f"reached: {listener.getsockname()}" for listener in self.listeners if was_reached(listener)]
-        if os.read(self.pipe, 100):
-            found.append("something was written to the named pipe")
+        if any(os.read(pipe, 100) for pipe in self.pipes):
+            found.append("something was written to a named pipe")
         if secrets and self.canary in outcome.output:
             found.append("a secret is in the output")
         if self.success in outcome.output:

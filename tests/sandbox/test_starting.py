@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from swink_agent.local.weights.sources import find_pip
-from swink_agent.local.worker.engine import EngineError
-from swink_agent.local.worker.process import WorkerEngine
-from swink_agent.local.worker.wire import WorkerSettings
+from swink_agent.local.worker.engine import Engine
+from swink_agent.local.worker.values import EngineError, WorkerSettings
 from swink_agent.sandbox.programs import importable
 from swink_agent.sandbox.starting import run_program, trusted_environment, trusted_program
 from swink_agent.tui.clipboard import copy_beside
@@ -159,7 +158,7 @@ async def test_the_local_model_s_worker_loads_nothing_of_the_folder(
     (world.work / "sitecustomize.py").write_text(trap)
     monkeypatch.setenv("PYTHONPATH", f"{world.work}{os.pathsep}.")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(world.work))
-    engine = WorkerEngine(
+    engine = Engine(
         WorkerSettings(path=str(world.tools / "no-such.gguf"), context_length=512, state_dir=str(world.tools))
     )
     with pytest.raises(EngineError):

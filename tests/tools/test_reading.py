@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,6 +114,25 @@ async def test_it_has_no_hosts_and_its_own_loopback(backend: str, work: Path) ->
         assert said(result).startswith("0\n")
         assert "example.org" not in said(result)
     finally:
+        tool.close()
+
+
+SERVER = "python3 -u -m http.server -b 127.0.0.1 0"
+GET = 'exec 3<>"/dev/tcp/127.0.0.1/{port}" && printf "GET /a.txt HTTP/1.0\\r\\n\\r\\n" >&3 && tail -1 <&3'
+
+
+@pytest.mark.parametrize("hosts", [(), ("example.org",)])
+async def test_it_reaches_a_background_server_unless_commands_reach_hosts(
+    backend: str, work: Path, hosts: tuple[str, ...]
+) -> None:
+    with open_sandbox(SandboxProfile(write=(str(work),), hosts=hosts), backend=backend) as sandbox:
+        tool = BashTool(work, sandbox)
+        task = tool.tasks.find((await run(tool, SERVER, reads_only=False, background=True)).details["task"])
+        while (port := re.search(r" port (\d+) ", task.newest)) is None:
+            assert task.is_running, task.newest
+            await asyncio.sleep(0.01)
+        result = await run(tool, GET.format(port=port[1]))
+        assert ("one\n" in said(result)) == (not hosts and getattr(sandbox, "has_loopback", True)), said(result)
         tool.close()
 
 

@@ -236,7 +236,7 @@ class EditorAgent:
 
     async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> schema.PromptResponse:
         session = self._session(session_id)
-        if session.is_busy:
+        if not session.takes_prompts:
             raise _refused("a prompt of this session is running: cancel it first")
         return schema.PromptResponse(stop_reason=await session.prompt(prompt))
 

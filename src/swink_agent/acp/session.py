@@ -72,7 +72,8 @@ class EditorSession:
     def __init__(self, editor: Any, opening: Opening, *, has_forms: bool) -> None:
         self.id = ""
         self.folder = str(opening.folder)
-        self.is_busy = False
+        self._prompts = 0
+        """The number of prompts that have not ended: more than one if the editor has steered a run."""
         self._editor = editor
         self._has_forms = has_forms
         self._outbox = Outbox(self._send)
@@ -114,6 +115,16 @@ class EditorSession:
         info = recorded.info
         made._title = "" if info is None else info.title
         return made
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a prompt has not ended."""
+        return self._prompts > 0
+
+    @property
+    def takes_prompts(self) -> bool:
+        """Whether a prompt can come now: nothing goes on, or a run that it would steer."""
+        return not self.is_busy or self.conversation.state == "running"
 
     @property
     def conversation(self) -> Conversation:
@@ -162,9 +173,14 @@ class EditorSession:
         await self._outbox.sent()
 
     async def prompt(self, parts: Sequence[Any]) -> Any:
-        """Handles a prompt to its end, and returns the reason of its end. Raises `RequestError`."""
-        self.is_busy, self._was_cancelled = True, False
-        self._errors.clear()
+        """Handles a prompt to its end, and returns the reason of its end. Raises `RequestError`.
+
+        During a run, a message steers the run, as in a terminal, and ends with it.
+        """
+        if not self.is_busy:
+            self._was_cancelled = False
+            self._errors.clear()
+        self._prompts += 1
         conversation, before = self.conversation, self.conversation.last_end
         try:
             await conversation.ready()
@@ -173,14 +189,19 @@ class EditorSession:
                 await self._command(text, *command)
             else:
                 message = await self._message(parts)
-                if not self._was_cancelled:
+                await conversation.ready()
+                if self._was_cancelled:
+                    pass
+                elif conversation.state == "running":
+                    conversation.enqueue("steer", message)
+                else:
                     conversation.start(message)
             await conversation.settled()
             self._tell_title()
             return self._reason(None if conversation.last_end is before else conversation.last_end)
         finally:
             await self._outbox.sent()
-            self.is_busy = False
+            self._prompts -= 1
 
     def cancel(self) -> None:
         """Ends the run or the command, and the questions that are open."""
@@ -343,7 +364,7 @@ class EditorSession:
 
     def show_injected(self, event: MessagesInjected, length: int, images: Mapping[int, Sequence[str]]) -> None:
         for message in event.messages if event.source != "policy" else ():
-            if isinstance(message, UserMessage):
+            if isinstance(message, UserMessage) and id(message) not in images:  # the editor shows what it sends
                 for update in said(self._redactor.redact_message(message), secrets.token_hex(8)):  # type: ignore[arg-type]
                     self._outbox.add(update)
 

@@ -15,12 +15,12 @@ from msgspec.structs import force_setattr
 
 from .approval import ApprovalMode, ApproveFn
 from .context.context import default_convert_to_llm
-from .policy import PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
+from .policy import MaskingPolicy, PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
 from .retry import DefaultRetryStrategy, RetryStrategy
 from .secrets.redaction import Redactor
 from .stream import StreamFn, StreamOptions
 from .types import AgentMessage, LlmMessage, ModelSpec, ToolCall
-from .values.checks import check_hooks, check_strategy, checked_lists, is_not
+from .values.checks import check_hooks, check_strategy, check_whole, checked_lists, is_not
 from .values.value import WithDeps
 
 ConvertToLlmFn: TypeAlias = Callable[[AgentMessage], LlmMessage | None | Awaitable[LlmMessage | None]]
@@ -80,6 +80,9 @@ class AgentLoopConfig(WithDeps, frozen=True, kw_only=True):
     post_turn_policies: Sequence[PostTurnPolicy] = ()
     post_loop_policies: Sequence[PostLoopPolicy] = ()
 
+    masks: Sequence[MaskingPolicy] = ()
+    """The policies that mask what enters the run."""
+
     approve: ApproveFn | None = None
     approval_mode: ApprovalMode = ApprovalMode.WHERE_REQUIRED
     tool_execution: ToolExecution = "concurrent"
@@ -90,6 +93,8 @@ class AgentLoopConfig(WithDeps, frozen=True, kw_only=True):
     """The dependencies that the application gives to its tools, system prompt and policies."""
     execution_root: Path | None = None
     """The folder in which tools work."""
+    max_turns: int | None = None
+    """The most turns of a run that ask a model; `None` for no limit. Each delegate counts its own."""
     redactor: Redactor | None = None
     """Masks secrets in tool results, updates and errors; `None` for one that knows the secrets of the environment."""
     sleep: SleepFn = asyncio.sleep
@@ -105,6 +110,8 @@ class AgentLoopConfig(WithDeps, frozen=True, kw_only=True):
             force_setattr(self, "approval_mode", ApprovalMode(self.approval_mode))
         if not isinstance(model := cast("object", self.model), ModelSpec):
             raise is_not("model", model, "a ModelSpec")
+        if self.max_turns is not None:
+            check_whole("max_turns", self.max_turns)
         check_hooks(self)
         check_strategy(self.tool_execution)
         for name, several in checked_lists(self).items():

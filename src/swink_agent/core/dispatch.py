@@ -27,7 +27,7 @@ from .approving import Failed, decide, needs_approval, scope_of
 from .calls import CallState, not_an_object, run_attempts
 from .errors import as_agent_error
 from .events import DeferralKind, ToolCallDeferred, ToolExecutionEnd, ToolExecutionStart
-from .output import taken, takes_long
+from .output import takes_long
 from .policy import PolicyContext, PreDispatchContext, Skip
 from .record import CallRecord
 from .run.consulting import consult_before_dispatch
@@ -87,6 +87,7 @@ class Batch:
         self.run = run
         self.supervisor = run.supervisor
         self.calls: list[CallState] = []
+        self.unresolved: dict[CallState, None] = {}  # the calls that have no result yet
         run.records_of_calls = self.records
         self.was_steered = False
         self.running: dict[CallState, None] = {}  # calls that have started and were not passed to `_finish` yet
@@ -112,6 +113,7 @@ class Batch:
         if toolbox.options and block.name in toolbox.options:
             call.options = toolbox.options[block.name]
         self.calls.append(call)
+        self.unresolved[call] = None
         return call
 
     async def results(self) -> tuple[tuple[ToolResultMessage, ...], bool]:
@@ -120,7 +122,7 @@ class Batch:
         try:
             await self.prepare()
             for group in await self._groups():
-                if self.was_steered or run.is_interrupted or run.refusal is not None:
+                if self.was_steered or run.is_interrupted or run.refusal is not None or run.error is not None:
                     break
                 await self._run_group(group)
         except Interrupted:
@@ -138,11 +140,6 @@ class Batch:
         """What is known of the calls so far, for policies."""
         return tuple([call.record() for call in self.calls])
 
-    @property
-    def unresolved(self) -> list[CallState]:
-        """The calls that have no result yet."""
-        return [call for call in self.calls if call.message is None]
-
     def resolve(
         self, call: CallState, result: AgentToolResult, outcome: ToolOutcome, reason: str | None = None
     ) -> None:
@@ -152,18 +149,19 @@ class Batch:
             # The task was cancelled before it began. Stop its clock here, so that event and record agree.
             call.ended = monotonic()
         if result is not call.masked:
-            result = taken(self.run.redactor, result)
+            result = run.entered_result(result)
         if reason is None:
             reason = extract_text(result.content) if result.is_error else ""
         elif reason:
-            reason = self.run.redactor.redact(reason)
+            reason = run.entered(reason)
         call.reason = reason
         if call.note:
-            note = taken(self.run.redactor, AgentToolResult((Text(f"\n{call.note}"),)))
+            note = run.entered_result(AgentToolResult((Text(f"\n{call.note}"),)))
             result = msgspec.structs.replace(result, content=(*result.content, *note.content))
         call.message = message = ToolResultMessage(
             call.id, result.content, result.is_error, result.details, call.name, outcome=outcome
         )
+        del self.unresolved[call]
         run.executing.pop(call.id, None)
         if call.has_slot:
             self._free_slot(call)
@@ -200,11 +198,13 @@ class Batch:
         self._leave_queue()
         await self._end_running()
         stop = self.run.stopped_by
-        if stop is None and not self.supervisor.is_interrupted:
+        if stop is None and self.run.error is None and not self.supervisor.is_interrupted:
             await self._suspend([call for call in self.unresolved if call.waiting is not None])
-        for call in self.unresolved:
+        for call in list(self.unresolved):
             if self.supervisor.is_interrupted:
                 self.cancel(call, "aborted")
+            elif (error := self.run.error) is not None:
+                self.refuse(call, f"tool call not run: {error}", ToolOutcome.NEVER_RAN, str(error))
             elif stop is None:
                 self.cancel(call, "steering")
             else:
@@ -217,11 +217,11 @@ class Batch:
         """Shows every call to the pre-dispatch policies, before any call is approved."""
         if self.run.config.pre_dispatch_policies:
             snapshot = self.run.policy_context()
-            for call in self.unresolved:
+            for call in list(self.unresolved):
                 await self.screen_one(call, snapshot)
                 if self.run.stopped_by is not None:
                     return
-        for call in self.unresolved:
+        for call in list(self.unresolved):
             if call.tool is None:
                 self.refuse_unknown(call)
 
@@ -253,8 +253,8 @@ class Batch:
     async def approve(self) -> None:
         """Asks about the calls that need approval, one after another, before any call runs."""
         run = self.run
-        for call in self.unresolved:
-            if run.stopped_by is not None or run.is_interrupted:
+        for call in list(self.unresolved):
+            if run.stopped_by is not None or run.error is not None or run.is_interrupted:
                 return
             if not needs_approval(run, call):
                 continue
@@ -298,7 +298,7 @@ class Batch:
         if problem is not None:
             self.refuse_invalid(call, problem)
             return
-        reason, note = (self.run.redactor.redact(text) if text else "" for text in (reason, call.note))
+        reason, note = (self.run.entered(text) if text else "" for text in (reason, call.note))
         self._keep_waiting(call, Pending(kind, call.arguments, reason, scope or {}, note=note))
 
     def _keep_waiting(self, call: CallState, pending: Pending) -> None:
@@ -324,6 +324,7 @@ class Batch:
             return
         for call in deferred:
             call.message = call.waiting
+            del self.unresolved[call]
         run.is_waiting = True
 
     # -- execution -----------------------------------------------------------------------------------------------
@@ -331,7 +332,7 @@ class Batch:
     async def _groups(self) -> list[list[CallState]]:
         """Returns the calls to run, in groups that run one after another: none if a policy stopped the run. Calls that
         the application runs are deferred."""
-        if self.run.stopped_by is not None:
+        if self.run.stopped_by is not None or self.run.error is not None:
             return []
         ready = [call for call in self.unresolved if call.waiting is None]
         external = [call for call in ready if call.options.external]
@@ -366,17 +367,23 @@ class Batch:
             if self.supervisor.is_interrupted:
                 return
             await self._take_changes()
-            await self._start_queued()
+            if self._queued:
+                await self._start_queued()
 
     async def _start_queued(self) -> None:
         """Starts the queued calls that may start now. The others wait until fewer calls of their tools run."""
+        if self.run.error is not None:  # a mask failed, which ends the run
+            self._leave_queue()
+            return
         queued, self._queued = self._queued, []
-        admitted: list[CallState] = []
+        valid: list[CallState] = []
         for call in queued:
-            (admitted if self._may_run(call) else self._queued).append(call)
+            if not self._may_run(call):
+                self._queued.append(call)
+            elif self._is_valid(call):
+                valid.append(call)
         if self._queued:
             self.run.slots.tell(self._look_again)
-        valid = [call for call in admitted if self._is_valid(call)]
         if not valid:
             return
         self._record_starts(valid)
@@ -438,7 +445,7 @@ class Batch:
             await run.make_durable()
         except Exception as error:
             run.refusal = as_agent_error(error, "the journal")
-            for call in self.unresolved:
+            for call in list(self.unresolved):
                 if call.context is None:  # calls that run already get their own results
                     self.refuse(call, f"tool call not run: {run.refusal}", ToolOutcome.NEVER_RAN, str(run.refusal))
             return False
@@ -481,9 +488,9 @@ class Batch:
         try:
             result = as_result(await run_attempts(self.run, call, tool, context), tool.name)
             if takes_long(result):
-                result = await self.run.threads.run(partial(taken, self.run.redactor, result))
+                result = await self.run.threads.run(partial(self.run.entered_result, result))
             else:
-                result = taken(self.run.redactor, result)
+                result = self.run.entered_result(result)
             call.given = call.masked = result
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise

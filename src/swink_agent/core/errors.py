@@ -7,8 +7,9 @@
     ├── AuthError(message)                         the key is missing or was refused
     ├── ContentFiltered(message)                   the provider filtered the reply, or the model refused
     ├── StreamError(message, kind)                 any other failure of a stream function
-    ├── StructuredOutputFailed(attempts, last_error, stopped_by)
+    ├── StructuredOutputFailed(attempts, last_error)
     ├── PolicyStopped(policy, reason)              a policy ended the run
+    ├── PolicyFailed(policy, slot)                 a policy raised, so that the run ended
     ├── UnknownProvider(provider)                  no adapter for it is installed
     ├── ProviderMismatch(model, provider)          the stream function belongs to another provider
     ├── MissingDeps(tool, deps_type)               a tool needs dependencies, and the run has none
@@ -136,14 +137,14 @@ class PolicyStop(Value, frozen=True, gc=False):
 
 
 class StructuredOutputFailed(AgentError):
-    """The model gave no valid answer in all its attempts, or a policy ended the run before one (`stopped_by`)."""
+    """The model gave no valid answer in all its attempts. If a policy ends the run before, that is `PolicyStopped`."""
 
     def __init__(self, attempts: int, last_error: str, stopped_by: PolicyStop | None = None) -> None:
         super().__init__(f"no valid structured output after {attempts} attempt{'s' * (attempts != 1)}: {last_error}")
         self.attempts = attempts
         self.last_error = last_error
         self.stopped_by = stopped_by
-        """The policy that ended the run before there was an answer; `None` if the attempts ran out."""
+        """The policy that ended the run, in errors that earlier versions stored."""
 
 
 class PolicyStopped(AgentError):
@@ -153,6 +154,19 @@ class PolicyStopped(AgentError):
         super().__init__(f"policy {policy} stopped the run" + (f": {reason}" if reason else ""))
         self.policy = policy
         self.reason = reason
+
+
+class PolicyFailed(AgentError):
+    """A policy raised, or answered what is not a verdict, so the run ended. What it raised is the cause.
+
+    `slot` is where: `pre_turn`, `post_turn`, `post_loop`, or `mask`. A failing mask has no cause, since that may hold
+    the text.
+    """
+
+    def __init__(self, policy: str, slot: str, why: str = "") -> None:
+        super().__init__(f"policy {policy} failed in {slot}, which ends the run" + (f": {why}" if why else ""))
+        self.policy = policy
+        self.slot = slot
 
 
 class UnknownProvider(AgentError, LookupError):

@@ -128,13 +128,19 @@ def repair_pairs(messages: Iterable[LlmMessage]) -> list[LlmMessage]:
 
 
 def is_paired(messages: Sequence[LlmMessage]) -> bool:
-    """Whether a repair would leave the messages as they are."""
-    repaired = repair_pairs(messages)
-    return len(repaired) == len(messages) and all(map(_is_same, repaired, messages))
-
-
-def _is_same(one: object, other: object) -> bool:
-    return one is other
+    """Whether a repair would leave the messages as they are: the results of a reply directly follow it, in order."""
+    missing: list[str] = []
+    for message in messages:
+        if type(message) is ToolResultMessage:
+            if not missing or missing.pop(0) != message.tool_call_id:
+                return False
+        elif missing:
+            return False
+        elif type(message) is AssistantMessage:
+            missing = [block.id for block in message.content if type(block) is ToolCall]
+            if not missing and is_empty(message):
+                return False
+    return not missing
 
 
 def _missing_result(call: ToolCall, asker: AssistantMessage) -> ToolResultMessage:

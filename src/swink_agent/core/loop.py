@@ -8,8 +8,8 @@
 A run that brings answers to waiting calls begins with the turn of the reply that made those calls (`deferral`). Any
 other run first rejects the calls that wait (`deferral`).
 
-Owns the order of events. `reply` asks the model, `dispatch` runs a batch of tool calls, and `waits` makes an
-abort end every wait. Failures of models, tools, hooks and policies are not raised here.
+Owns the order of events, and the limit of turns. `reply` asks the model, `dispatch` runs a batch of tool calls, and
+`waits` makes an abort end every wait. Failures of models, tools, hooks and policies are not raised here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .context.compaction import convert_context, transform_context
 from .context.context import cannot_continue, is_answered, is_waiting
 from .deferral import AnsweredTurn, close_waiting, keep_injected
 from .dispatch import dispatch
-from .errors import Aborted, AgentError, ErrorKind, FromHook, NoMessages, as_agent_error
+from .errors import Aborted, AgentError, ErrorKind, FromHook, NoMessages, PolicyFailed, as_agent_error
 from .events import AgentEnd, AgentStart, MessageEnd, RunKind, TurnEnd, TurnEndReason, TurnResumed, TurnStart
 from .exchanges import last_exchange
 from .output import Channel, EventStream
@@ -44,6 +44,7 @@ from .types import (
     AgentMessage,
     AgentResult,
     AssistantMessage,
+    PolicyStop,
     StopReason,
     ToolResultMessage,
     as_messages,
@@ -140,12 +141,14 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
 
     Raises only the `CancelledError` of a task that was cancelled from outside, after `AgentEnd`.
     """
+    if prompts and run.masks is not None:
+        prompts = tuple(run.entered_messages(prompts))
     _start(run, prompts)
     result: AgentResult | None = None
     try:
         try:
             starts_with_overflow = _has_overflowed(run)
-            if await _enter(run, prompts):
+            if run.error is None and await _enter(run, prompts):
                 await _run_turns(run, starts_with_overflow)
         except Interrupted:
             pass  # between two turns
@@ -158,7 +161,7 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
     run.emit(AgentEnd(result.messages, result.stopped_by, replace(result, exception=None, history=())))
     if run.supervisor.cancelled_from_outside is not None:
         raise asyncio.CancelledError(*run.supervisor.cancelled_from_outside)
-    return result
+    return result if run.request is None else run.request.as_told(result)
 
 
 def _start(run: Run, prompts: tuple[AgentMessage, ...] | None) -> None:
@@ -211,10 +214,23 @@ async def _run_turns(run: Run, overflow: bool) -> None:
         if run.resumption is not None and run.resumption.answers is not None:
             has_results = await _resume_turn(run, run.resumption)
         else:
+            if not _may_ask_again(run):
+                return
             has_results = await _run_turn(run, overflow)
             overflow = False
         if not await _goes_on(run, has_results):
             return
+
+
+def _may_ask_again(run: Run) -> bool:
+    """Whether the run may ask the model in one more turn. If not, it is stopped. The turn of a resumed reply asks no
+    model, so it does not count."""
+    most = run.config.max_turns
+    if most is None or run.turn_index - (run.resumption is not None) < most:
+        return True
+    had = "its one turn" if most == 1 else f"its {most} turns"
+    run.stopped_by = PolicyStop("max_turns", f"the run has had {had}: give it more with max_turns, or prompt again")
+    return False
 
 
 async def _goes_on(run: Run, has_results: bool) -> bool:
@@ -229,7 +245,11 @@ async def _goes_on(run: Run, has_results: bool) -> bool:
     if has_results or run.inbox.taken:
         return True
     if run.config.post_loop_policies:
-        run.stopped_by, messages = await consult_after_loop(run)
+        try:
+            run.stopped_by, messages = await consult_after_loop(run)
+        except PolicyFailed as error:
+            run.error = error
+            return False
         run.inbox.add("policy", messages)
         await run.supervisor.yield_once()
     return run.stopped_by is None and (bool(run.inbox.taken) or await run.inbox.poll("follow_up"))
@@ -242,7 +262,7 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
     """Asks the model for one reply, and runs its tool calls; returns whether there are results for the model to see."""
     run.emit(TurnStart(run.turn_index))
     run.inject()
-    problem = await _prepare(run, overflow)
+    problem = run.error or await _prepare(run, overflow)
     if run.stopped_by is not None:
         run.emit(TurnEnd(run.turn_index, None, (), TurnEndReason.STOPPED))
         run.turn_index += 1
@@ -276,6 +296,8 @@ async def _prepare(run: Run, overflow: bool) -> AgentError | None:
             if messages:
                 run.inbox.add("policy", messages)
                 run.inject()
+                if run.error is not None:
+                    return run.error
             hook.name = "convert_to_llm"
             await convert_context(run)
     except Interrupted:
@@ -340,7 +362,7 @@ async def _end_turn(
     run: Run, message: AssistantMessage, results: tuple[ToolResultMessage, ...], was_steered: bool
 ) -> bool:
     """Asks the post-turn policies; returns whether there are tool results for the model to see."""
-    if run.config.post_turn_policies:
+    if run.config.post_turn_policies or run.request is not None:
         message, results = await _after_turn(run, message, results)
         run.is_waiting = run.is_waiting and is_waiting(run.transcript.history)  # a policy may replace any result
     if run.is_waiting and run.inbox.taken:
@@ -358,14 +380,17 @@ async def _after_turn(
     """Asks the post-turn policies; returns the turn's message and results, which they may have replaced."""
     context = run.policy_context(message, results)
     try:
-        stop, messages, turn = await consult_after_turn(run, context)
-        if stop is not None and run.request is not None:
+        end, messages, turn = await consult_after_turn(run, context)
+        if end is not None and run.request is not None:
             # Another policy stopped the run before the request saw the reply: an answer in it still counts.
             await run.supervisor.call(run.request.hear, turn.message, after_abort=True)
     except Interrupted:
         return message, results
     if run.stopped_by is None and run.error is None and not run.is_interrupted:
-        run.stopped_by = stop
+        if isinstance(end, PolicyFailed):
+            run.error = end
+        else:
+            run.stopped_by = end
     run.inbox.add("policy", messages)
     if turn is context:
         return message, results
@@ -436,7 +461,7 @@ def _result_of(run: Run) -> AgentResult:
         stop_reason=stop_reason,
         usage=run.accounts.usage,
         cost=run.accounts.cost,
-        error=None if run.error is None else run.redactor.redact(str(run.error)),
+        error=None if run.error is None else run.entered_error(run.error),
         exception=run.error,
         stopped_by=run.stopped_by,
         error_kind=None if run.error is None else run.error.kind,

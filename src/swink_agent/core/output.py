@@ -16,8 +16,9 @@ import inspect
 import logging
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from math import inf
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, cast
 
@@ -37,12 +38,12 @@ from .events import (
 )
 from .run.observer import RunObserver, has_own_for_each_run
 from .secrets.masking import masked
+from .secrets.masks import MaskedLines, PolicyMasks
 from .secrets.redaction import Redactor, RedactorStream
 from .stream import MessageAssembler, TextDelta, ToolCallDelta
-from .tool import as_json_result
 from .types import AgentResult, AgentToolResult, Extension, Text, UserBlock, extract_text
 from .values.checks import is_not
-from .values.data import encodable
+from .values.data import as_json_data, encodable
 from .values.partial_json import PartialJson
 from .values.value import FrozenDict, FrozenList
 from .waits import Supervisor, new_task
@@ -657,12 +658,19 @@ class Reporting(Protocol):
     def executing(self) -> Collection[str]: ...
     @property
     def redactor(self) -> Redactor: ...
+    @property
+    def masks(self) -> PolicyMasks | None: ...
+    def entered_result(self, result: AgentToolResult, /) -> AgentToolResult: ...
+    def entered_text(self, feed: Callable[[], str], /) -> str: ...
 
 
 class Relay:
     """The updates of one call, in order; if there are too many, the last ones are joined."""
 
-    __slots__ = ("_buffer", "_call_id", "_is_closed", "_is_scheduled", "_last_text", "_lock", "_name", "_run", "_text")
+    __slots__ = (
+        *("_buffer", "_call_id", "_is_closed", "_is_scheduled", "_last_text", "_lines", "_lock", "_name", "_run"),
+        "_text",
+    )
 
     def __init__(self, call_id: str, name: str, run: Reporting) -> None:
         self._call_id = call_id
@@ -671,6 +679,7 @@ class Relay:
         self._buffer: deque[AgentToolResult] = deque()
         self._lock = threading.Lock()
         self._text: RedactorStream | None = None
+        self._lines: MaskedLines | None = None
         self._last_text = ""
         self._is_scheduled = False
         self._is_closed = False
@@ -718,8 +727,14 @@ class Relay:
             self._emit_first()
         if self._run.channel is not None:
             self._run.channel.backlog.pop(self, None)
-        if self._text is not None and (rest := self._text.finish()):
+        if self._text is not None and (rest := self._rest(self._text)):
             self._emit(AgentToolResult.text(rest))
+
+    def _rest(self, text: RedactorStream) -> str:
+        """Returns the text that was kept back, masked."""
+        lines = self._lines
+        last = "" if lines is None else self._run.entered_text(lines.finish)
+        return (text.feed(last) if last else "") + text.finish()
 
     def _emit_first(self) -> None:
         with self._lock:
@@ -736,10 +751,13 @@ class Relay:
         text = extract_text(update.content)
         if self._text is None or (len(self._last_text) >= _SURELY_REPEATED and text.startswith(self._last_text)):
             self._text = self._run.redactor.stream()  # a tool that repeats its whole text needs nothing kept back
-        shown = self._text.feed(text) if GAP not in text else self._fed_around_gaps(text)
+            self._lines = None if self._run.masks is None else MaskedLines(self._run.masks)
         self._last_text = text
+        if (lines := self._lines) is not None:
+            text = self._run.entered_text(partial(lines.feed, text))
+        shown = self._text.feed(text) if GAP not in text else self._fed_around_gaps(text)
         others = [block for block in update.content if not isinstance(block, Text)]
-        rest = taken(self._run.redactor, AgentToolResult(others, update.details, update.is_error))
+        rest = self._run.entered_result(AgentToolResult(others, update.details, update.is_error))
         return replace(rest, content=(Text(encodable(shown)), *rest.content)) if shown else rest
 
     def _fed_around_gaps(self, text: str) -> str:
@@ -767,44 +785,77 @@ def joined(first: AgentToolResult, second: AgentToolResult) -> AgentToolResult:
 
 
 class Entering:
-    """Masks what enters a run: what its model reads, and everyone else. The addresses of images and documents stay,
-    since a masked one would not work."""
+    """Masks what enters a run: what its model reads, and everyone else. Its texts become such as can be sent. The
+    addresses of images and documents stay, since a masked one would not work."""
 
-    __slots__ = ("redact", "redact_texts", "redact_value")
+    __slots__ = ("_redactor", "redact_value")
 
     def __init__(self, redactor: Redactor) -> None:
-        self.redact, self.redact_texts, self.redact_value = (
-            redactor.redact,
-            redactor.redact_texts,
-            redactor.redact_value,
-        )
+        self._redactor = redactor
+        self.redact_value = redactor.redact_value
+
+    def redact(self, text: str) -> str:
+        return self._redactor.redact(encodable(text))
+
+    def redact_texts(self, texts: Sequence[str]) -> list[str]:
+        return self._redactor.redact_texts([encodable(text) for text in texts])
 
     def redact_address(self, address: str) -> str:
         return address
 
 
-def taken(redactor: Redactor, result: AgentToolResult) -> AgentToolResult:
-    """Returns the result as the run keeps it: its data is JSON, its text can be sent, and its secrets are masked."""
-    return masked(as_json_result(result), Entering(redactor))
+class EnteringMasked:
+    """The same for a run with masks of policies, which come first."""
+
+    __slots__ = ("_masks", "_redactor")
+
+    def __init__(self, redactor: Redactor, masks: PolicyMasks) -> None:
+        self._redactor = redactor
+        self._masks = masks
+
+    def redact(self, text: str) -> str:
+        return self._redactor.redact(self._masks.redact(text))
+
+    def redact_texts(self, texts: Sequence[str]) -> list[str]:
+        return self._redactor.redact_texts(self._masks.redact_texts(texts))
+
+    def redact_value(self, value: T) -> T:
+        return self._redactor.redact_value(self._masks.redact_value(value))
+
+    def redact_address(self, address: str) -> str:
+        return address
+
+
+def taken(redactor: Redactor, result: AgentToolResult, masks: PolicyMasks | None = None) -> AgentToolResult:
+    """Returns the result as the run keeps it: its data is JSON, its text can be sent, and its secrets are masked.
+    Raises `PolicyFailed` if a mask fails."""
+    details = as_json_data(result.details, cuts_deep=True)
+    if details is not result.details:
+        result = AgentToolResult(result.content, details, result.is_error)
+    return masked(result, Entering(redactor) if masks is None else EnteringMasked(redactor, masks))
 
 
 def takes_long(result: AgentToolResult) -> bool:
     """Whether `taken` would block the event loop, since there is much text or data in the result."""
     size = 0
-    values: list[Any] = [result.details]
-    for block in result.content:
-        values.append(block.text if type(block) is Text else block.data if type(block) is Extension else None)
+    values: list[Any] = [*result.content, result.details]
     for value in values:  # the list grows meanwhile
         kind: Any = cast("Any", type(value))
-        if kind in _LISTS or kind in _OBJECTS:
+        if kind is Text:
+            size += _PER_TEXT + len(value.text)
+        elif kind in _NUMBERS:
+            size += _PER_VALUE
+        elif kind in _TEXTS:
+            size += _PER_TEXT + len(value)
+        elif kind is Extension:
+            values.append(value.data)
+        elif kind in _LISTS or kind in _OBJECTS:
             size += _PER_VALUE * len(value)
             if size <= _LONG:
                 values += value
                 values += value.values() if kind in _OBJECTS else ()
-        elif kind in _TEXTS:
-            size += _PER_TEXT + len(value)
         else:
-            size += _PER_VALUE if kind in _NUMBERS else _PER_TEXT
+            size += _PER_TEXT
         if size > _LONG:
             return True
     return False

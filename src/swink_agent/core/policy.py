@@ -56,9 +56,10 @@ class PolicyContext(WithDeps, Generic[Deps_co], frozen=True, kw_only=True):
     `messages` is the committed history; `usage` and `cost` are the run's so far; `state` is a copy of the agent's.
     `message`, `tool_results` and `calls` are set after a turn: message and results with the changes of other policies,
     calls as they ran. `run_id` is the same in all slots of one run and in its tools (`ToolContext.run_id`), and differs
-    in every other run. `request_tokens` is set before a request, if a policy has `every_call`: an upper bound of its
-    tokens, which is the provider's last count and one token for each new byte. `redactor` is the run's: a policy that
-    stores or sends data masks it with that.
+    in every other run. `request_tokens` is set before a request, if a policy has `on_every_request`: an upper bound of
+    its tokens, which is the provider's last count and one token for each new byte. `redactor` is the run's: a policy
+    that stores or sends data masks it with that. `delegates` are the tools on the way from the run whose policy it is
+    to the run that it is asked about, the outermost first: none in that run itself.
     """
 
     hidden_fields = frozenset({"calls_fn", "deps", "redactor_fn"})
@@ -80,6 +81,7 @@ class PolicyContext(WithDeps, Generic[Deps_co], frozen=True, kw_only=True):
     """What the application gave to the run."""
     calls_fn: Callable[[], tuple[CallRecord, ...]] | None = None
     """Returns the turn's calls, which are recorded on first use."""
+    delegates: tuple[str, ...] = ()
 
     @property
     def calls(self) -> tuple[CallRecord, ...]:
@@ -105,12 +107,13 @@ class PreDispatchContext(Generic[Deps_co]):
     """What a policy sees of one tool call. Assign `arguments` to change what the tool will get.
 
     `is_final_answer` is set if the call gives the value of a `structured_output` to the library's own tool. It does not
-    depend on the name: another tool named `final_answer` is an ordinary tool.
+    depend on the name: another tool named `final_answer` is an ordinary tool. `delegates` are the tools on the way from
+    the run whose policy it is to the run that makes the call, the outermost first: none in that run itself.
     """
 
     __slots__ = (  # an attribute with a misspelt name is refused
-        *("arguments", "call_id", "cost", "deps", "is_final_answer", "messages", "name", "run_id", "state"),
-        *("turn_index", "usage"),
+        *("arguments", "call_id", "cost", "delegates", "deps", "is_final_answer", "messages", "name", "run_id"),
+        *("state", "turn_index", "usage"),
     )
 
     def __init__(
@@ -132,6 +135,15 @@ class PreDispatchContext(Generic[Deps_co]):
         self.name = name
         self.arguments = arguments
         self.is_final_answer = is_final_answer
+        self.delegates = snapshot.delegates
+
+    def seen_through(self, delegates: tuple[str, ...]) -> PreDispatchContext[Deps_co]:
+        """Returns the same for a policy of a run that called this one through these tools."""
+        seen = object.__new__(type(self))
+        for name in PreDispatchContext.__slots__:
+            setattr(seen, name, getattr(self, name))
+        seen.delegates = delegates
+        return seen
 
     def __reduce__(self) -> Any:
         raise TypeError("a PreDispatchContext belongs to one call, with its deps: it cannot be copied or pickled")
@@ -143,10 +155,10 @@ class PreDispatchContext(Generic[Deps_co]):
 class PreTurnPolicy(Protocol):
     """Runs before the model is asked.
 
-    A policy with `every_call = True` is asked again before each repetition of the turn's request: a retry, a fallback,
-    the second attempt after an overflow. `ctx.message` is then the failed attempt, and a stop ends the turn with it.
-    It is also asked about each request of a transform, before and after it (`post_turn`), as if that were a separate
-    run; a stop refuses only that request.
+    A policy with `on_every_request = True` is asked again before each repetition of the turn's request: a retry, a
+    fallback, the second attempt after an overflow. `ctx.message` is then the failed attempt, and a stop ends the turn
+    with it. It is also asked about each request of a transform, before and after it (`post_turn`), as if that were a
+    separate run; a stop refuses only that request.
     """
 
     def pre_turn(self, ctx: PolicyContext, /) -> Verdict | Awaitable[Verdict]: ...
@@ -173,8 +185,27 @@ class PostLoopPolicy(Protocol):
     def post_loop(self, ctx: PolicyContext, /) -> Verdict | Awaitable[Verdict]: ...
 
 
-Policy: TypeAlias = PreTurnPolicy | PreDispatchPolicy | PostTurnPolicy | PostLoopPolicy
-"""An object for `Agent(policies=[…])`, with one or more of the four slots. It is asked in each slot that it has.
+class MaskingPolicy(Protocol):
+    """Masks text that enters a run, before anything else sees it: results of tools, replies and thinking, errors and
+    reasons; with `masks_prompts = True` also prompts, and what is steered, queued or injected.
 
-A policy that keeps something for each run may have `run_over(run_id)`, which is called at the end of every run.
+    `mask` is a plain, quick function of one line. If it raises, or returns no string, the run ends.
+    """
+
+    def mask(self, text: str, /) -> str: ...
+
+
+Policy: TypeAlias = PreTurnPolicy | PreDispatchPolicy | PostTurnPolicy | PostLoopPolicy | MaskingPolicy
+"""An object for `Agent(policies=[…])`, with one or more of the four slots, or a `mask`. It is asked in all of them.
+
+A policy that raises, or answers what is not a verdict, ends the run with `PolicyFailed`; with `optional = True`, it is
+logged and ignored. In `pre_dispatch` either skips the call. A policy is also asked about everything that the run's
+delegates do, to any depth, after their own; not if it has `own_run_only = True`. One that keeps something for each run
+may have `run_over(run_id)`, which is called at the end of every run, those of delegates included.
 """
+
+
+def name_of(policy: object) -> str:
+    """Returns the name under which errors and stops mention a policy."""
+    name = getattr(policy, "name", None)
+    return name if isinstance(name, str) and name else type(policy).__name__

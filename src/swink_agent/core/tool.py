@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from operator import is_
 from pathlib import Path
 from types import MethodType
 from typing import Any, Generic, Literal, Protocol, cast
@@ -34,7 +33,7 @@ from .types import (
     UserBlock,
 )
 from .values.checks import a_kind, check_switch, is_not
-from .values.data import as_json_data, encodable
+from .values.data import encodable
 from .values.value import Deps_co, Deps_contra, Value
 from .waits import WorkerThreads
 
@@ -299,20 +298,6 @@ def as_result(value: Any, name: str) -> AgentToolResult:
             f"{name} returned {a_kind(value)} that is not JSON ({error}): return a string, blocks, "
             "an AgentToolResult, or plain data"
         ) from error
-
-
-def as_json_result(result: AgentToolResult) -> AgentToolResult:
-    """Returns the result with frozen JSON data as details, and with text that can be encoded; the same if it is so."""
-    content = tuple([_encodable(block) if type(block) is Text else block for block in result.content])
-    details = as_json_data(result.details, cuts_deep=True)
-    if details is result.details and all(map(is_, content, result.content)):
-        return result
-    return AgentToolResult(content, details, result.is_error)
-
-
-def _encodable(block: Text) -> Text:
-    text = encodable(block.text)
-    return block if text is block.text else Text(text)
 
 
 def _to_json(value: Any) -> Any:

@@ -92,6 +92,7 @@ class Supervisor:
         back unchanged, since some libraries recognise their own cancellation by them."""
         self._has_extended = False
         self._waiter: asyncio.Future[None] | None = None
+        self._limit: float | None = None  # the loop time until which the work that the run waits for may go on
         self._key = cancel.add_callback(self._on_cancel)
 
     def close(self) -> None:
@@ -182,7 +183,8 @@ class Supervisor:
         """Returns the answer of a hook, a plain or an async function. What it raises is an `Exception`.
 
         Raises `Interrupted` if the run is cancelled first. After a cancellation, work that has begun gets `grace`
-        seconds to end by itself. With `after_abort`, the work may go on until the deadline of the abort.
+        seconds to end by itself. With `after_abort`, the work may go on until the deadline of the abort. Raises
+        `TimeoutError` if the work has set itself a limit, and goes on after it.
         """
         try:
             answer = hook(*arguments)
@@ -190,10 +192,13 @@ class Supervisor:
             raise as_exception(error) from error
         if answer is None or not inspect.isawaitable(answer):
             return cast("T", answer)
+        self._limit = None
         task = self.spawn(self._waking(answer))
         while not task.done():
             if self.is_interrupted:
                 await self._end(task, answer, after_abort, grace)
+            elif self._limit is not None:
+                await self._end_in_time(task, self._limit)
             else:
                 await self._sleep()
         if task.cancelled():
@@ -224,6 +229,18 @@ class Supervisor:
             await self.stop([task])
             _close_unstarted(work)  # the interrupt came before its first step
             raise Interrupted
+
+    def limit(self, seconds: float) -> None:
+        """Limits the time of the work that the run waits for. The work itself calls this."""
+        self._limit = self.loop.time() + seconds
+        self.wake()
+
+    async def _end_in_time(self, task: asyncio.Task[Any], limit: float) -> None:
+        """Waits for work that has a limit; then stops it and raises `TimeoutError`."""
+        await self.until(task.done, limit)
+        if not task.done() and not self.is_interrupted:
+            await self.stop([task], self.loop.time() + AFTER_ABORT)
+            raise TimeoutError("it went on after its limit")
 
     async def stop(self, tasks: Sequence[asyncio.Task[Any]], deadline: float | None = None) -> None:
         """Cancels tasks and waits for their end; abandons a task that has not ended in time."""

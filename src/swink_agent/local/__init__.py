@@ -3,7 +3,7 @@
     stream.py        LocalStreamFn: the stream function
     loading.py       loads a model by its name into an engine
     weights/         the files: the named models, the store on this machine, the sources of downloads
-    worker/          the process that holds a model: its client in the agent, the program itself, and their protocol
+    worker/          the process that holds a model: llama.cpp's HTTP server on a private socket, and its client
     prompt/          conversation and tools to text, JSON Schema to grammar (GBNF), generated text to events
     claim_check.py   ClaimCheck: a policy that sends unsupported answers of small models back
 

@@ -17,18 +17,14 @@ from swink_agent.core.waits import in_own_thread
 from .events import LocalModelError, LocalModelEvent, LocalState, OnStateFn, notify
 from .weights.presets import preset_named
 from .weights.store import ModelStore, is_path
-from .worker.engine import Engine, EngineError, ModelInfo
-from .worker.process import WorkerEngine, Workers, shared_workers
-from .worker.wire import WorkerSettings
+from .worker.engine import Engine, Workers, shared_workers
+from .worker.values import EngineError, ModelInfo, WorkerSettings
 
 _SMALL_BYTES = 3_000_000_000
 
 
 class EngineLoader:
-    """Makes the engines of a stream function, with these settings except for the file and perhaps a shorter window.
-
-    If `engine` is given, it is used for every model name.
-    """
+    """Makes the engines of a stream function, with these settings except for the file and perhaps a shorter window."""
 
     def __init__(
         self,
@@ -38,19 +34,17 @@ class EngineLoader:
         on_state: OnStateFn | None = None,
         may_fetch: bool = True,
         workers: Workers | None = None,
-        engine: Engine | None = None,
     ) -> None:
         self.store = store
         self._on_state = on_state
         self._may_fetch = may_fetch
         self._settings = settings
         self._workers = workers
-        self._engine = engine
-        self._names: dict[WorkerEngine, str] = {}
+        self._names: dict[Engine, str] = {}
 
     def check(self, name: str) -> None:
         """Raises `LocalModelError` if there is no model of that name."""
-        if self._engine is None and not is_path(name):
+        if not is_path(name):
             preset_named(name, self.store.presets)
 
     async def engine(self, name: str, cancel: CancellationToken, *, embedding: bool = False) -> Engine:
@@ -58,8 +52,6 @@ class EngineLoader:
 
         Raises `LocalModelError`, and `Aborted` when cancelled.
         """
-        if self._engine is not None:
-            return self._engine
         token = cancel.child()
         try:
             path = await in_own_thread(partial(self._file, name, token))
@@ -74,13 +66,13 @@ class EngineLoader:
         engine.watch(self)
         return engine
 
-    def ended(self, engine: WorkerEngine, ending: EngineError) -> None:
+    def ended(self, engine: Engine, ending: EngineError) -> None:
         """Reports that a model is no longer in memory. Called by the engine."""
         self.tell(LocalState.UNLOADED, self._names.get(engine, ""), str(ending))
 
     async def loaded(self, engine: Engine, name: str) -> ModelInfo:
         """Waits until the model is in memory. Raises `EngineError`."""
-        if isinstance(engine, WorkerEngine) and engine.is_loaded:
+        if engine.is_loaded:
             return await engine.load()
         self.tell(LocalState.LOADING, name)
         info = await engine.load()
@@ -89,8 +81,6 @@ class EngineLoader:
 
     def is_small(self, engine: Engine) -> bool:
         """Whether the model is so small that tools must be described briefly."""
-        if not isinstance(engine, WorkerEngine):
-            return True
         try:
             return os.path.getsize(engine.settings.path) < _SMALL_BYTES
         except OSError:  # the file was deleted while the worker has it in memory

@@ -36,9 +36,18 @@ from .prompt.shown import ShownTool, shown, tools_text
 from .prompt.text import AllowedReply, Turn, choice_of, fitted, last_complaint, plain, render_chatml, turns
 from .weights.presets import DEFAULT_MODEL
 from .weights.store import ModelStore
-from .worker.engine import Chunk, Completion, Engine, EngineError, Finished, ModelInfo, Overflowed, Piece, Progress
-from .worker.process import Workers
-from .worker.wire import WorkerSettings
+from .worker.engine import Engine, Workers
+from .worker.values import (
+    Chunk,
+    Completion,
+    EngineError,
+    Finished,
+    ModelInfo,
+    Overflowed,
+    Piece,
+    Progress,
+    WorkerSettings,
+)
 
 T = TypeVar("T")
 DEFAULT_WINDOW = 8_192
@@ -77,7 +86,6 @@ class LocalStreamFn:
         idle_seconds: float = 900.0,
         store: ModelStore | None = None,
         workers: Workers | None = None,
-        engine: Engine | None = None,
     ) -> None:
         self.model = model
         self.store = store or ModelStore(cache_dir)
@@ -93,9 +101,7 @@ class LocalStreamFn:
             gpu_layers=gpu_layers,
             idle_seconds=idle_seconds,
         )
-        self.engines = EngineLoader(
-            self.store, settings, on_state=on_state, may_fetch=fetch, workers=workers, engine=engine
-        )
+        self.engines = EngineLoader(self.store, settings, on_state=on_state, may_fetch=fetch, workers=workers)
 
     def __repr__(self) -> str:
         return f"LocalStreamFn({self.model or 'the model of each call'!r})"
@@ -334,7 +340,7 @@ class _Call(Struct, eq=False):
         )
 
     async def _chunks(self, engine: Engine, request: Completion) -> AsyncGenerator[Chunk, None]:
-        async with aclosing(cast("AsyncGenerator[Chunk, None]", engine.complete(request))) as chunks:
+        async with aclosing(engine.complete(request)) as chunks:
             while True:
                 try:
                     chunk = await unless_cancelled(self.cancel, anext(chunks))

@@ -18,7 +18,11 @@ Side: TypeAlias = Literal["left", "right", "centre"]
 
 _FENCE = re.compile(r"( {0,3})(`{3,}|~{3,})([^`]*)")
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+|$)")
-_UNDERLINE = re.compile(r" {0,3}=+[ \t]*")
+_UNDERLINE = re.compile(r" {0,3}(?:=+|--+)[ \t]*")
+_DEFINITION = re.compile(
+    r" {0,3}\[([^\[\]\\]{1,200}+)\]:[ \t]*+<?((?:https?://|mailto:)[^\s<>]{1,2000}+)>?"
+    r"(?:[ \t]++(?:\"[^\"]*+\"|'[^']*+'|\([^()]*+\)))?[ \t]*+"
+)
 _RULE = re.compile(r" {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*")
 _ITEM = re.compile(r"( {0,3})([-*+]|\d{1,9}[.)])(?:( +)|$)")
 _QUOTE = re.compile(r" {0,3}> ?")
@@ -69,9 +73,22 @@ def heading_of(line: str) -> Heading | None:
     return None if found is None else Heading(len(found[1]), found.end())
 
 
-def is_underline(line: str) -> bool:
-    """Whether the line, beneath a paragraph of one line, makes that a heading of the first level."""
-    return _UNDERLINE.fullmatch(line) is not None
+def underlined_level(line: str) -> int:
+    """The level of the heading that this line makes of a paragraph of one line above it; 0 if it makes none."""
+    if _UNDERLINE.fullmatch(line) is None:
+        return 0
+    return 1 if "=" in line else 2
+
+
+def definition_of(line: str) -> tuple[str, str] | None:
+    """The label and the address of a line such as `[label]: https://example.org "title"`."""
+    found = _DEFINITION.fullmatch(line)
+    return None if found is None else (folded(found[1]), found[2])
+
+
+def folded(label: str) -> str:
+    """The label of a link in the form in which labels are compared."""
+    return " ".join(label.casefold().split())
 
 
 def is_rule(line: str) -> bool:

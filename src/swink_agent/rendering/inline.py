@@ -7,6 +7,7 @@ has passed the text through `visible`; the result is escaped.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from html import escape
 
 from .inline_marks import ENTITY, InlineMarks, OpenMark
@@ -26,9 +27,9 @@ def safe_address(address: str) -> str | None:
     return address if _ADDRESS.fullmatch(address) else None
 
 
-def inline_html(text: str) -> str:
-    """Returns the text of a paragraph, heading or table cell as HTML."""
-    page = _Html(text)
+def inline_html(text: str, references: Mapping[str, str]) -> str:
+    """Returns the text of a paragraph, heading or table cell as HTML. `references`: as for `InlineMarks`."""
+    page = _Html(text, references)
     page.read()
     return "".join(page.out)
 
@@ -36,8 +37,8 @@ def inline_html(text: str) -> str:
 class _Html(InlineMarks):
     special = _SPECIAL
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
+    def __init__(self, text: str, references: Mapping[str, str]) -> None:
+        super().__init__(text, references)
         self.out: list[str] = []
 
     def put(self, words: str) -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Mapping
 from html import unescape
 from html.entities import html5
 from typing import NamedTuple
 
+from .block_marks import folded
 from .characters import visible
 
 _MOST_OPEN = 24
@@ -20,6 +22,8 @@ _TARGET = re.compile(
     r"(?:\s+\"[^\"\n\[\]]{0,500}+\")?\s*\)"
 )
 _LONGEST_TARGET = 4096
+_LONGEST_LABEL = 200
+_LABEL = re.compile(r"\[([^\[\]]{0,200}+)\]")
 ENTITY = r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"
 _TICKS = re.compile(r"`+")
 _ENDINGS = ".,;:!?'"
@@ -47,8 +51,10 @@ class InlineMarks:
 
     special: re.Pattern[str]  # matches everything that is not plain text: escapes, marks, brackets, addresses
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, references: Mapping[str, str]) -> None:
+        """`references` has the addresses that the whole text defines for its links, each under its folded label."""
         self.text = text
+        self._references = references
         self.settled = 0
         """After `read`: where the text can be parted, behind a blank, so that both parts mean the same as before and
         more text changes nothing in the first; 0 without such a place."""
@@ -186,7 +192,13 @@ class InlineMarks:
     def _link(self, end: int) -> int:
         depth = next((n for n in range(len(self._open) - 1, -1, -1) if self._open[n].mark == "["), None)
         target = None if depth is None else _TARGET.match(self.text, end)
-        if depth is None or target is None or not self.end_link(self._open[depth], end, target[1]):
+        if depth is None:
+            address, following = "", end
+        elif target is None:
+            address, following = self._referred(self._open[depth], end)
+        else:
+            address, following = target[1], target.end()
+        if depth is None or not address or not self.end_link(self._open[depth], end, address):
             if target is None and self.text.startswith("(", end) and ")" not in self.text[end : end + _LONGEST_TARGET]:
                 self._may_settle = False  # more text may end the address
             self.put("]")
@@ -196,7 +208,16 @@ class InlineMarks:
         # Links cannot be nested: brackets that are still open outside this link stay text.
         self._open[depth:] = []
         self._open[:] = [opened for opened in self._open if opened.mark != "["]
-        return target.end()
+        return following
+
+    def _referred(self, opened: OpenMark, end: int) -> tuple[str, int]:
+        """The address that the text defines for `[words][label]` or `[label]`, or "", and where the link ends."""
+        named = _LABEL.match(self.text, end) if self._references else None
+        if not self._references or (named is None and self.text.startswith(":", end)):
+            return "", end
+        own = self.text[opened.source : min(end - 1, opened.source + _LONGEST_LABEL)]
+        label = named[1] if named is not None and named[1] else own
+        return self._references.get(folded(label), ""), end if named is None else named.end()
 
     def _address(self, address: str, text: str) -> None:
         self.put_address(address, text, is_in_link=any(opened.mark == "[" for opened in self._open))

@@ -7,7 +7,9 @@ HTML in the text is shown as text, and so is Markdown outside the supported subs
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from html import escape
+from typing import NamedTuple
 
 from . import block_marks
 from .characters import visible
@@ -24,22 +26,44 @@ def prose_html(text: str) -> str:
     shown = visible(text)
     if len(shown) > LONGEST:
         return plain_html(shown)
-    out: list[str] = []
-    _blocks([_untabbed(line) for line in shown.split("\n")], 0, out)
-    return "".join(out)
+    lines = [_untabbed(line) for line in shown.split("\n")]
+    page = _Page([], _references(lines))
+    _blocks(lines, 0, page)
+    return "".join(page.out)
 
 
 def plain_html(shown: str) -> str:
     return f'<div class="plain">{escape(shown)}</div>\n'
 
 
+class _Page(NamedTuple):
+    """The HTML so far, and the addresses that the text defines for its links, each under its label."""
+
+    out: list[str]
+    references: Mapping[str, str]
+
+
+def _references(lines: Sequence[str]) -> dict[str, str]:
+    """The addresses that lines outside fenced code define. The first definition of a label counts."""
+    found: dict[str, str] = {}
+    fence: block_marks.Fence | None = None
+    for line in lines:
+        if fence is not None:
+            fence = None if fence.is_closed_by(line) else fence
+        elif (defined := block_marks.definition_of(line)) is not None:
+            found.setdefault(*defined)
+        else:
+            fence = block_marks.fence_of(line)
+    return found
+
+
 def _untabbed(line: str) -> str:
     return line.expandtabs(4) if line[:1] == "\t" or line.lstrip(" ")[:1] == "\t" else line
 
 
-def _blocks(lines: list[str], depth: int, out: list[str]) -> None:
+def _blocks(lines: list[str], depth: int, page: _Page) -> None:
     if depth > block_marks.DEEPEST:
-        out.append(plain_html("\n".join(lines).strip("\n")))
+        page.out.append(plain_html("\n".join(lines).strip("\n")))
         return
     at, end = 0, len(lines)
     while at < end:
@@ -47,32 +71,32 @@ def _blocks(lines: list[str], depth: int, out: list[str]) -> None:
         if not line.strip():
             at += 1
         elif (fence := block_marks.fence_of(line)) is not None:
-            at = _fenced(lines, at, fence, out)
+            at = _fenced(lines, at, fence, page)
         elif (heading := block_marks.heading_of(line)) is not None:
-            _heading(line[heading.start :].rstrip().rstrip("#").rstrip(), heading.level, out)
+            _heading(line[heading.start :].rstrip().rstrip("#").rstrip(), heading.level, page)
             at += 1
         elif block_marks.is_rule(line):
-            out.append("<hr>\n")
+            page.out.append("<hr>\n")
             at += 1
         elif block_marks.inside_quote(line) is not None:
-            at = _quoted(lines, at, depth, out)
+            at = _quoted(lines, at, depth, page)
         elif (item := block_marks.item_of(line)) is not None:
-            at = _listed(lines, at, item, depth, out)
+            at = _listed(lines, at, item, depth, page)
         elif (sides := _table_at(lines, at)) is not None:
-            at = _tabled(lines, at, sides, out)
-        elif at + 1 < end and block_marks.is_underline(lines[at + 1]):
-            _heading(line.strip(), 1, out)
+            at = _tabled(lines, at, sides, page)
+        elif at + 1 < end and (level := block_marks.underlined_level(lines[at + 1])):
+            _heading(line.strip(), level, page)
             at += 2
         else:
-            at = _paragraph(lines, at, out)
+            at = _paragraph(lines, at, page)
 
 
-def _heading(words: str, level: int, out: list[str]) -> None:
+def _heading(words: str, level: int, page: _Page) -> None:
     tag = f"h{min(level + _TOP_HEADING - 1, 6)}"
-    out.append(f'<{tag} dir="auto">{inline_html(words)}</{tag}>\n')
+    page.out.append(f'<{tag} dir="auto">{inline_html(words, page.references)}</{tag}>\n')
 
 
-def _paragraph(lines: list[str], at: int, out: list[str]) -> int:
+def _paragraph(lines: list[str], at: int, page: _Page) -> int:
     start = at
     at += 1
     while (
@@ -83,47 +107,47 @@ def _paragraph(lines: list[str], at: int, out: list[str]) -> int:
     ):
         at += 1
     words = "\n".join([line.strip() for line in lines[start:at]])
-    out.append(f'<p dir="auto">{inline_html(words)}</p>\n')
+    page.out.append(f'<p dir="auto">{inline_html(words, page.references)}</p>\n')
     return at
 
 
-def _fenced(lines: list[str], at: int, fence: block_marks.Fence, out: list[str]) -> int:
+def _fenced(lines: list[str], at: int, fence: block_marks.Fence, page: _Page) -> int:
     inside: list[str] = []
     at += 1
     while at < len(lines) and not fence.is_closed_by(lines[at]):
         line = lines[at]
         inside.append(line[min(fence.indent, len(line) - len(line.lstrip(" "))) :])
         at += 1
-    out.append(code_html("\n".join(inside), fence.language))
+    page.out.append(code_html("\n".join(inside), fence.language))
     return at + 1
 
 
-def _quoted(lines: list[str], at: int, depth: int, out: list[str]) -> int:
+def _quoted(lines: list[str], at: int, depth: int, page: _Page) -> int:
     inside: list[str] = []
     while at < len(lines) and (line := block_marks.inside_quote(lines[at])) is not None:
         inside.append(line)
         at += 1
-    out.append("<blockquote>\n")
-    _blocks(inside, depth + 1, out)
-    out.append("</blockquote>\n")
+    page.out.append("<blockquote>\n")
+    _blocks(inside, depth + 1, page)
+    page.out.append("</blockquote>\n")
     return at
 
 
-def _listed(lines: list[str], at: int, item: block_marks.Item | None, depth: int, out: list[str]) -> int:
+def _listed(lines: list[str], at: int, item: block_marks.Item | None, depth: int, page: _Page) -> int:
     assert item is not None
     kind, number = item.mark[-1], item.mark[:-1]
     tag = "ol" if number else "ul"
-    out.append(f'<ol start="{int(number)}">\n' if number and int(number) != 1 else f"<{tag}>\n")
+    page.out.append(f'<ol start="{int(number)}">\n' if number and int(number) != 1 else f"<{tag}>\n")
     while item is not None and item.mark[-1] == kind:
-        at = _item(lines, at, item, depth, out)
+        at = _item(lines, at, item, depth, page)
         while at < len(lines) and not lines[at].strip():
             at += 1
         item = block_marks.item_of(lines[at]) if at < len(lines) else None
-    out.append(f"</{tag}>\n")
+    page.out.append(f"</{tag}>\n")
     return at
 
 
-def _item(lines: list[str], at: int, item: block_marks.Item, depth: int, out: list[str]) -> int:
+def _item(lines: list[str], at: int, item: block_marks.Item, depth: int, page: _Page) -> int:
     """Writes one list item: the indented lines below its mark, and unindented ones that continue its paragraph."""
     inside = [lines[at][item.content :]]
     at += 1
@@ -142,12 +166,12 @@ def _item(lines: list[str], at: int, item: block_marks.Item, depth: int, out: li
         else:
             inside.append(line)
         at += 1
-    out.append("<li>")
+    page.out.append("<li>")
     box = block_marks.box_of(inside[0])
     if box is not None:
         inside[0] = box + inside[0][4:]
-    _blocks(inside, depth + 1, out)
-    out.append("</li>\n")
+    _blocks(inside, depth + 1, page)
+    page.out.append("</li>\n")
     return at
 
 
@@ -155,19 +179,19 @@ def _table_at(lines: list[str], at: int) -> list[block_marks.Side] | None:
     return block_marks.columns_of(lines[at], lines[at + 1]) if at + 1 < len(lines) else None
 
 
-def _tabled(lines: list[str], at: int, sides: list[block_marks.Side], out: list[str]) -> int:
-    out.append('<div class="table" tabindex="0" role="region" aria-label="table"><table>\n<thead>')
-    _row(lines[at], sides, "th", out)
-    out.append("</thead>\n<tbody>\n")
+def _tabled(lines: list[str], at: int, sides: list[block_marks.Side], page: _Page) -> int:
+    page.out.append('<div class="table" tabindex="0" role="region" aria-label="table"><table>\n<thead>')
+    _row(lines[at], sides, "th", page)
+    page.out.append("</thead>\n<tbody>\n")
     at += 2
     while at < len(lines) and "|" in lines[at]:
-        _row(lines[at], sides, "td", out)
+        _row(lines[at], sides, "td", page)
         at += 1
-    out.append("</tbody></table></div>\n")
+    page.out.append("</tbody></table></div>\n")
     return at
 
 
-def _row(line: str, sides: list[block_marks.Side], tag: str, out: list[str]) -> None:
+def _row(line: str, sides: list[block_marks.Side], tag: str, page: _Page) -> None:
     cells = zip(block_marks.cells_of(line), sides, strict=False)
-    shown = [f"<{tag}{_CLASSES[side]}>{inline_html(cell)}</{tag}>" for cell, side in cells]
-    out.append(f"<tr>{''.join(shown)}</tr>\n")
+    shown = [f"<{tag}{_CLASSES[side]}>{inline_html(cell, page.references)}</{tag}>" for cell, side in cells]
+    page.out.append(f"<tr>{''.join(shown)}</tr>\n")

@@ -17,11 +17,12 @@ import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
-from ._places import temporary_outside, why_not_written
 from .errors import BackendReport, SandboxError, SandboxUnavailable, UnfitFolder
 from .network.reached import ConnectFn, ResolveFn, WaysOut
+from .places import temporary_outside, why_not_written
 from .process import Sandbox
 from .profile import SandboxProfile
 from .programs import find_program
@@ -42,16 +43,18 @@ def open_sandbox(
     backend: str = "auto",
     resolve: ResolveFn | None = None,
     connect: ConnectFn | None = None,
+    beside: Sandbox | None = None,
 ) -> Sandbox:
     """Opens the first back end that passes a trial with the profile, or the named one.
 
     For a profile with `hosts`, `resolve(host, port)` returns the addresses of an allowed host, and
     `connect(address, port)` a reader and a writer, both in place of the system's, in the event loop that started the
-    command. Raises `SandboxUnavailable`, with a report on each back end, if none passes.
+    command. With `beside`, an open sandbox of the same back end, commands of both reach each other's servers: give it
+    only if neither reaches hosts. Raises `SandboxUnavailable`, with a report on each back end, if none passes.
     """
     reports: list[BackendReport] = []
     for name in backend_names() if backend == "auto" else (backend,):
-        opened = _try(name, profile, WaysOut(resolve, connect))
+        opened = _try(name, profile, WaysOut(resolve, connect), beside)
         if isinstance(opened, Sandbox):
             opened.passed_over = tuple(reports)
             return opened
@@ -64,7 +67,7 @@ def open_unconfined(profile: SandboxProfile) -> Sandbox:
 
     Commands still inherit only the profile's environment.
     """
-    from ._plain import UnconfinedSandbox
+    from .plain import UnconfinedSandbox
 
     return UnconfinedSandbox(profile)
 
@@ -101,10 +104,12 @@ def backend_names() -> tuple[str, ...]:
 # -- the trial ---------------------------------------------------------------------------------------------------
 
 
-def _try(name: str, profile: SandboxProfile, ways_out: WaysOut | None = None) -> Sandbox | BackendReport:
+def _try(
+    name: str, profile: SandboxProfile, ways_out: WaysOut | None = None, beside: Sandbox | None = None
+) -> Sandbox | BackendReport:
     sandbox: Sandbox | None = None
     try:
-        sandbox = _back_end(name)(profile)
+        sandbox = _back_end(name, beside)(profile)
         sandbox.ways_out = ways_out or WaysOut()
         _check_by_trial(sandbox)
     except (SandboxError, OSError, TimeoutError) as error:
@@ -120,17 +125,17 @@ def _try(name: str, profile: SandboxProfile, ways_out: WaysOut | None = None) ->
     return sandbox
 
 
-def _back_end(name: str) -> Callable[[SandboxProfile], Sandbox]:
+def _back_end(name: str, beside: Sandbox | None) -> Callable[[SandboxProfile], Sandbox]:
     if name == "bubblewrap" and sys.platform == "linux":
         from .bubblewrap.backend import BubblewrapSandbox
 
-        return BubblewrapSandbox
+        return partial(BubblewrapSandbox, beside=beside) if isinstance(beside, BubblewrapSandbox) else BubblewrapSandbox
     if name == "landlock" and sys.platform == "linux":
         from .landlock.backend import LandlockSandbox
 
-        return LandlockSandbox
+        return partial(LandlockSandbox, beside=beside) if isinstance(beside, LandlockSandbox) else LandlockSandbox
     if name == "sandbox-exec" and sys.platform == "darwin":
-        from ._seatbelt import SeatbeltSandbox
+        from .seatbelt import SeatbeltSandbox
 
         return SeatbeltSandbox
     known = ", ".join(backend_names()) or "none"

@@ -89,7 +89,7 @@ class _Checker:
         self.results: dict[str, AgentToolResult] = {}
         self.delegates: dict[str, _Checker] = {}
         self.closed: list[str] = []
-        self.is_resumed = False
+        self.is_resumed = self.has_failed_after_reply = False
         self.last_reason: TurnEndReason | None = None
 
     def need(self, event: AgentEvent, condition: object, problem: str) -> None:
@@ -270,7 +270,8 @@ class _Checker:
             case TurnEndReason.TOOLS_EXECUTED | TurnEndReason.STEERING_INTERRUPT | TurnEndReason.PENDING:
                 self.need(event, self.calls, "there were no tools")
             case TurnEndReason.ERROR:
-                self.need(event, self.is_resumed or ended.stop_reason == StopReason.ERROR, "its message has no error")
+                # A policy that fails after a turn ends the run, and the turn's message stays as it is.
+                self.has_failed_after_reply = not self.is_resumed and ended.stop_reason != StopReason.ERROR
             case _:
                 self.need(event, ended.stop_reason != StopReason.ERROR, "its message has an error")
 
@@ -279,6 +280,8 @@ class _Checker:
         self.need(event, begin == self.closed, "its messages do not begin with the results of the closed calls")
         tail = list(event.messages[len(event.messages) - len(self.added) :])
         self.need(event, tail == self.added, "its messages are not those that the turns added")
+        is_failed = event.result is None or event.result.error is not None
+        self.need(event, is_failed or not self.has_failed_after_reply, "its last turn failed, and its result did not")
         is_stopped = event.stopped_by is not None
         self.need(
             event, not is_stopped or self.last_reason != TurnEndReason.ABORTED, "stopped by a policy, and aborted too"

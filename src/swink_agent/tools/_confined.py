@@ -81,7 +81,8 @@ class SandboxSource:
 class ReadingSource:
     """Opens, on demand, a sandbox of the same kind as the usual one that can only read. Safe for several threads.
 
-    Its commands write to their private temporary folder alone, and have no network but their own.
+    Its commands write to their private temporary folder alone, and have no network but their own. Servers that usual
+    commands run in the background are in it, unless these may reach hosts.
     """
 
     def __init__(self, usual: SandboxSource, open_sandbox: OpenSandboxFn | None) -> None:
@@ -99,8 +100,13 @@ class ReadingSource:
                 raise SandboxClosed(_CLOSED)
             if self._source is None:
                 profile = reading_profile(usual.profile)
-                self._source = SandboxSource(profile, profile, lambda profile: opened_alike(usual, profile, self._open))
+                self._source = SandboxSource(profile, profile, lambda profile: self._opened(usual, profile))
             return self._source.get()
+
+    def _opened(self, usual: Sandbox, profile: SandboxProfile) -> Sandbox:
+        # Where commands reach hosts, the proxy listens in their network, and those that only read may not ask it.
+        is_local = not usual.profile.network and not usual.profile.hosts
+        return opened_alike(usual, profile, self._open, beside=usual if is_local else None)
 
     @property
     def opened(self) -> Sandbox | None:
@@ -123,7 +129,9 @@ def reading_profile(usual: SandboxProfile) -> SandboxProfile:
     return msgspec.structs.replace(usual, write=(), read=read, network=False, hosts=())
 
 
-def opened_alike(usual: Sandbox, profile: SandboxProfile, open_other: OpenSandboxFn | None) -> Sandbox:
+def opened_alike(
+    usual: Sandbox, profile: SandboxProfile, open_other: OpenSandboxFn | None, *, beside: Sandbox | None = None
+) -> Sandbox:
     """A sandbox of the same back end as `usual`, with the same ways out. Raises `SandboxError`."""
     if open_other is not None:
         sandbox = open_other(profile)
@@ -131,7 +139,7 @@ def opened_alike(usual: Sandbox, profile: SandboxProfile, open_other: OpenSandbo
         from swink_agent.sandbox import open_sandbox  # on use: loads the back ends
 
         resolve, connect = usual.ways_out
-        sandbox = open_sandbox(profile, backend=usual.backend, resolve=resolve, connect=connect)
+        sandbox = open_sandbox(profile, backend=usual.backend, resolve=resolve, connect=connect, beside=beside)
     if sandbox.backend != usual.backend:
         sandbox.close()
         raise SandboxError(f"a sandbox of {usual.backend} is needed, and {sandbox.backend} was opened", remedy="")

@@ -619,18 +619,6 @@ async def test_a_budget_that_both_have_counts_once() -> None:
     assert limit.spent == 3 * 0.25  # replies without usage cost what they may cost at most
 
 
-async def test_policies_of_the_caller_without_every_call_do_not_see_the_delegate() -> None:
-    class Counting:
-        runs: set[str] = set()
-
-        def pre_turn(self, ctx: Any) -> None:
-            self.runs.add(ctx.run_id)
-
-    agent = caller(answering("x").as_tool("research", "Looks."), policies=[Counting()])
-    await agent.prompt("go")
-    assert len(Counting.runs) == 1
-
-
 # -- sessions --------------------------------------------------------------------------------------------------
 
 

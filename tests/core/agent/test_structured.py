@@ -21,7 +21,7 @@ from swink_agent import (
     MessageUpdate,
     ModelSpec,
     PolicyContext,
-    PolicyStop,
+    PolicyStopped,
     PreDispatchContext,
     Skip,
     Stop,
@@ -478,7 +478,7 @@ async def test_a_policy_that_stops_the_run_is_named_in_the_failure() -> None:
             return Stop("one turn is enough")
 
     agent = Agent(MODEL, stream_fn=scripted("no", "no"), policies=[OneTurn()])
-    with pytest.raises(StructuredOutputFailed, match="one turn is enough"):
+    with pytest.raises(PolicyStopped, match="one turn is enough"):
         await agent.structured_output("where?", POINT)
 
 
@@ -549,11 +549,6 @@ def test_the_sync_variant_raises_the_same() -> None:
 
 async def test_structured_output_that_a_policy_ended_says_which_one() -> None:
     agent = Agent(MODEL, stream_fn=scripted("no", "no", "no"), policies=[MaxTurns(1)])
-    with pytest.raises(StructuredOutputFailed) as caught:
+    with pytest.raises(PolicyStopped) as caught:
         await agent.structured_output("x", {"type": "object"})
-    assert isinstance(caught.value.stopped_by, PolicyStop)
-    assert caught.value.stopped_by.policy == "max_turns"
-    agent = Agent(MODEL, stream_fn=scripted("no", "no"))
-    with pytest.raises(StructuredOutputFailed) as caught:
-        await agent.structured_output("x", {"type": "object"}, max_retries=1)
-    assert caught.value.stopped_by is None
+    assert caught.value.policy == "max_turns"

@@ -460,3 +460,17 @@ async def test_a_folder_that_stays_none_has_nothing_in_it(bare_folder: Any, open
         await leave(bare_folder, sandbox, script)
     assert [path.name for path in bare_folder.root.iterdir() if path.name not in ("evil", ".git")] == []
     assert type_(bare_folder, "find . -path './.git/*'") == ""
+
+
+def test_a_repository_that_an_ended_command_made_does_not_excuse_the_next_one(tmp_path: Path) -> None:
+    """A clone brings its editors' folders. A later command does not."""
+    watch = leftovers.Leftovers(SandboxProfile(write=(str(tmp_path),)), lambda: ())
+    first = watch.begin()
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    watch.end(first, is_last=False)
+    first.is_over = lambda: True
+    second = watch.begin()
+    (tmp_path / ".vscode").mkdir()
+    (tmp_path / ".vscode/settings.json").write_text("{}")
+    (told,) = watch.end(second)
+    assert "It was moved to" in told

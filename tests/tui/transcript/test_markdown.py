@@ -107,6 +107,29 @@ def test_a_line_over_a_row_of_equals_signs_is_a_heading() -> None:
     assert roles("A title\n=")["A title"] == "text+heading.1"
 
 
+def test_a_line_over_a_row_of_dashes_is_a_heading_of_the_second_level() -> None:
+    assert drawn("A title\n---\ntext\n\ntwo\nlines\n---") == ["A title", "text", "", "two lines", "\u2500" * 40]
+    assert roles("A title\n--")["A title"] == "text+heading.2"
+    assert drawn("> words\n---")[1] == "\u2500" * 40
+
+
+def test_a_link_leads_to_the_address_that_an_earlier_line_defines() -> None:
+    text = "[d]: https://d.org 'D'\n[X]: <https://x.org>\n\n[the *docs*][D], [x], [x][] and a[1][2]"
+    assert drawn(text, 100) == [
+        "[d]: https://d.org 'D'",
+        "[X]: https://x.org",
+        "",
+        "the docs (https://d.org), x (https://x.org), x (https://x.org) and a[1][2]",
+    ]
+    links = {span.link for line in markdown_lines(text, 100) for span in line.spans if span.text in ("docs", "x")}
+    assert links == {"https://d.org", "https://x.org"}
+
+
+def test_a_later_definition_is_a_row_and_the_link_is_text() -> None:
+    text = "see [the docs][d]\n\n[d]: https://d.org\n[n]: no address"
+    assert drawn(text) == ["see [the docs][d]", "", "[d]: https://d.org", "[n]: no address"]
+
+
 def test_entities_are_the_characters_unless_those_would_be_hidden() -> None:
     assert drawn("a &lt;b&gt; &amp;&nbsp;c `&lt;` &#8238; &notit;") == ["a <b> & c &lt; &#8238; &notit;"]
 
@@ -222,7 +245,8 @@ PARTS = [
     "word ", "word", " ", "\n", "\n\n", "**", "*", "`", "``", "```", "```py\n", "\n```\n", "~~~\n", "- ", "  - ", "1. ",
     "> ", ">", "# ", "| a | b |\n", "|--|:-:|\n", "| x ", "|", "---\n", "    ", "[x](https://a.b/c)", "[", "](", ")",
     "\\", "  \n",
-    "https://x.y/z", "\t", "\r\n", "\r", "\u6f22\u5b57", "e\u0301", "\U0001f469\u200d\U0001f4bb", "\x1b[1m",
+    "https://x.y/z", "[a]: https://a.b\n", "[w][a]",
+    "\t", "\r\n", "\r", "\u6f22\u5b57", "e\u0301", "\U0001f469\u200d\U0001f4bb", "\x1b[1m",
     '"""', "/*", "*/", "[ ] ", "!", "<br>", "x" * 50, "_", "~~", "===\n", "&lt;",
 ]  # fmt: skip
 texts = st.lists(st.sampled_from(PARTS), max_size=40).map("".join)
@@ -285,6 +309,7 @@ LONG = {
     "open brackets": "[a](b [",
     "ticks": "` `` ``` ",
     "quotes": "> > > > > > > > > a\n",
+    "definitions": "[a]: https://a.b 't'\n[b [a] [a][",
     "addresses": "https://a.b/" + ")" * 60 + " ",
     "odd characters": "a\u200b\u0301\u0301\u0301 ",
 }

@@ -72,12 +72,9 @@ class Hooks:
         self._observing: dict[asyncio.Task[None], HookEvent] = {}
         self._is_taken_over = False
 
-    def policy(self, *delegates: str) -> HookPolicy:
-        """The policy that lets hooks decide about calls, and lets a run wait for them.
-
-        `delegates` are the names of the tools through which the agent was called.
-        """
-        return HookPolicy(self, delegates)
+    def policy(self) -> HookPolicy:
+        """The policy that lets hooks decide about calls, and lets a run wait for them."""
+        return HookPolicy(self)
 
     def watch(self, agent: Agent) -> None:
         """From now on, runs the observing hooks for every run of the agent."""
@@ -222,9 +219,8 @@ class HookPolicy:
 
     name = "hooks"
 
-    def __init__(self, hooks: Hooks, delegates: Sequence[str]) -> None:
+    def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
-        self._delegates = tuple(delegates)
 
     def pre_turn(self, ctx: PolicyContext) -> Awaitable[None] | None:
         """The first request waits for the hooks at the start."""
@@ -241,7 +237,7 @@ class HookPolicy:
     async def _decide(self, wanted: list[HookSettings], ctx: PreDispatchContext) -> Skip | None:
         told = _call(ctx)
         for hook in wanted:
-            problem = await self._hooks.run(hook, ctx.run_id, self._delegates, told)
+            problem = await self._hooks.run(hook, ctx.run_id, ctx.delegates, told)
             if problem is None:
                 continue
             if problem.is_answer:

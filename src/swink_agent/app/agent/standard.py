@@ -196,6 +196,7 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
         "get_api_key": _key_finder(credentials, redactor),
         "execution_root": root,
         "redactor": redactor,
+        "max_turns": None,  # the policies have the limit of the settings, if there is one
     }
     limits = _policies(root, added, settings, rules, is_attended=options.is_attended, max_cost=max_cost)
     looking = [tool for tool in tools if tool.name in _LOOKING]
@@ -206,13 +207,7 @@ def standard_agent(options: AgentOptions) -> StandardAgent:
             system_prompt=inner,
             tools=looking,
             transform_context=compaction(model, settings, system=inner, tools=looking, reply=reply),
-            # Without a cost limit: the caller's limit counts the requests of its delegates.
-            policies=[
-                *extra_policies(settings.value("extra_policies"), root),
-                *_policies(root, added, settings, rules, is_attended=False, max_cost=None),
-                *options.policies,
-                *_hook_policies(hooks, "task"),
-            ],
+            policies=_policies_of_task(settings),  # the agent's own are asked about it too
             **shared,
         )
         tools.append(helper.as_tool("task", _TASK_DESCRIPTION))
@@ -390,8 +385,8 @@ def _hooks(
     return Hooks(found, folder=root, redactor=redactor, outside=partial(writable_folders, root, added))
 
 
-def _hook_policies(hooks: Hooks | None, *delegates: str) -> list[HookPolicy]:
-    return [] if hooks is None else [hooks.policy(*delegates)]
+def _hook_policies(hooks: Hooks | None) -> list[HookPolicy]:
+    return [] if hooks is None else [hooks.policy()]
 
 
 def _approvals(
@@ -443,6 +438,14 @@ def _policies(
 
     max_turns = turn_limit(settings, is_attended=is_attended)
     return [rules, *recommended(root, also=added, max_turns=max_turns, max_cost=max_cost)]
+
+
+def _policies_of_task(settings: Settings) -> list[Policy]:
+    """The policies of the delegate that are about its own run alone."""
+    from swink_agent.policies import LoopDetection, MaxTurns
+
+    most = turn_limit(settings, is_attended=False)
+    return [*([] if most is None else [MaxTurns(most)]), LoopDetection()]
 
 
 def _claim_check(model: ModelSpec, settings: Settings, tools: Sequence[AgentTool]) -> list[Policy]:

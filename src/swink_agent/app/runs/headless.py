@@ -23,7 +23,7 @@ from swink_agent.core.errors import (
     ErrorKind,
     InvalidContinue,
     NoMessages,
-    StructuredOutputFailed,
+    PolicyStopped,
 )
 from swink_agent.core.record import CallRecord, RunRecord
 from swink_agent.core.types import AgentResult, Cost, ModelSpec, PolicyStop, StopReason, ToolCall, ToolOutcome, Usage
@@ -215,8 +215,8 @@ class HeadlessRun:
     def _failed(self, error: AgentError) -> Outcome:
         if self._one.reason is not None and isinstance(error, Aborted):
             return self._cut_short(self._one.reason)
-        if isinstance(error, StructuredOutputFailed) and error.stopped_by is not None:
-            return self._made(ExitCode.LIMIT, error=_stopped(error.stopped_by))
+        if isinstance(error, PolicyStopped):
+            return self._made(ExitCode.LIMIT, error=_stopped(PolicyStop(error.policy, error.reason)))
         code = ExitCode.NO_MODEL if isinstance(error, AuthError) else ExitCode.FAILED
         return self._made(code, error=str(error), error_kind=error.kind)
 

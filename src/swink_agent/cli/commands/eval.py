@@ -21,7 +21,7 @@ from swink_agent.app.runs.telling import number_of
 from swink_agent.rendering.cells import laid_out
 from swink_agent.rendering.escaping import safe_text
 
-from ..process.groups import offered, picks, takes
+from ..process.groups import Number, offered, picks, takes
 from ..root import options_of_prompt
 from ..screen.screen import Palette, say_json, table, wants_colour, width_of, write_answer
 
@@ -144,13 +144,13 @@ def eval_group() -> None:
 @_judge_script
 @takes("--script FILE", "A script with replies for each case, instead of a model.", "files")
 @takes("--replay FOLDER", "Recorded sessions instead of a model.", "folders")
-@takes("--parallel N", "The most attempts at once. Default: 4.", type=click.IntRange(min=1), default=4)
-@takes("--repeat K", "The number of attempts at each case. Default: 1.", type=click.IntRange(min=1), default=1)
+@takes("--parallel N", "The most attempts at once. Default: 4.", type=Number(1), default=4)
+@takes("--repeat K", "The number of attempts at each case. Default: 1.", type=Number(1), default=1)
 @_verdict
 @takes(
     "--retries N",
     "How often an attempt is repeated after an error of the provider. Default: 2.",
-    type=click.IntRange(min=0),
+    type=Number(0),
     default=2,
 )
 @_store
@@ -158,7 +158,7 @@ def eval_group() -> None:
 @takes("--only WORD", "Only cases with this in their id or name; the result is not stored.", multiple=True)
 @takes("--tag TAG", "Only cases with this tag. Repeatable.", multiple=True)
 @takes("--not-tag TAG", "No cases with this tag. Repeatable.", multiple=True)
-@takes("--timeout SECONDS", "Limit of each attempt.", type=click.FloatRange(min=0, min_open=True), default=1800.0)
+@takes("--timeout SECONDS", "Limit of each attempt.", type=Number(0, is_open=True, is_whole=False), default=1800.0)
 @click.option("--format", "format_name", type=click.Choice(FORMATS), default="console", help="Of the report on stdout.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 def run_command(**options: Any) -> int:
@@ -332,19 +332,19 @@ def _seconds(ctx: click.Context, option: click.Parameter, value: str | None) -> 
 
 @eval_group.command("gate", short_help="Pass or fail a result.")
 @click.argument("result", metavar="RESULT", shell_complete=offered("results"))
-@takes("--min-pass-rate PART", "The least share of cases that pass, from 0 to 1.", type=click.FloatRange(0, 1))
+@takes("--min-pass-rate PART", "The least share of cases that pass, from 0 to 1.", type=Number(0, 1, is_whole=False))
 @takes(
     "--min-pass-rate-low PART",
     "The least share of cases that pass with 95 % confidence: the lower end of the interval.",
-    type=click.FloatRange(0, 1),
+    type=Number(0, 1, is_whole=False),
 )
 @takes(
     "--max-not-measured N",
     "The most cases without a verdict because the provider failed. Default: 0.",
-    type=click.IntRange(min=0),
+    type=Number(0),
     default=0,
 )
-@takes("--max-cost USD", "Cost limit in US dollars.", type=click.FloatRange(min=0))
+@takes("--max-cost USD", "Cost limit in US dollars.", type=Number(0, is_whole=False))
 @takes("--max-duration max_seconds TIME", "Time limit: 90, 90s, 5m, 1h.", callback=_seconds)
 @takes(
     "--no-regression baseline RESULT",

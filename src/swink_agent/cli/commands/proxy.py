@@ -18,6 +18,7 @@ from swink_agent.core.errors import AuthError
 from swink_agent.core.stream import StreamFn
 from swink_agent.core.types import ModelSpec
 
+from ..process.groups import Number
 from ..process.interrupts import ended_by_signal
 from ..prompt.reporter import Reporter
 from ..screen.screen import Screen
@@ -41,10 +42,10 @@ On the other machine:
     default=8787,
     show_default=True,
     metavar="PORT",
-    type=click.IntRange(0, 65535),
+    type=Number(0, 65535),
     help="0 chooses a free one.",
 )
-@click.option("--streams", default=8, show_default=True, type=click.IntRange(1, 1000), help="Most requests at once.")
+@click.option("--streams", default=8, show_default=True, type=Number(1, 1000), help="Most requests at once.")
 @click.option("--insecure", is_flag=True, help="Let other machines connect although nothing is encrypted.")
 def proxy(host: str, port: int, streams: int, insecure: bool) -> int:
     """Serve models to machines that have no keys.

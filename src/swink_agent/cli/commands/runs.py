@@ -23,7 +23,7 @@ from swink_agent.core.approval import Approve, ApproveWith, PendingCall, Reject
 from swink_agent.core.tool import AgentToolResult
 from swink_agent.core.types import AssistantMessage
 
-from ..process.groups import Group
+from ..process.groups import Group, Number
 from ..screen.run_pages import fleet_rows, run_rows, runs_table
 from ..screen.screen import confirm, is_live, say_json
 
@@ -117,7 +117,7 @@ def runs(ctx: click.Context, store: _Store, watch: bool) -> None:
 @click.option("--status", type=_STATUSES, help="Only runs with this status.")
 @click.option("--agent", help="Only runs of this agent.")
 @click.option("--key", help="Only runs with this key.")
-@click.option("--limit", type=click.IntRange(min=0), default=50, show_default=True, help="The most runs to list.")
+@click.option("--limit", type=Number(0), default=50, show_default=True, help="The most runs to list.")
 @click.option("--watch", is_flag=True, help="Show workers and runs, updated until Ctrl+C.")
 @_with_store
 def list_runs(store: _Store, status: Any, agent: str | None, key: str | None, limit: int, watch: bool) -> None:
@@ -165,7 +165,7 @@ def show(store: _Store, run_id: str) -> None:
 
 @runs.command("events")
 @_id
-@click.option("--after", type=click.IntRange(min=0), default=0, help="Only records after this number.")
+@click.option("--after", type=Number(0), default=0, help="Only records after this number.")
 @click.option("-f", "--follow", is_flag=True, help="Continue until the run is over.")
 @_with_store
 def events(store: _Store, run_id: str, after: int, follow: bool) -> None:
@@ -200,7 +200,7 @@ def stats(store: _Store) -> None:
 @click.option("--reject", metavar="REASON", help="Do not run it; the model reads the reason.")
 @click.option("--with", "changed", metavar="JSON", help="Run the call with these arguments instead.")
 @click.option("--result", metavar="TEXT", help="The result of a call that is carried out elsewhere.")
-@click.option("--at", type=click.IntRange(min=1), metavar="NUMBER", help="Number of the asking record, if ids recur.")
+@click.option("--at", type=Number(1), metavar="NUMBER", help="Number of the asking record, if ids recur.")
 @click.option("--by", default="", metavar="NAME", help="Your name, which is recorded.")
 @_with_store
 def answer(store: _Store, run_id: str, call_id: str, at: int | None, by: str, **answers: Any) -> int:
@@ -271,7 +271,7 @@ def retry(store: _Store, run_id: str) -> None:
 
 @runs.command("prune")
 @click.option(
-    "--days", type=click.FloatRange(min=0), required=True, help="Runs that ended at least this many days ago."
+    "--days", type=Number(0, is_whole=False), required=True, help="Runs that ended at least this many days ago."
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @_with_store

@@ -36,7 +36,7 @@ from swink_agent.approvals.display import safe_display
 from swink_agent.rendering.cells import laid_out
 from swink_agent.rendering.escaping import safe_text
 
-from ..process.groups import Group, also_called, offered, takes
+from ..process.groups import Group, Number, also_called, offered, takes
 from ..screen.screen import Palette, confirm, say_json, table, wants_colour, width_of, write_answer
 from ..screen.session_pages import facts, listing, remarks, rows_of
 
@@ -180,7 +180,7 @@ def _progress(done: int, total: int) -> None:
 
 @sessions.command("search")
 @click.argument("words", nargs=-1, required=True)
-@click.option("-n", "--limit", type=click.IntRange(1, 1000), default=20, help="The most results. Default: 20.")
+@click.option("-n", "--limit", type=Number(1, 1000), default=20, help="The most results. Default: 20.")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")
 def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
     """Find words in all sessions, the best result first.

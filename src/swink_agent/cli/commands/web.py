@@ -21,7 +21,7 @@ from swink_agent.app.errors import ExitCode, UsageProblem
 from swink_agent.app.runs.sessions import newest_and_unknown, open_store, session_problems
 from swink_agent.app.settings.paths import data_folder
 
-from ..process.groups import takes
+from ..process.groups import Number, takes
 from ..process.interrupts import ended_by_signal
 from ..prompt.reporter import Reporter
 from ..root import options_of_prompt
@@ -55,7 +55,7 @@ Examples:
     default=WEB_PORT,
     show_default=True,
     metavar="PORT",
-    type=click.IntRange(0, 65535),
+    type=Number(0, 65535),
     help="0 chooses a free one.",
 )
 @click.option("--no-open", is_flag=True, help="Do not open the browser.")

@@ -18,6 +18,7 @@ from swink_agent.app.runs.telling import number_of
 from swink_agent.approvals.display import safe_display
 from swink_agent.core.secrets.redaction import Redactor
 
+from ..process.groups import Number
 from ..prompt.reporter import Reporter
 from ..screen.run_pages import pending_rows
 from ..screen.screen import Screen, say_json, write_answer
@@ -39,7 +40,7 @@ On SIGTERM or Ctrl+C each run ends its turn and is queued again.
 A second signal ends the worker at once.""",
 )
 @_APP
-@click.option("--slots", type=click.IntRange(min=1), default=8, show_default=True, help="The most runs at once.")
+@click.option("--slots", type=Number(1), default=8, show_default=True, help="The most runs at once.")
 @click.option("--poll", type=float, default=0.5, show_default=True, help="Seconds between two checks for runs.")
 @click.option(
     "--lease", type=float, default=30, show_default=True, help="Seconds after which others take over if this one hangs."
@@ -112,7 +113,7 @@ Exit codes with --wait: 0 done, 1 failed or cancelled, 4 not over in time, 5 wai
 @click.option("--after", metavar="ID", help="Continue the history of this run, which must be over.")
 @click.option("--wait", is_flag=True, help="Wait until the run is over or waits, and print its answer.")
 @click.option(
-    "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Time limit of the wait. The run continues."
+    "--timeout", type=Number(0, is_whole=False), metavar="SECONDS", help="Time limit of the wait. The run continues."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one object.")
 def submit(

@@ -10,6 +10,8 @@ import os
 
 import click
 
+from .groups import Number
+
 DEBUG_VARIABLE = "SWINK_DEBUG"
 FAILED, USAGE, INTERRUPTED = 1, 2, 130  # same as in app.errors, which is not loaded for this
 _LONGEST = 60
@@ -141,13 +143,8 @@ def _bad_value(error: click.BadParameter) -> str:
 
 
 def _wanted(kind: object) -> str:
-    if isinstance(kind, (click.IntRange, click.FloatRange)):
-        noun = "a whole number" if isinstance(kind, click.IntRange) else "a number"
-        if kind.min is not None and kind.max is not None:
-            return f"{noun} from {kind.min:g} to {kind.max:g}"
-        if kind.min is not None:
-            return f"{noun} above {kind.min:g}" if kind.min_open else f"{noun}, {kind.min:g} or more"
-        return noun
+    if isinstance(kind, Number):
+        return kind.wanted
     return "a whole number" if kind is click.INT else "a number" if kind is click.FLOAT else ""
 
 

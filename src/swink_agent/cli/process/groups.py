@@ -6,6 +6,7 @@ none of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from copy import copy
 from importlib import import_module
@@ -15,6 +16,38 @@ import click
 
 _WHOLE = 1000
 """More characters than the first sentence of a command's help has."""
+
+
+class Number(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - it takes one from click 8.4 on
+    """A number within limits. A wrong one is answered with `wanted`; unlike with click's, the help has no formula.
+
+    `is_open`: it must be more than `least`.
+    """
+
+    name = "number"
+
+    def __init__(
+        self, least: float, most: float | None = None, *, is_whole: bool = True, is_open: bool = False
+    ) -> None:
+        self._least, self._most, self._is_whole, self._is_open = least, most, is_whole, is_open
+
+    @property
+    def wanted(self) -> str:
+        noun = "a whole number" if self._is_whole else "a number"
+        if self._most is not None:
+            return f"{noun} from {self._least:g} to {self._most:g}"
+        return f"{noun} above {self._least:g}" if self._is_open else f"{noun}, {self._least:g} or more"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            number = int(value) if self._is_whole else float(value)
+        except ValueError:
+            number = math.nan
+        is_within = self._least <= number <= (math.inf if self._most is None else self._most)
+        if not is_within or (self._is_open and number == self._least):
+            shown = repr(value) if math.isnan(number) else value
+            self.fail(f"{shown} is not {self.wanted}", param, ctx)
+        return number
 
 
 def offered(name: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:

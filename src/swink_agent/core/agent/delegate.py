@@ -22,6 +22,7 @@ from ..encoding.codec import encode_message
 from ..events import AgentEvent, DelegateEvent
 from ..loop import run_loop
 from ..output import Branch, Channel
+from ..run.consulting import with_those_of_caller
 from ..run.pending import Pending
 from ..run.state import Accounts, Run, RunSetup
 from ..run.transcript import Transcript
@@ -30,6 +31,7 @@ from ..tool import AgentToolResult, OnSteer, ToolContext, ToolOptions
 from ..types import LLM_MESSAGES, AgentMessage, AgentResult, StopReason, UserMessage, is_blank
 from ..values.checks import check_number, check_tool_name, is_not
 from ..values.value import copy_json
+from .arguments import POLICY_SLOTS
 
 SetupFn: TypeAlias = Callable[[Any], tuple[RunSetup, Sequence[AgentMessage]]]
 """Returns what the run of a copy is started with, given the caller's deps, and the messages that it begins with."""
@@ -123,7 +125,7 @@ class Delegate:
                 caller.emit(DelegateEvent(ctx.call_id, self.name, event))
 
         setup, messages = self._setup_of(ctx.deps)
-        config, tools = _config_inside(setup.config, ctx), setup.tools
+        config, tools = _config_inside(setup.config, ctx, self.name), setup.tools
         if isinstance(tools, TurnTools):
             tools = TurnTools(tools.function)  # each copy has its own last turn
         answers = waited = None
@@ -183,7 +185,7 @@ def _plain(state: Mapping[str, Any]) -> dict[str, Any]:
         return {}
 
 
-def _config_inside(config: AgentLoopConfig, ctx: ToolContext) -> AgentLoopConfig:
+def _config_inside(config: AgentLoopConfig, ctx: ToolContext, tool: str) -> AgentLoopConfig:
     """Returns the configuration of a copy: the agent's own, with the caller's values where the agent has none."""
     changes: dict[str, Any] = {
         "message_provider": None,
@@ -193,11 +195,13 @@ def _config_inside(config: AgentLoopConfig, ctx: ToolContext) -> AgentLoopConfig
     if (caller := _caller(ctx)) is not None:
         outer = caller.config
         changes["approve"] = outer.approve if config.approve is None else config.approve
-        # The caller's policies with `every_call` come last: a policy that reserves is asked after one that may refuse.
-        for name in ("pre_turn_policies", "pre_dispatch_policies", "post_turn_policies"):
-            own: Sequence[Any] = getattr(config, name)
-            seen = [policy for policy in getattr(outer, name) if getattr(policy, "every_call", False)]
-            changes[name] = [*own, *[policy for policy in seen if not any(policy is known for known in own)]]
+        for name in POLICY_SLOTS:
+            if watching := getattr(outer, name):
+                changes[name] = with_those_of_caller(getattr(config, name), watching, tool)
+        if outer.masks:
+            known = {id(policy) for policy in config.masks}
+            theirs = [one for one in outer.masks if not (id(one) in known or getattr(one, "own_run_only", False))]
+            changes["masks"] = (*config.masks, *theirs)
     return replace(config, **changes)
 
 

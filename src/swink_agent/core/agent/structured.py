@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..approval import PendingCall
-from ..errors import ErrorKind, StructuredOutputFailed
+from ..errors import ErrorKind, PolicyFailed, StructuredOutputFailed, described
 from ..policy import Inject, PolicyContext, Stop, Verdict
 from ..schemas.schema import ValueSchema
 from ..schemas.validation import compile_schema, describe_problems
@@ -95,7 +95,7 @@ def is_object_schema(schema: dict[str, Any]) -> bool:
 
 
 class StructuredOutput:
-    """One request for a value: the tool that takes it and the policy that ends the run, in one object."""
+    """One request for a value: the tool that takes it, and the last policy of the run, which ends it, in one object."""
 
     label = "Answer"
     requires_approval = False
@@ -129,6 +129,9 @@ class StructuredOutput:
         """Whether a model takes the schema itself, by model, stream function and whether there are other tools."""
         self.is_native = False  # whether the last request had the schema, and not the tool
         self._is_refused = False  # whether a provider refused the schema: from then on, the tool takes the answer
+        self.given_text: str | None = None
+        """The text of the last reply as the model gave it, if masks may have changed the message."""
+        self._has_stopped = False  # whether it has ended the run, with a value or without one
         self._heard: AssistantMessage | None = None  # the last reply whose text was taken as an answer
 
     # -- the request -------------------------------------------------------------------------------------------
@@ -209,7 +212,7 @@ class StructuredOutput:
         if not self.is_native:
             return f"it answered in text, without {self.name}"
         try:
-            data: Any = msgspec.json.decode(message.text)
+            data: Any = msgspec.json.decode(message.text if self.given_text is None else self.given_text)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             is_cut = message.stop_reason is StopReason.LENGTH
             return "it was cut off at the length limit" if is_cut else f"it is not JSON: {error}"
@@ -228,9 +231,9 @@ class StructuredOutput:
         tries = [result for result in ctx.tool_results if result.tool_name == self.name]
         problem = None if self._values else extract_text(tries[-1].content) if tries else await self.hear(ctx.message)
         if self._values:
-            return Stop("the answer was given")
+            return self._stop("the answer was given")
         if self._failure is not None:
-            return Stop("the answer could not be checked")
+            return self._stop("the answer could not be checked")
         if not problem:
             return None  # the model still works with other tools, or the reply failed
         self.attempts += 1
@@ -238,31 +241,51 @@ class StructuredOutput:
             problem = ctx.redactor.redact(problem)  # as in tool results
         self.last_error = problem
         if self.attempts > self.max_retries:
-            return Stop("too many invalid answers")
+            return self._stop("too many invalid answers")
         if tries:
             return None  # the tool's result already shows the errors to the model
         if self.is_native:
             return Inject(UserMessage(f"The answer does not fit: {problem}. Answer again, with the JSON value alone."))
         return Inject(UserMessage(f"Answer by calling the tool {self.name}, not in text."))
 
+    def _stop(self, reason: str) -> Stop:
+        self._has_stopped = True
+        return Stop(reason)
+
     # -- the result --------------------------------------------------------------------------------------------
 
+    def as_told(self, result: AgentResult) -> AgentResult:
+        """Returns the result as the caller gets it: that the run ended with the value, or without one after too many
+        attempts, is not a policy's stop. Events and records have it as one."""
+        stop = result.stopped_by
+        if stop is None or not self._has_stopped or stop.policy != self.name:
+            return result
+        if self._values:
+            return replace(result, stopped_by=None)
+        failed = self._failed()
+        return replace(result, stopped_by=None, exception=failed, error=str(failed), stop_reason=StopReason.ERROR)
+
+    def _failed(self) -> StructuredOutputFailed:
+        if self._failure is None:
+            return StructuredOutputFailed(self.attempts, self.last_error)
+        failed = StructuredOutputFailed(self.attempts, f"it could not be checked: {described(self._failure)}")
+        failed.__cause__ = self._failure
+        return failed
+
     def result_of(self, result: AgentResult) -> StructuredResult[Any]:
-        """Returns the value that the run gave. Raises the run's error, or `StructuredOutputFailed`."""
+        """Returns the value that the run gave. Raises the run's error, the stop of a policy, or
+        `StructuredOutputFailed`."""
         found: StructuredResult[Any] = StructuredResult(result, attempts=self.attempts)
         if found.pending:
             return found
+        if isinstance(result.exception, PolicyFailed):
+            raise result.exception
         if self._values:
             return replace(found, answer=self._values[0], attempts=self.attempts + 1)
         if self._failure is not None:
             raise self._failure
-        stop = result.stopped_by
-        if stop is None:
-            result.raise_for_error()
-        elif self.attempts <= self.max_retries:
-            text = f"policy {stop.policy} stopped the run: {stop.reason}"
-            raise StructuredOutputFailed(self.attempts, text, stop)
-        raise StructuredOutputFailed(self.attempts, self.last_error)
+        result.raise_for_error()
+        raise self._failed()
 
 
 def _as_validators(given: ValidateFn | Sequence[ValidateFn]) -> tuple[ValidateFn, ...]:

@@ -148,8 +148,10 @@ class Inbox:
                 messages = as_messages(await self._supervisor.call(poll) or ())
             except Exception:
                 log.exception("the message provider failed to give %s messages and is ignored", source)
+        if not messages:
+            return False
         self.add(source, messages)
-        return bool(messages)
+        return True
 
     def put_back(self) -> None:
         """Gives messages that never entered the history back to their provider."""

@@ -24,7 +24,6 @@ V = TypeVar("V")
 
 TEXTS: Mapping[type, tuple[str, ...]] = {
     # content
-    types.Text: ("text",),
     types.ToolCall: ("name", "arguments", "partial_json"),
     types.Extension: ("data",),
     types.Base64Source: (),
@@ -120,16 +119,16 @@ def masked(value: V, masks: Masks, fields: tuple[str, ...] | None = None) -> V:
     return _replaced(value, changed) if changed else value
 
 
-def _field(field: Any, masks: Masks) -> Any:
+def _field(field: object, masks: Masks) -> Any:
     """Masks a text, a value, or data. Data of an application that is nested too deep becomes text."""
+    own = _OWN_WAYS.get(type(field))
+    if own is not None:
+        return own(field, masks)
     if field is None or isinstance(field, (int, float)):
         return field
     if isinstance(field, str):
-        text = masks.redact(field)
-        return field if text == field else text
-    if type(field) is tuple:
-        return _several(cast("tuple[Any, ...]", field), masks)
-    if isinstance(field, Struct):
+        return _masked_string(field, masks)
+    if type(field) in TEXTS or isinstance(field, Struct):
         return masked(field, masks)
     return masks.redact_value(kept_shallow(field))
 
@@ -141,11 +140,11 @@ def _several(items: tuple[Any, ...], masks: Masks) -> tuple[Any, ...]:
         return items if new is items[0] else (new,)
     texts = [item.text for item in items if type(item) is types.Text]
     shown = iter(masks.redact_texts(texts) if len(texts) > 1 else map(masks.redact, texts))
-    new = [_shown(item, next(shown)) if type(item) is types.Text else _field(item, masks) for item in items]
+    new = [_with_text(item, next(shown)) if type(item) is types.Text else _field(item, masks) for item in items]
     return items if all(map(is_, new, items)) else tuple(new)
 
 
-def _shown(block: types.Text, text: str) -> types.Text:
+def _with_text(block: types.Text, text: str) -> types.Text:
     return block if text == block.text else types.Text(text)
 
 
@@ -160,6 +159,15 @@ def _replaced(value: Any, fields: dict[str, Any]) -> Any:
 
 
 # -- types that are masked in their own ways -----------------------------------------------------------------
+
+
+def _masked_string(text: str, masks: Masks) -> str:
+    shown = masks.redact(text)
+    return text if shown == text else shown
+
+
+def _masked_text(block: types.Text, masks: Masks) -> types.Text:
+    return _with_text(block, masks.redact(block.text))
 
 
 def _masked_thinking(block: types.Thinking, masks: Masks) -> types.Thinking:
@@ -219,6 +227,9 @@ def _masked_pending(details: dict[str, Any], masks: Masks) -> dict[str, Any]:
 
 
 _OWN_WAYS: Mapping[type, Callable[[Any, Masks], Any]] = {
+    str: _masked_string,
+    tuple: _several,
+    types.Text: _masked_text,
     types.Thinking: _masked_thinking,
     types.Image: _masked_image,
     types.Document: _masked_document,

@@ -16,8 +16,7 @@ from .checks import a_kind
 from .nesting import DEEPEST, is_too_deep, kept_shallow, shown, too_deep
 from .value import FrozenDict, FrozenList
 
-_FROZEN: frozenset[Any] = frozenset({FrozenDict, FrozenList})
-_CONSTANT: frozenset[Any] = frozenset({int, bool, type(None)})
+_CONSTANT: frozenset[Any] = frozenset({int, bool, type(None), FrozenDict, FrozenList})
 _KEYS: frozenset[Any] = frozenset({str})
 _LISTS: frozenset[Any] = frozenset({list, tuple})
 
@@ -54,11 +53,7 @@ class _NotJson(Exception):
 
 def _frozen(value: Any, levels: int) -> Any:
     kind: Any = cast("Any", type(value))
-    if kind in _CONSTANT or kind in _FROZEN:
-        return value
-    if kind is str and _is_encodable(value):
-        return value
-    if kind is float and math.isfinite(value):
+    if kind in _CONSTANT or (kind is str and _is_encodable(value)) or (kind is float and math.isfinite(value)):
         return value
     if levels and kind is dict and _KEYS.issuperset(map(type, value)) and _is_encodable("".join(value)):
         return FrozenDict({key: _frozen(item, levels - 1) for key, item in value.items()})

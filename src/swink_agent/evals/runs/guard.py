@@ -22,7 +22,7 @@ class BudgetGuard:
     """
 
     name = "budget_guard"
-    every_call = True
+    on_every_request = True
     """Consulted before each request, also of delegates and transforms, see `PreTurnPolicy`."""
 
     def __init__(self, cost: float | None = None, tokens: int | None = None, turns: int | None = None) -> None:

@@ -93,9 +93,9 @@ class _Schemas:
                 return self._reference(str(schema["$ref"]))
             return self.rule(self._merged([{"$ref": schema["$ref"]}, beside]))
         if "const" in schema:
-            return self._one_of(schema, [schema["const"]])
+            return self._one_of(schema, "const", [schema["const"]])
         if "enum" in schema:
-            return self._one_of(schema, cast("list[Any]", schema["enum"]))
+            return self._one_of(schema, "enum", cast("list[Any]", schema["enum"]))
         if "allOf" in schema:
             beside = {key: value for key, value in schema.items() if key != "allOf"}
             return self.rule(self._merged([beside, *cast("list[JsonSchema | bool]", schema["allOf"])]))
@@ -129,10 +129,9 @@ class _Schemas:
     def _alternatives(self, bodies: Iterable[str]) -> str:
         return self.grammar.fresh(" | ".join(dict.fromkeys(bodies)))
 
-    def _one_of(self, schema: JsonSchema, values: Sequence[Any]) -> str:
-        """A rule for those of the values that the rest of the schema accepts too."""
-        rest = {key: value for key, value in schema.items() if key not in _ANNOTATIONS and key not in ("enum", "const")}
-        if rest:
+    def _one_of(self, schema: JsonSchema, keyword: str, values: Sequence[Any]) -> str:
+        """A rule for those of the keyword's values that the rest of the schema accepts too."""
+        if set(schema) - _ANNOTATIONS - {keyword}:
             import jsonschema_rs
 
             places = {key: cast("Any", self.document).get(key, {}) for key in ("$defs", "definitions")}
@@ -170,8 +169,7 @@ class _Schemas:
                 continue
             resolved = self._resolved(str(part["$ref"])) if set(part) - _ANNOTATIONS == {"$ref"} else part
             part = {key: value for key, value in resolved.items() if key not in _ANNOTATIONS}
-            if "properties" in merged and "properties" in part and _refuses_more(merged, part):
-                self.grammar.is_exact = False  # one part does not accept what the other declares
+            merged, part = _accepted(merged, part), _accepted(part, merged)
             for key, value in part.items():
                 merged[key] = self._both(key, merged[key], value) if key in merged else value
         return merged
@@ -226,7 +224,7 @@ class _Schemas:
         properties = {name: value for name, value in properties.items() if value is not False or name in required}
         undeclared = cast("JsonSchema | bool", schema.get("additionalProperties", True))
         properties |= dict.fromkeys(sorted(required - set(properties)), undeclared)
-        if properties:
+        if properties or undeclared is False:
             least, most = schema.get("minProperties", 0), schema.get("maxProperties", len(properties))
             if len(required) < least or len(properties) > most:
                 self.grammar.is_exact = False
@@ -402,15 +400,19 @@ def _with_whole_counts(schema: JsonSchema) -> JsonSchema:
 
 
 def _all(first: JsonSchema | bool, second: JsonSchema | bool) -> JsonSchema | bool:
+    if first is False or second is False:
+        return False
     return second if first is True else first if second is True else {"allOf": [first, second]}
 
 
-def _refuses_more(first: JsonSchema, second: JsonSchema) -> bool:
-    """Whether one of the two says something of properties that only the other declares."""
-    return any(
-        one.get("additionalProperties", True) is not True and set(other["properties"]) - set(one["properties"])
-        for one, other in ((first, second), (second, first))
-    )
+def _accepted(part: dict[str, Any], other: JsonSchema) -> dict[str, Any]:
+    """The part, with its properties as the other part accepts those that it does not declare itself."""
+    undeclared, known = other.get("additionalProperties", True), cast("JsonSchema", other.get("properties", {}))
+    if undeclared is True or "properties" not in part:
+        return part
+    properties = cast("dict[str, JsonSchema | bool]", part["properties"])
+    accepted = {name: value if name in known else _all(value, undeclared) for name, value in properties.items()}
+    return {**part, "properties": accepted}
 
 
 def _implied(schema: JsonSchema) -> str:

@@ -120,8 +120,10 @@ def _brief(schema: dict[str, Any], words: frozenset[str] = frozenset()) -> dict[
     strings = [name for name in strings if not _has_default(properties[name])] or strings
     if not strings:
         return schema
-    rest = {key: value for key, value in schema.items() if key not in ("properties", "required")}
-    return {**rest, "anyOf": [_alone(name, properties) for name in strings]}
+    rest = {
+        key: value for key, value in schema.items() if key not in ("properties", "required", "additionalProperties")
+    }
+    return {**rest, "anyOf": [_alone(name, properties) for name in strings]}  # undeclared properties are never written
 
 
 def _alone(name: str, properties: dict[str, Any]) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class Budget:
     """
 
     name = "budget"
-    every_call = True
+    on_every_request = True
     """Consulted again before each retry of a request, see `PreTurnPolicy`."""
 
     def __init__(

@@ -29,6 +29,7 @@ class LoopDetection:
     """
 
     name = "loop_detection"
+    own_run_only = True
     __slots__ = ("_calls", "_compares_results", "action", "repeats", "stop_after", "window")
 
     def __init__(

@@ -18,7 +18,7 @@ class MaxDuration:
     """
 
     name = "max_duration"
-    every_call = True
+    on_every_request = True
     """Consulted again before each retry of a request: retries take time."""
 
     __slots__ = ("_clock", "_started", "seconds")

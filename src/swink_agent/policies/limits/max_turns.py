@@ -13,6 +13,7 @@ class MaxTurns:
     """
 
     name = "max_turns"
+    own_run_only = True
     __slots__ = ("turns",)
 
     def __init__(self, turns: int) -> None:

@@ -46,11 +46,12 @@ class Checkpoint:
     to `Agent(..., messages=messages, state=state)`, then call `prompt` or `continue_loop`.
 
     Put this policy after those that rewrite results and replies, so that it writes their output. Use one file per
-    agent. The loop logs errors; the run continues and the last file stays. Writing blocks the event loop for the time
-    of a flush, a few milliseconds.
+    agent; runs of delegates are not written. Errors are logged; the run continues and the last file stays. Writing
+    blocks the event loop for the time of a flush, a few milliseconds.
     """
 
     name = "checkpoint"
+    own_run_only = optional = True
     __slots__ = ("_redactor", "every", "path")
 
     def __init__(self, path: str | os.PathLike[str], every: int = 1, *, redactor: Redactor | None = None) -> None:

@@ -21,20 +21,21 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from .._places import check_folders, exists
-from .._private import PrivateFolder
 from ..errors import SandboxError
 from ..kernel.mounts import MountList, is_in, mounted_again
 from ..kernel.process_tree import Watch
 from ..kernel.seccomp import base_rules, build_filter
+from ..places import check_folders, exists
+from ..private import PrivateFolder
 from ..process import Sandbox, SandboxedProcess, SpawnRequest
 from ..profile import SandboxProfile, is_beneath
 from ..programs import find_program, way_to
-from ..protected import Hold, HoldKind, holds, protected_paths, settings_among
+from ..protected import Protected, Protection, protected_now, protected_paths, settings_among
 from ..starting import run_program
 from .command import END_DEADLINE, BubblewrapCommand
 from .renames import Renames, can_ask_about_renames
 from .shared_network import SharedNetwork
+from .writes import VARIABLES, WriteRules, find_perl
 
 if TYPE_CHECKING:
     from ..network.entering import NamespaceHelper
@@ -64,13 +65,17 @@ class BubblewrapSandbox(Sandbox):
 
     backend = "bubblewrap"
 
-    def __init__(self, profile: SandboxProfile, *, program: str | None = None) -> None:
+    def __init__(
+        self, profile: SandboxProfile, *, program: str | None = None, beside: BubblewrapSandbox | None = None
+    ) -> None:
+        """`beside`: a sandbox whose background commands are in the same network as those of this one."""
         super().__init__(profile)
         found = program or find_bubblewrap(profile)
         if found is None:
             raise _without_program()
         check_folders(profile)
         self._program = found
+        self._perl = find_perl(profile.write)
         self._empty_folder = _empty_folder_arguments(found, profile.write)
         self._hidden = _HiddenNow(profile)
         self._asks = can_ask_about_renames(found)
@@ -79,7 +84,7 @@ class BubblewrapSandbox(Sandbox):
         self._protected: dict[str, None] = {}
         self._searched = -_SEARCH_AGAIN_AFTER
         self._known_inside: tuple[Sequence[str], frozenset[str]] = [], frozenset()
-        holds(profile.write, self._own, (), frozenset(self._own))  # raises now if something cannot be protected
+        protected_now(profile.write, self._own, (), frozenset(self._own))  # raises now if something cannot be protected
         self._private = PrivateFolder(avoid=profile.write)
         # If /tmp itself may be written or read, commands see the machine's /tmp.
         is_own = _TMP not in (*profile.write, *(profile.read or ()))
@@ -97,7 +102,8 @@ class BubblewrapSandbox(Sandbox):
 
             self._helper = NamespaceHelper(profile.write)
             weakref.finalize(self, self._helper.close)
-        self._network = SharedNetwork()
+        self._has_own_network = beside is None
+        self.network = SharedNetwork() if beside is None else beside.network
         self._mounts = MountList()
         weakref.finalize(self, self._mounts.close)
         self._places: tuple[object, object, list[str]] = ((), (), [])
@@ -116,19 +122,22 @@ class BubblewrapSandbox(Sandbox):
             with self._starting:
                 self._check_open()  # from here on, closing the sandbox kills the command
                 if not self.profile.network:
-                    command.entrance = self._network.entrance()
-                    command.keeps = self._network if request.background else None
+                    command.entrance = self.network.entrance()
+                    command.keeps = self.network if request.background else None
                 at_home = self._read_at_home()
                 hidden = self._hidden_now(at_home)
-                held = self._holds(hidden)
-                arguments = [*self._mounted(command, hidden, held, at_home), "--chdir", request.cwd]
-                read_only = [hold.path for hold in held if hold.kind is HoldKind.READ_ONLY]
+                protected = self._protected_now(hidden)
+                arguments = [*self._mounted(command, hidden, protected, at_home), "--chdir", request.cwd]
+                read_only = [name.path for name in protected if name.kind is Protection.READ_ONLY]
             if self._helper is not None:
                 from ..network.entering import CommandProxy
 
                 command.proxy = CommandProxy(self._helper, self.profile.proxied_hosts, self.ways_out)
             proxy = None if command.proxy is None else command.proxy.variables
             variables = self.child_environment(self._temporary, request.environment, proxy)
+            if self._perl is not None:
+                command.writes = self._write_rules(self._perl, command)
+                variables |= VARIABLES
             if self._asks and (settings := settings_among(read_only, self.profile)):
                 command.renames = Renames(settings, self.profile.write)
             return await command.start(self._program, arguments, self._filter, variables, request), read_only
@@ -141,14 +150,23 @@ class BubblewrapSandbox(Sandbox):
             return
         self._finalizer()
         self._watch.close()
-        self._network.close()
+        if self._has_own_network:
+            self.network.close()
         self._mounts.close()
         if self._helper is not None:
             self._helper.close()
 
     def _ended(self, command: BubblewrapCommand) -> None:
-        self._network.leave(command)
+        self.network.leave(command)
         self._running.discard(command)
+
+    def _write_rules(self, perl: str, command: BubblewrapCommand) -> WriteRules:
+        """The rules for what the command may write. Its folders have been opened."""
+        private = os.open(self._private.path, os.O_PATH | os.O_CLOEXEC)
+        try:
+            return WriteRules(perl, (*map(command.mounted.descriptor, self.profile.write), private))
+        finally:
+            os.close(private)
 
     # -- what a command sees -------------------------------------------------------------------------------------
 
@@ -173,7 +191,7 @@ class BubblewrapSandbox(Sandbox):
         return inside
 
     def _mounted(
-        self, command: BubblewrapCommand, hidden: Sequence[str], held: Iterable[Hold], at_home: Sequence[str]
+        self, command: BubblewrapCommand, hidden: Sequence[str], protected: Iterable[Protected], at_home: Sequence[str]
     ) -> list[str]:
         """The mounts, outer before inner: a later mount covers an earlier one."""
         profile = self.profile
@@ -213,12 +231,12 @@ class BubblewrapSandbox(Sandbox):
             mounts += ["--ro-bind" if _is_sealed(root) else "--bind", root, root]
         if self._temporary != _TMP:
             mounts += ["--bind", self._private.path, self._private.path]
-        for hold in held:
+        for name in protected:
             # Not what is covered as a whole, or was deleted meanwhile.
-            if not is_in(hold.path, hidden) and command.mounted.open(hold.path):
-                command.hold(hold.path)
-                is_writable = hold.kind is HoldKind.PINNED and not _is_sealed(hold.path)
-                mounts += ["--bind" if is_writable else "--ro-bind", hold.path, hold.path]
+            if not is_in(name.path, hidden) and command.mounted.open(name.path):
+                command.keep(name.path)
+                is_writable = name.kind is Protection.PINNED and not _is_sealed(name.path)
+                mounts += ["--bind" if is_writable else "--ro-bind", name.path, name.path]
         covers = self._covers[1]
         for path in hidden:
             if not (cover := covers.get(path)):
@@ -237,8 +255,8 @@ class BubblewrapSandbox(Sandbox):
             self._looked_at_home = time.monotonic()
         return self._seen_at_home
 
-    def _holds(self, hidden: Sequence[str]) -> tuple[Hold, ...]:
-        """How the protected paths are held. Those further in are searched for again after a while.
+    def _protected_now(self, hidden: Sequence[str]) -> tuple[Protected, ...]:
+        """How the paths are protected. Those further in are searched for again after a while.
 
         Paths that were found once are kept: a command cannot push one out by filling a large tree.
         """
@@ -246,7 +264,7 @@ class BubblewrapSandbox(Sandbox):
             self._protected.update(dict.fromkeys(protected_paths(self.profile)))
             self._searched = time.monotonic()
         known = dict.fromkeys((*self._protected, *self.profile.at_home()))
-        return holds(self.profile.write, known, self._inside(hidden), frozenset(self._own))
+        return protected_now(self.profile.write, known, self._inside(hidden), frozenset(self._own))
 
     def _folders_on_the_way(self) -> list[str]:
         """Mounts of empty folders on the way to roots beneath `/tmp`.

@@ -18,17 +18,18 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .._pipes import OutputPipe, Readers, is_running_here
 from ..errors import SandboxClosed, SandboxError
 from ..kernel.headcount import Headcount, groups_beneath, put_first
 from ..kernel.process_tree import Watch, can_tell_exits, exit_code_of, kernel_release, limit_process, parent_of
 from ..kernel.usage import Usage, offer_to_the_kernel
+from ..output import OutputPipe, Readers, is_running_here
 from ..process import SandboxedProcess, SpawnRequest
 from ..profile import ProcessLimits
 from ..starting import start_program
 from .mounted import MountedPaths
 from .renames import Renames
 from .shared_network import Entrance, SharedNetwork
+from .writes import WriteRules
 
 if TYPE_CHECKING:
     from ..network.entering import CommandProxy
@@ -68,11 +69,13 @@ class BubblewrapCommand:
         """Starts the command and answers its renames; `None` if nothing intercepts them."""
         self.proxy: CommandProxy | None = None
         """The proxy through which the command reaches hosts by name, if it may."""
+        self.writes: WriteRules | None = None
+        """Keeps it from writing to named pipes elsewhere, if this machine can."""
         self.entrance: Entrance | None = None
         """The way into the network of another command, if this one starts there."""
         self.keeps: SharedNetwork | None = None
         """Keeps the network of this command for later ones; `None` unless it is a background command."""
-        self._held: dict[str, tuple[int, int] | None] = {}
+        self._kept: dict[str, tuple[int, int] | None] = {}
         self._loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[int] = self._loop.create_future()
         self._readers = Readers(self._loop)
@@ -154,9 +157,9 @@ class BubblewrapCommand:
         self._check_wanted()
         return handle
 
-    def hold(self, path: str) -> None:
+    def keep(self, path: str) -> None:
         """Adds a path that must stay mounted read-only or in its place while the command runs."""
-        self._held[path] = _identity(path)
+        self._kept[path] = _identity(path)
 
     def kill(self) -> None:
         """Kills the namespace and everything in it. Any thread may call it."""
@@ -261,9 +264,11 @@ class BubblewrapCommand:
         mounts = _file_of(os.fsencode("\0".join([*arguments, variables])))
         try:
             own = ["--seccomp", str(rules), "--json-status-fd", str(status), "--block-fd", str(block)]
-            line, inside = [bwrap, "--args", str(mounts), *own, "--", *request.argv], ()
+            argv = request.argv if self.writes is None else self.writes.command_line(request.argv)
+            line, inside = [bwrap, "--args", str(mounts), *own, "--", *argv], ()
             if self.entrance is not None:
                 line, inside = self.entrance.command_line(line), self.entrance.descriptors
+            inside = (*inside, *(() if self.writes is None else self.writes.descriptors))
             start = partial(
                 start_program,
                 line,
@@ -281,6 +286,8 @@ class BubblewrapCommand:
                 os.close(descriptor)
             if self.entrance is not None:
                 self.entrance.close()
+            if self.writes is not None:
+                self.writes.close()
             self._pipe.close_write_end()
         self._outer = os.pidfd_open(self._pid)
         self._readers.add_reader(self._outer, self._outer_ended)
@@ -364,7 +371,7 @@ class BubblewrapCommand:
 
     def _replaced(self) -> str:
         """Reports a protected path that another program has replaced: the kernel then removes the mount."""
-        for path, identity in self._held.items():
+        for path, identity in self._kept.items():
             if _identity(path) != identity:
                 return (
                     f"{path!r} was replaced by another program while it ran and could no longer be kept read-only: "

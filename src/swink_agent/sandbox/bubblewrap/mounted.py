@@ -29,6 +29,10 @@ class MountedPaths:
             return False
         return True
 
+    def descriptor(self, path: str) -> int:
+        """The descriptor of a path that was opened."""
+        return self._opened[path]
+
     def cover(self, path: str) -> None:
         self._covers.add(path)
 

@@ -24,11 +24,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from .._pipes import OutputPipe, is_running_here
-from .._places import check_folders
-from .._private import PrivateFolder
 from ..errors import SandboxError
 from ..network.reached import ReachedLog
+from ..output import OutputPipe, is_running_here
+from ..places import check_folders
+from ..private import PrivateFolder
 from ..process import Sandbox, SandboxedProcess, SpawnRequest
 from ..profile import SandboxProfile
 from ..protected import existing, protected_paths, settings_among
@@ -54,8 +54,18 @@ class LandlockSandbox(Sandbox):
 
     backend = "landlock"
 
-    def __init__(self, profile: SandboxProfile, *, landlock: int = _NEWEST_LANDLOCK, namespaces: bool = True) -> None:
-        """`landlock`: the newest version to use, to try the behaviour of other kernels; `namespaces`: likewise."""
+    def __init__(
+        self,
+        profile: SandboxProfile,
+        *,
+        landlock: int = _NEWEST_LANDLOCK,
+        namespaces: bool = True,
+        beside: LandlockSandbox | None = None,
+    ) -> None:
+        """`landlock`: the newest version to use, to try the behaviour of other kernels; `namespaces`: likewise.
+
+        `beside`: a sandbox whose own network the commands of this one share.
+        """
         super().__init__(profile)
         if sys.platform != "linux":
             raise SandboxError("Landlock is a part of Linux")
@@ -66,7 +76,7 @@ class LandlockSandbox(Sandbox):
         self._proxy: SharedProxy | None = None
         self._private = PrivateFolder(avoid=profile.write)
         try:
-            self._launcher = _Launcher(_configuration(profile, self._private, landlock, namespaces))
+            self._launcher = _Launcher(_configuration(profile, self._private, landlock, namespaces, beside))
         except BaseException:
             self._private.close()
             raise
@@ -77,6 +87,11 @@ class LandlockSandbox(Sandbox):
     def has_loopback(self) -> bool:
         """Whether processes of commands can reach each other by IP, in their own network or the machine's."""
         return self._launcher.has_loopback or self.profile.network
+
+    @property
+    def launcher(self) -> int:
+        """The process that is in the commands' own network."""
+        return self._launcher.pid
 
     async def _start(self, request: SpawnRequest) -> tuple[SandboxedProcess, Sequence[str]]:
         with self._starting:
@@ -125,7 +140,9 @@ class LandlockSandbox(Sandbox):
         return existing(dict.fromkeys((*self._protected, *self.profile.at_home())))
 
 
-def _configuration(profile: SandboxProfile, private: PrivateFolder, landlock: int, namespaces: bool) -> dict[str, Any]:
+def _configuration(
+    profile: SandboxProfile, private: PrivateFolder, landlock: int, namespaces: bool, beside: LandlockSandbox | None
+) -> dict[str, Any]:
     """Everything that the launcher needs to know, as JSON."""
     from ..kernel.calls import landlock_version
     from .filter import base_program, notify_program, served_calls
@@ -142,6 +159,7 @@ def _configuration(profile: SandboxProfile, private: PrivateFolder, landlock: in
         "agent": os.getpid(),
         "landlock": landlock,
         "namespaces": namespaces,
+        "beside": beside.launcher if beside is not None and beside.has_loopback else 0,
         "access": {
             "write": profile.write,
             "read": profile.read,
@@ -209,6 +227,10 @@ class _Launcher:
             raise
         finally:
             os.close(complaints)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def request(self, descriptors: Sequence[int]) -> None:
         """Asks for a guardian, which gets the descriptors: control, output, stdin, those to be passed on."""

@@ -26,6 +26,7 @@ from swink_agent.sandbox.kernel.mounts import MountList
 from swink_agent.sandbox.landlock.grants import Access, Grants, Rulesets, find_grants, make_rulesets, open_roots
 from swink_agent.sandbox.landlock.guardian import Confinement, guard
 from swink_agent.sandbox.landlock.tree import ProcessTree, kill, send
+from swink_agent.sandbox.network.namespaces import enter
 
 _MOST_DESCRIPTORS = 253
 _BACKLOG = 128
@@ -91,7 +92,7 @@ class Launcher:
         self._grants: Grants = find_grants(self._access)
         self._roots = open_roots(self._access)
         # All commands of one sandbox share it, like its temporary folder.
-        self.has_loopback = not self._access.network and config["namespaces"] and _enter_own_network()
+        self.has_loopback = not self._access.network and config["namespaces"] and _enter_own_network(config["beside"])
         self.proxy = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG) if config["hosts"] else None
         """In the network of the commands, where the agent serves it."""
         # Without their own network, commands cannot connect: the guardian does.
@@ -310,26 +311,35 @@ def _has_ended(process: int, deadline: float) -> bool:
     return bool(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
 
 
-def _enter_own_network() -> bool:
+def _enter_own_network(beside: int) -> bool:
     """Moves this process into its own network, which has only a loopback, for it and all that it starts.
 
-    Returns false, and changes nothing, if that is not allowed. Then there is no loopback: it would be the machine's.
+    `beside`: the launcher whose network it is instead; 0 for a new one. Returns false, and changes nothing, if that is
+    not allowed. Then there is no loopback: it would be the machine's.
     """
     pid = os.fork()  # a failure half way would leave a process without a user, so a fork tries first
     if pid == 0:
         try:
-            _enter_network()
+            _enter_network(beside)
         except OSError:
             os._exit(1)
         finally:
             os._exit(0)
     if os.waitpid(pid, 0)[1] != 0:
         return False
-    _enter_network()
+    _enter_network(beside)
     return True
 
 
-def _enter_network() -> None:
+def _enter_network(beside: int) -> None:
+    if beside:
+        network = os.open(f"/proc/{beside}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            enter(network)
+        finally:
+            os.close(network)
+        kernel.prctl(_PR_SET_DUMPABLE, 1)  # as after making one, and for a third launcher
+        return
     user, group = os.geteuid(), os.getegid()
     try:
         _unshare(_NEW_NETWORK)

@@ -7,6 +7,7 @@ Owns the roles of inline text in paragraphs, headings and table cells, and which
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from swink_agent.rendering.inline_marks import ENTITY, InlineMarks, OpenMark
 
@@ -21,11 +22,14 @@ _ROLES = {("*", 1): "emphasis", ("_", 1): "emphasis", ("*", 2): "strong", ("_", 
 _LONGEST_TAG = len("<br />")
 
 
-def inline_spans(text: str, base: str) -> list[Span]:
-    """Returns the spans of a paragraph, with roles added to `base`; a `\\n` in a span is a line end."""
+def inline_spans(text: str, base: str, references: Mapping[str, str]) -> list[Span]:
+    """Returns the spans of a paragraph, with roles added to `base`; a `\\n` in a span is a line end.
+
+    `references`: as for `InlineMarks`.
+    """
     if _SPECIAL.search(text) is None:
         return [Span(text, base)] if text else []
-    spans = _Spans(text)
+    spans = _Spans(text, references)
     spans.read()
     return spans.joined(base)
 
@@ -34,7 +38,7 @@ def settled_length(text: str) -> int:
     """Returns how much of the text more text cannot change: up to a blank where no mark is open, or 0."""
     if _SPECIAL.search(text) is None:
         return text.rfind(" ") + 1 or len(text)
-    spans = _Spans(text)
+    spans = _Spans(text, {})
     spans.read()
     return spans.settled
 
@@ -42,8 +46,8 @@ def settled_length(text: str) -> int:
 class _Spans(InlineMarks):
     special = _SPECIAL
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
+    def __init__(self, text: str, references: Mapping[str, str]) -> None:
+        super().__init__(text, references)
         self._out: list[tuple[str, list[str], str]] = []
         """Pieces: the text, the roles added to the base, and a link."""
 

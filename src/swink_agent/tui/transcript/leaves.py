@@ -6,7 +6,7 @@ quotes. Tables are in `tables`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import NamedTuple, TypeAlias
 
@@ -38,10 +38,22 @@ Emit: TypeAlias = Callable[[Row], None]
 class Paragraph:
     """Wrapped text; also a heading, which is a paragraph of one line."""
 
-    __slots__ = ("_continues_line", "_due", "_flow", "_is_begun", "_is_hard", "_pending", "_role", "_size", "kind")
+    __slots__ = (
+        "_continues_line",
+        "_due",
+        "_flow",
+        "_is_begun",
+        "_is_hard",
+        "_pending",
+        "_references",
+        "_role",
+        "_size",
+        "kind",
+    )
 
-    def __init__(self, width: int, role: str, kind: str = "paragraph") -> None:
+    def __init__(self, width: int, role: str, references: Mapping[str, str], kind: str = "paragraph") -> None:
         self.kind = kind
+        self._references = references
         self._flow = Flow(width)
         self._role = role
         self._pending: list[str] = []
@@ -108,7 +120,7 @@ class Paragraph:
     def _lay_out(self, text: str, emit: Emit) -> None:
         if not text:
             return
-        for number, spans in enumerate(split_lines(inline_spans(text, self._role))):
+        for number, spans in enumerate(split_lines(inline_spans(text, self._role, self._references))):
             if number:
                 self._end(emit)
             self._rows(self._flow.add(spans), emit)

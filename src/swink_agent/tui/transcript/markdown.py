@@ -9,6 +9,7 @@ nesting is bounded, and unknown syntax is shown as written.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from copy import copy
 from typing import Literal, NamedTuple
 
@@ -18,12 +19,13 @@ from swink_agent.rendering.block_marks import (
     begins_block,
     box_of,
     columns_of,
+    definition_of,
     fence_of,
     heading_of,
     inside_quote,
     is_rule,
-    is_underline,
     item_of,
+    underlined_level,
 )
 
 from .leaves import PIECE, Code, Paragraph, Row
@@ -32,6 +34,9 @@ from .tables import Table
 
 _WIDEST_PROSE = 116
 """The most cells of a row of prose, because longer rows are hard to read."""
+
+_MOST_REFERENCES = 200
+"""The most definitions of links that are kept; more stay text, so that a long list of them costs no more each."""
 
 _TABLE_MARKS = re.compile(r"[ \t|:-]+")
 _BULLETS = "\u2022\u25e6\u25aa"
@@ -130,6 +135,8 @@ class _BlockParser:
         """The kind and the containers of the last drawn element."""
         self._is_new = True
         """Whether the next row is the first of its leaf."""
+        self._references: Mapping[str, str] = {}
+        """The addresses that earlier lines define for links. It is replaced, never changed: others share it."""
 
     def copy(self) -> _BlockParser:
         twin = copy(self)
@@ -274,10 +281,10 @@ class _BlockParser:
         elif (heading := heading_of(rest)) is not None:
             words = rest[heading.start :].rstrip().rstrip("#").rstrip() if is_last else rest[heading.start :]
             self._heading(heading.level, words, is_last=is_last)
-        elif is_last and isinstance(leaf, Paragraph) and leaf.only_line and is_underline(rest):
+        elif is_last and isinstance(leaf, Paragraph) and leaf.only_line and (level := underlined_level(rest)):
             words = leaf.only_line
             self._leaf = None
-            self._heading(1, words, is_last=True)
+            self._heading(level, words, is_last=True)
         elif is_last and is_rule(rest):
             self._close_leaf()
             self._is_new = True
@@ -291,12 +298,17 @@ class _BlockParser:
             header = leaf.last_line
             if leaf.take_last():
                 self._leaf = None
-            self._begin(Table(self._room(), self._role, header, sides))
+            self._begin(Table(self._room(), self._role, header, sides, self._references))
+        elif is_last and leaf is None and (defined := definition_of(rest)) is not None:
+            self._paragraph(rest.lstrip(), is_last=True)
+            self._close_leaf()
+            if defined[0] not in self._references and len(self._references) < _MOST_REFERENCES:
+                self._references = {**self._references, defined[0]: defined[1]}
         else:
             self._paragraph(rest.lstrip(), is_last=is_last)
 
     def _heading(self, level: int, words: str, *, is_last: bool) -> None:
-        opened = Paragraph(self._prose_room(), f"{self._role}+heading.{level}", "heading")
+        opened = Paragraph(self._prose_room(), f"{self._role}+heading.{level}", self._references, "heading")
         self._begin(opened)
         opened.add(words, self._emit, is_more=False, is_last=is_last)
 
@@ -304,7 +316,7 @@ class _BlockParser:
         leaf = self._leaf
         if not isinstance(leaf, Paragraph):
             is_quoted = any(container.kind == "quote" for container in self._containers)
-            leaf = Paragraph(self._prose_room(), f"{self._role}+quote" if is_quoted else self._role)
+            leaf = Paragraph(self._prose_room(), f"{self._role}+quote" if is_quoted else self._role, self._references)
             self._begin(leaf)
         leaf.add(text, self._emit, is_more=False, is_last=is_last)
 

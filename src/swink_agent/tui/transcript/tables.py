@@ -6,7 +6,7 @@ is final when it ends. A table with too many columns for the window is shown as 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import TypeAlias
 
@@ -30,14 +30,15 @@ _Cells: TypeAlias = "list[list[Span]]"
 class Table:
     """A table that grows by rows."""
 
-    __slots__ = ("_head", "_partial", "_role", "_rows", "_sides", "_widths", "_window", "kind")
+    __slots__ = ("_head", "_partial", "_references", "_role", "_rows", "_sides", "_widths", "_window", "kind")
 
-    def __init__(self, width: int, role: str, header: str, sides: list[Side]) -> None:
+    def __init__(self, width: int, role: str, header: str, sides: list[Side], references: Mapping[str, str]) -> None:
         self.kind = "table"
+        self._references = references
         self._window = width
         self._role = role
         self._sides = sides
-        self._head = [inline_spans(cell, f"{role}+table.head") for cell in cells_of(header)]
+        self._head = [inline_spans(cell, f"{role}+table.head", references) for cell in cells_of(header)]
         self._rows: list[_Cells] = []
         self._widths: list[int] | None = None
         self._partial = ""
@@ -53,7 +54,7 @@ class Table:
         if not is_last and len(self._partial) < _LONGEST_ROW:
             return
         written, self._partial = self._partial, ""
-        cells = [inline_spans(cell, self._role) for cell in cells_of(written)[: len(self._sides)]]
+        cells = [inline_spans(cell, self._role, self._references) for cell in cells_of(written)[: len(self._sides)]]
         row = cells + [[] for _ in range(len(self._sides) - len(cells))]
         if self._widths is not None:
             self._draw_row(row, emit)
