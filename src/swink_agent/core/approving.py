@@ -156,7 +156,7 @@ class _Question:
     async def ask(self, scope: dict[str, Any]) -> Answer | Defer:
         """Returns the answer; anything but a clear yes is a rejection."""
         run = self._run
-        if run.is_interrupted:
+        if run.supervisor.is_interrupted:
             raise Interrupted
         if run.config.approve is None:
             return Reject(_NO_CALLBACK)

@@ -208,7 +208,7 @@ async def _has_something_to_answer(run: Run) -> bool:
 
 async def _run_turns(run: Run, overflow: bool) -> None:
     """Runs one turn after another until the agent stops."""
-    while not run.is_interrupted or run.answers is not None:
+    while not run.supervisor.is_interrupted or run.answers is not None:
         if run.resumption is not None and run.resumption.answers is not None:
             has_results = await _resume_turn(run, run.resumption)
         else:
@@ -300,7 +300,7 @@ async def _prepare(run: Run, overflow: bool) -> AgentError | None:
         return Aborted()
     except AgentError as error:
         return error
-    return Aborted() if run.is_interrupted else None
+    return Aborted() if run.supervisor.is_interrupted else None
 
 
 async def _take_tools(run: Run) -> None:
@@ -335,7 +335,7 @@ async def _resume_turn(run: Run, resumption: Resumption) -> bool:
 
     After an abort that came earlier, or while the tools of the turn are made, the answers do not count.
     """
-    is_too_late = run.is_interrupted
+    is_too_late = run.supervisor.is_interrupted
     turn = AnsweredTurn(run, resumption)
     run.emit(TurnStart(run.turn_index))
     run.emit(TurnResumed(turn.message, turn.pending))
@@ -382,7 +382,7 @@ async def _after_turn(
             await run.supervisor.call(run.request.hear, turn.message, after_abort=True)
     except Interrupted:
         return message, results
-    if run.stopped_by is None and run.error is None and not run.is_interrupted:
+    if run.stopped_by is None and run.error is None and not run.supervisor.is_interrupted:
         if isinstance(end, PolicyFailed):
             run.error = end
         else:
@@ -401,7 +401,7 @@ def _reason(run: Run, has_results: bool, was_steered: bool) -> TurnEndReason:
         return TurnEndReason.ABORTED if isinstance(run.error, Aborted) else TurnEndReason.ERROR
     if run.stopped_by is not None:
         return TurnEndReason.STOPPED
-    if run.is_interrupted:
+    if run.supervisor.is_interrupted:
         return TurnEndReason.ABORTED
     if was_steered:
         return TurnEndReason.STEERING_INTERRUPT
@@ -440,7 +440,7 @@ def _result_of(run: Run) -> AgentResult:
     if run.resumption is not None:
         history = run.transcript.history
         messages = (*[history[position] for position in run.resumption.replaced_positions], *messages)
-    if run.is_interrupted and run.error is None and run.stopped_by is None:
+    if run.supervisor.is_interrupted and run.error is None and run.stopped_by is None:
         run.error = Aborted()
     if isinstance(run.error, Aborted):
         stop_reason = StopReason.ABORTED

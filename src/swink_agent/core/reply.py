@@ -110,7 +110,7 @@ async def _ask_one_model(run: Run, model: ModelSpec, stream_fn: StreamFn) -> Ass
             continue
         run.emit(MessageRetry(attempt, str(run.error), again.delay, message.usage, message.cost))
         attempt += 1
-        if again.delay or run.is_interrupted:
+        if again.delay or run.supervisor.is_interrupted:
             with FromHook("sleep"):
                 await run.supervisor.call(run.config.sleep, again.delay)
 
@@ -194,7 +194,7 @@ async def _attempt(run: Run, assembler: MessageAssembler, stream_fn: StreamFn) -
             log.warning("the stream function of %s raised instead of ending with StreamFailed", model, exc_info=True)
             assembler.fail(StreamFailed(f"the stream function raised {described(error)}"))
             cause = _masked_cause(run, error)
-    if run.is_interrupted and not assembler.is_finished:
+    if run.supervisor.is_interrupted and not assembler.is_finished:
         raise Interrupted
     if assembler.failure is not None:
         assembler.failure = _explained(run, assembler.failure)
@@ -302,7 +302,7 @@ def _explained(run: Run, failure: StreamFailed) -> StreamFailed:
     """Returns the failure without secrets (a provider may repeat the key that it refuses), and with a valid
     `retry_after` or none. If the wait is too long, the message mentions it. After an abort the kind is aborted."""
     advised, message = failure.retry_after, run.redactor.redact(failure.message)
-    if run.is_interrupted:  # a call that is cut off may fail in any way
+    if run.supervisor.is_interrupted:  # a call that is cut off may fail in any way
         return replace(failure, message=message, kind=ErrorKind.ABORTED, retry_after=None)
     if advised is not None and not (type(advised) in (int, float) and advised == advised):
         advised = None  # not a number, or NaN

@@ -276,13 +276,11 @@ class Run:
     # -- how far it is -------------------------------------------------------------------------------------------
 
     @property
-    def is_interrupted(self) -> bool:
-        return self.supervisor.is_interrupted
-
-    @property
     def is_ending(self) -> bool:
         """Whether no further turn may begin: because of a stop, an error, an abort, or calls that wait."""
-        return self.stopped_by is not None or self.error is not None or self.is_interrupted or self.is_waiting
+        return (
+            self.stopped_by is not None or self.error is not None or self.supervisor.is_interrupted or self.is_waiting
+        )
 
     @property
     def answers(self) -> dict[str, Answer] | None:
