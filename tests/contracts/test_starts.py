@@ -22,7 +22,7 @@ STARTS = {
 }
 ELSEWHERE = {
     "sandbox/starting.py": "the place for this",
-    "sandbox/_plain.py": "a command of the user's or the model's, in the sandbox of macOS or without one by choice",
+    "sandbox/plain.py": "a command of the user's or the model's, in the sandbox of macOS or without one by choice",
     "sandbox/landlock/guardian.py": "the confined command itself, after it is confined",
     "sandbox/landlock/launcher.py": "a guardian, and a trial of namespaces: forks, not other programs",
     "sandbox/network/namespaces.py": "a fork of itself that enters a command's network, and starts nothing",
@@ -32,7 +32,7 @@ ELSEWHERE = {
 
 COMMAND_LINES = {
     "sandbox/starting.py": "what its callers give; a helper gets the numbers of descriptors",
-    "sandbox/_plain.py": "a command of the user's or the model's; the token of its proxy is in its variables",
+    "sandbox/plain.py": "a command of the user's or the model's; the token of its proxy is in its variables",
     "sandbox/landlock/backend.py": "the numbers of descriptors; the command goes through a socket",
     "sandbox/network/entering.py": "the numbers of descriptors",
     "sandbox/bubblewrap/backend.py": "--version; a command's variables go through a descriptor (--args)",

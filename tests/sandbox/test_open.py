@@ -20,9 +20,9 @@ from swink_agent.sandbox import (
     open_unconfined,
     probe_backends,
 )
-from swink_agent.sandbox._plain import UnconfinedSandbox
 from swink_agent.sandbox.landlock import backend as landlock
 from swink_agent.sandbox.open import backend_names
+from swink_agent.sandbox.plain import UnconfinedSandbox
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from swink_agent.sandbox import (
     Sandbox,
     SandboxProfile,
     SandboxUnavailable,
-    _places,
     open_sandbox,
+    places,
     probe_backends,
     why_not_written,
 )
@@ -320,11 +320,11 @@ def test_a_name_is_taken_also_by_a_link_that_leads_nowhere(
         return False
 
     if not answer:
-        monkeypatch.setattr(_places.os, "access", access)
-    _places._can_ask_about_links.cache_clear()
+        monkeypatch.setattr(places.os, "access", access)
+    places._can_ask_about_links.cache_clear()
     (tmp_path / "link").symlink_to("nowhere")
     (tmp_path / "file").touch()
     try:
-        assert [_places.exists(str(tmp_path / name)) for name in ("link", "file", "nothing")] == [True, True, False]
+        assert [places.exists(str(tmp_path / name)) for name in ("link", "file", "nothing")] == [True, True, False]
     finally:
-        _places._can_ask_about_links.cache_clear()
+        places._can_ask_about_links.cache_clear()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from swink_agent.sandbox import SandboxProfile, open_sandbox
-from swink_agent.sandbox._private import PrivateFolder, remove_tree
+from swink_agent.sandbox.private import PrivateFolder, remove_tree
 
 pytestmark = pytest.mark.sweep
 PYTHON = os.path.realpath(sys.executable)  # the environment may be beneath the temporary folder, which commands lack

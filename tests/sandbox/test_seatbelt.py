@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from swink_agent.sandbox import SandboxError, SandboxProfile, _seatbelt
-from swink_agent.sandbox._seatbelt import SeatbeltSandbox, seatbelt_profile
+from swink_agent.sandbox import SandboxError, SandboxProfile, seatbelt
 from swink_agent.sandbox.protected import protected_paths
+from swink_agent.sandbox.seatbelt import SeatbeltSandbox, seatbelt_profile
 
 
 def text_for(profile: SandboxProfile) -> list[str]:
@@ -81,7 +81,7 @@ async def test_commands_find_the_proxy_by_an_address_with_a_token(
     program = tmp_path / "sandbox-exec"  # runs the command without a sandbox
     program.write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
     program.chmod(0o755)
-    monkeypatch.setattr(_seatbelt, "_PROGRAM", str(program))
+    monkeypatch.setattr(seatbelt, "_PROGRAM", str(program))
     root = tmp_path / "root"
     root.mkdir()
     with SeatbeltSandbox(SandboxProfile(write=(str(root),), hosts=("example.org",))) as sandbox:

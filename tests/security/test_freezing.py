@@ -25,7 +25,7 @@ from swink_agent.core.texts.likeness import close_names
 from swink_agent.rendering.escaping import display_warnings
 from swink_agent.rendering.texts.diffs import diff_lines
 from swink_agent.rendering.texts.invisible import compatibility_form
-from swink_agent.sandbox._private import remove_tree
+from swink_agent.sandbox.private import remove_tree
 from swink_agent.tools import EditFileTool, ListDirTool, ReadFileTool, SearchTool, WriteFileTool
 from swink_agent.tools.files.nearest import describe_nearest
 from swink_agent.tools.search.glob import NameGlob

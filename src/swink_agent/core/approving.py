@@ -75,8 +75,8 @@ async def decide(
 def tell_answer(run: Run, call: CallState, answer: Answer) -> None:
     """Notes the answer, and reports it as an event."""
     call.approval = "rejected" if isinstance(answer, Reject) else "approved"
-    reason = run.redactor.redact(answer.reason) if isinstance(answer, Reject) else ""
-    note = run.redactor.redact(answer.note) if isinstance(answer, ApproveWith) else ""
+    reason = run.entered(answer.reason) if isinstance(answer, Reject) else ""
+    note = run.entered(answer.note) if isinstance(answer, ApproveWith) else ""
     run.emit(ToolApprovalResolved(call.id, call.name, not isinstance(answer, Reject), reason, note))
 
 
@@ -156,7 +156,7 @@ class _Question:
     async def ask(self, scope: dict[str, Any]) -> Answer | Defer:
         """Returns the answer; anything but a clear yes is a rejection."""
         run = self._run
-        if run.supervisor.is_interrupted:
+        if run.is_interrupted:
             raise Interrupted
         if run.config.approve is None:
             return Reject(_NO_CALLBACK)

@@ -141,12 +141,14 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
 
     Raises only the `CancelledError` of a task that was cancelled from outside, after `AgentEnd`.
     """
+    if prompts and run.masks is not None:
+        prompts = tuple(run.entered_messages(prompts))
     _start(run, prompts)
     result: AgentResult | None = None
     try:
         try:
             starts_with_overflow = _has_overflowed(run)
-            if await _enter(run, prompts):
+            if run.error is None and await _enter(run, prompts):
                 await _run_turns(run, starts_with_overflow)
         except Interrupted:
             pass  # between two turns
@@ -208,7 +210,7 @@ async def _has_something_to_answer(run: Run) -> bool:
 
 async def _run_turns(run: Run, overflow: bool) -> None:
     """Runs one turn after another until the agent stops."""
-    while not run.supervisor.is_interrupted or run.answers is not None:
+    while not run.is_interrupted or run.answers is not None:
         if run.resumption is not None and run.resumption.answers is not None:
             has_results = await _resume_turn(run, run.resumption)
         else:
@@ -260,7 +262,7 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
     """Asks the model for one reply, and runs its tool calls; returns whether there are results for the model to see."""
     run.emit(TurnStart(run.turn_index))
     run.inject()
-    problem = await _prepare(run, overflow)
+    problem = run.error or await _prepare(run, overflow)
     if run.stopped_by is not None:
         run.emit(TurnEnd(run.turn_index, None, (), TurnEndReason.STOPPED))
         run.turn_index += 1
@@ -294,13 +296,15 @@ async def _prepare(run: Run, overflow: bool) -> AgentError | None:
             if messages:
                 run.inbox.add("policy", messages)
                 run.inject()
+                if run.error is not None:
+                    return run.error
             hook.name = "convert_to_llm"
             await convert_context(run)
     except Interrupted:
         return Aborted()
     except AgentError as error:
         return error
-    return Aborted() if run.supervisor.is_interrupted else None
+    return Aborted() if run.is_interrupted else None
 
 
 async def _take_tools(run: Run) -> None:
@@ -335,7 +339,7 @@ async def _resume_turn(run: Run, resumption: Resumption) -> bool:
 
     After an abort that came earlier, or while the tools of the turn are made, the answers do not count.
     """
-    is_too_late = run.supervisor.is_interrupted
+    is_too_late = run.is_interrupted
     turn = AnsweredTurn(run, resumption)
     run.emit(TurnStart(run.turn_index))
     run.emit(TurnResumed(turn.message, turn.pending))
@@ -382,7 +386,7 @@ async def _after_turn(
             await run.supervisor.call(run.request.hear, turn.message, after_abort=True)
     except Interrupted:
         return message, results
-    if run.stopped_by is None and run.error is None and not run.supervisor.is_interrupted:
+    if run.stopped_by is None and run.error is None and not run.is_interrupted:
         if isinstance(end, PolicyFailed):
             run.error = end
         else:
@@ -401,7 +405,7 @@ def _reason(run: Run, has_results: bool, was_steered: bool) -> TurnEndReason:
         return TurnEndReason.ABORTED if isinstance(run.error, Aborted) else TurnEndReason.ERROR
     if run.stopped_by is not None:
         return TurnEndReason.STOPPED
-    if run.supervisor.is_interrupted:
+    if run.is_interrupted:
         return TurnEndReason.ABORTED
     if was_steered:
         return TurnEndReason.STEERING_INTERRUPT
@@ -440,7 +444,7 @@ def _result_of(run: Run) -> AgentResult:
     if run.resumption is not None:
         history = run.transcript.history
         messages = (*[history[position] for position in run.resumption.replaced_positions], *messages)
-    if run.supervisor.is_interrupted and run.error is None and run.stopped_by is None:
+    if run.is_interrupted and run.error is None and run.stopped_by is None:
         run.error = Aborted()
     if isinstance(run.error, Aborted):
         stop_reason = StopReason.ABORTED
@@ -457,7 +461,7 @@ def _result_of(run: Run) -> AgentResult:
         stop_reason=stop_reason,
         usage=run.accounts.usage,
         cost=run.accounts.cost,
-        error=None if run.error is None else run.redactor.redact(str(run.error)),
+        error=None if run.error is None else run.entered_error(run.error),
         exception=run.error,
         stopped_by=run.stopped_by,
         error_kind=None if run.error is None else run.error.kind,

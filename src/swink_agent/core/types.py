@@ -18,6 +18,7 @@ from .errors import AgentError, ErrorKind, PolicyStop, PolicyStopped, StreamErro
 from .values.checks import a_kind, is_not
 from .values.data import as_json_data, encodable
 from .values.value import Choice, Value
+from .values.words import no_attribute
 
 # `gc=False` means that the garbage collector does not track values which cannot be part of a cycle: a history of a
 # million messages costs it nothing. It tracks values that hold application data (`details`, `data`).
@@ -663,6 +664,11 @@ class AgentResult(Value, frozen=True):
             if type(message) is AssistantMessage:
                 return message.text
         return ""
+
+    if not TYPE_CHECKING:  # checkers would accept any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(self, name)
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         """Gives `rich` values, which it quotes, instead of text that it would read as markup."""

@@ -1,6 +1,5 @@
 """The public names of the sandbox and where they are defined. `core/lazy.py` reads this list."""
 
-from ._places import why_not_written as why_not_written
 from .errors import BackendReport as BackendReport
 from .errors import SandboxClosed as SandboxClosed
 from .errors import SandboxError as SandboxError
@@ -11,6 +10,7 @@ from .network.reached import Reached as Reached
 from .open import open_sandbox as open_sandbox
 from .open import open_unconfined as open_unconfined
 from .open import probe_backends as probe_backends
+from .places import why_not_written as why_not_written
 from .process import Sandbox as Sandbox
 from .process import SandboxedProcess as SandboxedProcess
 from .profile import DEFAULT_ALLOW as DEFAULT_ALLOW

@@ -20,9 +20,9 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from ._places import temporary_outside, why_not_written
 from .errors import BackendReport, SandboxError, SandboxUnavailable, UnfitFolder
 from .network.reached import ConnectFn, ResolveFn, WaysOut
+from .places import temporary_outside, why_not_written
 from .process import Sandbox
 from .profile import SandboxProfile
 from .programs import find_program
@@ -67,7 +67,7 @@ def open_unconfined(profile: SandboxProfile) -> Sandbox:
 
     Commands still inherit only the profile's environment.
     """
-    from ._plain import UnconfinedSandbox
+    from .plain import UnconfinedSandbox
 
     return UnconfinedSandbox(profile)
 
@@ -135,7 +135,7 @@ def _back_end(name: str, beside: Sandbox | None) -> Callable[[SandboxProfile], S
 
         return partial(LandlockSandbox, beside=beside) if isinstance(beside, LandlockSandbox) else LandlockSandbox
     if name == "sandbox-exec" and sys.platform == "darwin":
-        from ._seatbelt import SeatbeltSandbox
+        from .seatbelt import SeatbeltSandbox
 
         return SeatbeltSandbox
     known = ", ".join(backend_names()) or "none"

@@ -1,6 +1,6 @@
 """An opened sandbox and its processes, as tools see them.
 
-`Sandbox` and `SandboxedProcess` are the contract of every back end. `_pipes` has the pipes and exits that they share.
+`Sandbox` and `SandboxedProcess` are the contract of every back end. `output` has the pipes and exits that they share.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import NamedTuple, cast
 from .errors import BackendReport, SandboxClosed, SandboxError
 from .network.reached import Reached, ReachedLog, WaysOut
 from .profile import SandboxProfile
-from .repositories.watch_behind import Look, WatchBehind
+from .repositories.watch_behind import Snapshot, WatchBehind
 
 _LOG = logging.getLogger("swink_agent.sandbox")
 
@@ -210,27 +210,27 @@ class Sandbox(ABC):
         _check_request(argv, cwd, environment, stdin, pass_fds)
         if stderr is not None:
             _check_descriptor("stderr is a descriptor or None", stderr)
-        look = await self._before_command()
+        snapshot = await self._before_command()
         self._check_open()
         request = SpawnRequest(argv, cwd, environment, stdin, pass_fds, background, stderr)
         try:
-            process, held = await self._start(request)
+            process, protected = await self._start(request)
         except SandboxError as error:
             if self._closed:
                 raise SandboxClosed from error
             raise
         except asyncio.CancelledError:
-            if look is not None and self._watch_behind is not None:  # it may have begun, and is being killed
-                soon = self._watch_behind.look_behind_later(look, _CERTAINLY_ENDED)
+            if snapshot is not None and self._watch_behind is not None:  # it may have begun, and is being killed
+                soon = self._watch_behind.look_behind_later(snapshot, _CERTAINLY_ENDED)
                 looking = asyncio.get_running_loop().create_task(soon)
                 self._looking.add(looking)
                 looking.add_done_callback(self._looking.discard)
             raise
-        if look is not None and self._watch_behind is not None:
-            look.held = frozenset(held)
+        if snapshot is not None and self._watch_behind is not None:
+            snapshot.protected = frozenset(protected)
             found = weakref.ref(process)
-            look.is_over = lambda: (watched := found()) is None or watched.is_over
-            process.looks_with = partial(self._watch_behind.end, look)
+            snapshot.is_over = lambda: (watched := found()) is None or watched.is_over
+            process.looks_with = partial(self._watch_behind.end, snapshot)
         return process
 
     async def _start(self, request: SpawnRequest) -> tuple[SandboxedProcess, Sequence[str]]:
@@ -263,7 +263,7 @@ class Sandbox(ABC):
     def _is_a_fork(self) -> bool:
         return os.getpid() != self._owner
 
-    async def _before_command(self) -> Look | None:
+    async def _before_command(self) -> Snapshot | None:
         """Notes the state of the folders that the command may write."""
         with self._starting:
             if self._watch_behind is None:

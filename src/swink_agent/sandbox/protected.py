@@ -15,10 +15,10 @@ from functools import lru_cache
 
 from swink_agent.core.values.value import Value
 
-from ._places import exists, folders_above, why_not_entered
 from .errors import UnfitFolder
 from .kernel.mounts import network_mounts
 from .names import PROTECTED_NAMES
+from .places import exists, folders_above, why_not_entered
 from .profile import SandboxProfile, is_beneath
 from .programs import run_at_start
 from .repositories.admission import is_settings
@@ -32,7 +32,7 @@ _NOT_SEARCHED = frozenset({"node_modules", ".venv", "venv", "__pycache__", ".tox
 _MOST_CONFIGS = 32
 
 
-class HoldKind(StrEnum):
+class Protection(StrEnum):
     """How a path beneath a write root is protected."""
 
     PINNED = "pinned"
@@ -41,11 +41,11 @@ class HoldKind(StrEnum):
     """A protected file or folder that exists."""
 
 
-class Hold(Value, frozen=True):
+class Protected(Value, frozen=True):
     """One path beneath a write root, and how it is protected."""
 
     path: str
-    kind: HoldKind
+    kind: Protection
 
 
 def protected_paths(profile: SandboxProfile) -> tuple[str, ...]:
@@ -84,15 +84,15 @@ def _besides_git(write: tuple[str, ...], protected: tuple[str, ...]) -> frozense
     return frozenset(os.path.join(root, name) for root in write for name in protected if name[:5] != ".git/")
 
 
-def holds(
+def protected_now(
     roots: Sequence[str], protected: Iterable[str], hidden: Iterable[str], own: Container[str] = ()
-) -> tuple[Hold, ...]:
+) -> tuple[Protected, ...]:
     """How to protect the paths beneath the roots, parents before children.
 
-    A missing path is not held: `repositories/leftovers` judges what a command makes there. Raises `UnfitFolder` if a
-    name in `own` is a link or leads through one: a link cannot be kept in place. Other links are not held either.
+    Missing paths are left out: `repositories/leftovers` judges what a command makes there. Raises `UnfitFolder` if a
+    name in `own` is a link or leads through one: a link cannot be kept in place. Other links are left out too.
     """
-    found: dict[str, HoldKind] = {}
+    found: dict[str, Protection] = {}
     folders = tuple(roots)
     for path in protected:
         if way := _way(folders, path):
@@ -103,10 +103,10 @@ def holds(
         for path in dict.fromkeys(inner):
             if path != outer and is_beneath(path, outer):
                 _walk(outer, _parts(outer, path), found, strict=False, pin_last=True)
-    read_only = [path for path, kind in found.items() if kind is HoldKind.READ_ONLY]
+    read_only = [path for path, kind in found.items() if kind is Protection.READ_ONLY]
     return tuple(
         [
-            Hold(path, kind)
+            Protected(path, kind)
             for path, kind in sorted(found.items())
             if not read_only or not any(path != other and is_beneath(path, other) for other in read_only)
         ]
@@ -124,13 +124,15 @@ def _parts(root: str, path: str) -> tuple[str, ...]:
     return tuple(path[len(root) + 1 :].split(os.path.sep))
 
 
-def _walk(root: str, parts: Sequence[str], found: dict[str, HoldKind], *, strict: bool, pin_last: bool = False) -> None:
+def _walk(
+    root: str, parts: Sequence[str], found: dict[str, Protection], *, strict: bool, pin_last: bool = False
+) -> None:
     current = root
     for index, part in enumerate(parts):
         current = f"{current}/{part}"
-        if found.get(current) is HoldKind.READ_ONLY:
+        if found.get(current) is Protection.READ_ONLY:
             return
-        if found.get(current) is HoldKind.PINNED and index < len(parts) - 1:
+        if found.get(current) is Protection.PINNED and index < len(parts) - 1:
             continue
         try:
             state = os.lstat(current) if exists(current) else None
@@ -147,9 +149,9 @@ def _walk(root: str, parts: Sequence[str], found: dict[str, HoldKind], *, strict
             return
         is_last = index == len(parts) - 1
         if not stat.S_ISDIR(state.st_mode) or (is_last and not pin_last):
-            found[current] = HoldKind.READ_ONLY
+            found[current] = Protection.READ_ONLY
             return
-        found.setdefault(current, HoldKind.PINNED)
+        found.setdefault(current, Protection.PINNED)
 
 
 # -- repositories ------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import pytest
 from swink_agent.sandbox import ProcessLimits, SandboxError, SandboxProfile, open_sandbox
 from swink_agent.sandbox.bubblewrap.backend import BubblewrapSandbox, find_bubblewrap
 from swink_agent.sandbox.kernel.process_tree import Watch
-from swink_agent.sandbox.protected import HoldKind, holds, protected_paths
+from swink_agent.sandbox.protected import Protection, protected_now, protected_paths
 
 pytestmark = pytest.mark.bubblewrap
 
@@ -80,24 +80,25 @@ def test_held_files_follow_the_disk(playground: Any) -> None:
     root = playground.root
     profile = playground.profile()
     found = {
-        hold.path.removeprefix(f"{root}/"): hold.kind for hold in holds(profile.write, protected_paths(profile), ())
+        name.path.removeprefix(f"{root}/"): name.kind
+        for name in protected_now(profile.write, protected_paths(profile), ())
     }
     assert found == {
-        ".git": HoldKind.PINNED,
-        ".git/config": HoldKind.READ_ONLY,
-        ".git/hooks": HoldKind.READ_ONLY,
-        ".git/modules": HoldKind.PINNED,
-        ".git/modules/sub": HoldKind.PINNED,
-        ".git/modules/sub/config": HoldKind.READ_ONLY,
-        ".git/modules/sub/hooks": HoldKind.READ_ONLY,
-        ".git/worktrees": HoldKind.PINNED,
-        ".git/worktrees/tree": HoldKind.PINNED,
-        ".git/worktrees/tree/commondir": HoldKind.READ_ONLY,
-        "vendor": HoldKind.PINNED,
-        "vendor/lib": HoldKind.PINNED,
-        "vendor/lib/.git": HoldKind.PINNED,
-        "vendor/lib/.git/config": HoldKind.READ_ONLY,
-        "vendor/lib/.git/hooks": HoldKind.READ_ONLY,
+        ".git": Protection.PINNED,
+        ".git/config": Protection.READ_ONLY,
+        ".git/hooks": Protection.READ_ONLY,
+        ".git/modules": Protection.PINNED,
+        ".git/modules/sub": Protection.PINNED,
+        ".git/modules/sub/config": Protection.READ_ONLY,
+        ".git/modules/sub/hooks": Protection.READ_ONLY,
+        ".git/worktrees": Protection.PINNED,
+        ".git/worktrees/tree": Protection.PINNED,
+        ".git/worktrees/tree/commondir": Protection.READ_ONLY,
+        "vendor": Protection.PINNED,
+        "vendor/lib": Protection.PINNED,
+        "vendor/lib/.git": Protection.PINNED,
+        "vendor/lib/.git/config": Protection.READ_ONLY,
+        "vendor/lib/.git/hooks": Protection.READ_ONLY,
     }
 
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from inspect import signature
 from operator import is_
 from pathlib import Path
-from typing import Any, Generic, SupportsIndex, TypeAlias, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, TypeAlias, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
 
@@ -36,7 +36,7 @@ from ..events import AgentEvent, CompactionReport
 from ..journal import Journal, Past, Recorder
 from ..loop import run_loop
 from ..output import Channel, EventStream, Subscription, TextStream, ValueStream, view_of_text, view_of_value
-from ..policy import Policy, PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
+from ..policy import Policy
 from ..retry import DefaultRetryStrategy, RetryStrategy
 from ..run.inbox import MessageQueues, QueueMode
 from ..run.observer import RunObserver
@@ -48,10 +48,10 @@ from ..secrets.redaction import Redactor
 from ..stream import StreamFn, StreamOptions
 from ..tool import AgentTool, OnSteer, Toolbox
 from ..types import AgentMessage, AgentResult, AssistantMessage, Cost, ModelSpec, ThinkingLevel, Usage, as_prompts
-from ..values.checks import is_function, is_not
+from ..values.checks import as_policies, is_function, is_not
 from ..values.value import Deps, FrozenDict, copy_json
+from ..values.words import knows_other_words, no_attribute
 from .arguments import (
-    POLICY_SLOTS,
     Given,
     Override,
     OverrideOptions,
@@ -91,10 +91,11 @@ class Agent(Generic[Deps]):
     """
 
     __slots__ = (  # an attribute with a misspelt name is refused
-        *("__weakref__", "_config", "_initial", "_lifecycle", "_queues", "_toolbox", "_transcript"),
-        *("state", "system_prompt"),
+        *("__weakref__", "_config", "_initial", "_lifecycle", "_policies", "_queues", "_toolbox"),
+        *("_transcript", "state", "system_prompt"),
     )
 
+    @knows_other_words
     def __init__(
         self,
         model: str | ModelSpec,
@@ -115,10 +116,6 @@ class Agent(Generic[Deps]):
         transform_context: TransformContextFn | None = None,
         get_api_key: GetApiKeyFn | None = None,
         message_provider: MessageProvider | None = None,
-        pre_turn_policies: Sequence[PreTurnPolicy] = (),
-        pre_dispatch_policies: Sequence[PreDispatchPolicy] = (),
-        post_turn_policies: Sequence[PostTurnPolicy] = (),
-        post_loop_policies: Sequence[PostLoopPolicy] = (),
         tool_execution: ToolExecution = "concurrent",
         steering_mode: QueueMode = "one_at_a_time",
         follow_up_mode: QueueMode = "one_at_a_time",
@@ -139,6 +136,7 @@ class Agent(Generic[Deps]):
             raise is_not("stream_fn", stream_fn, "a function")
         spec = as_model(model)
         ask, others = stream_fns(spec, stream_fn, fallbacks)
+        given_policies = as_policies(policies, "policies") if policies != () else ()
         config = AgentLoopConfig(
             model=spec,
             stream_fn=ask,
@@ -150,13 +148,7 @@ class Agent(Generic[Deps]):
             transform_context=transform_context,
             get_api_key=get_api_key,
             message_provider=queues,
-            **policies_by_slot(
-                policies,
-                pre_turn_policies=pre_turn_policies,
-                pre_dispatch_policies=pre_dispatch_policies,
-                post_turn_policies=post_turn_policies,
-                post_loop_policies=post_loop_policies,
-            ),
+            **policies_by_slot(given_policies),
             approve=approve,
             approval_mode=ApprovalMode(approval_mode),
             tool_execution=tool_execution,
@@ -168,6 +160,7 @@ class Agent(Generic[Deps]):
             sleep=sleep or asyncio.sleep,
         )
         self._config = config
+        self._policies = given_policies
         self._toolbox = toolbox
         self._queues = queues
         self._lifecycle = Lifecycle(claims)
@@ -179,6 +172,11 @@ class Agent(Generic[Deps]):
         initial_state = copy_json(dict(self.state)) if self.state else FrozenDict()
         self._initial = (spec, system_prompt, toolbox, history, initial_state)
         """What `reset` restores, and what copies of the agent begin with."""
+
+    if not TYPE_CHECKING:  # checkers would accept any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(self, name)
 
     def __repr__(self) -> str:
         running = ", running" if self.is_running else ""
@@ -194,14 +192,15 @@ class Agent(Generic[Deps]):
         """Returns a new agent with these constructor arguments, and the rest of this one.
 
         It has copies of the history and the state, and the same policies; no journal, subscribers or queued messages.
-        Given `stream_fn`, fallbacks and `get_api_key` are dropped unless they are given too; given `policies`, all
-        others are dropped. Raises `TypeError` for an argument that the constructor does not have.
+        Given `stream_fn`, fallbacks and `get_api_key` are dropped unless they are given too. Raises `TypeError` for an
+        argument that the constructor does not have.
         """
         own = {
             "system_prompt": self.system_prompt,
             "tools": self.given_tools,
             "messages": tuple(self._transcript.history),
             "state": copy_json(dict(self.state)),
+            "policies": self._policies,
         }
         return Agent(**arguments_of(self._config, own, arguments, signature(Agent).parameters))
 
@@ -612,8 +611,8 @@ class Agent(Generic[Deps]):
         Raises `TypeError` for an object that is not a policy, and `AlreadyRunning` during a run.
         """
         with self._changing_history():
-            added = policies_by_slot([policy], **{name: getattr(self._config, name) for name in POLICY_SLOTS})
-            self._config = replace(self._config, **added)
+            self._policies = (*self._policies, *as_policies([policy], "policies"))
+            self._config = replace(self._config, **policies_by_slot(self._policies))
 
     # -- recording and observing -------------------------------------------------------------------------------
 

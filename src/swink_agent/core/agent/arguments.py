@@ -24,7 +24,7 @@ from ..run.turn import SystemPrompt, Tools, TurnTools, as_toolbox, check_prompt
 from ..stream import StreamFn, StreamOptions
 from ..tool import Toolbox
 from ..types import AgentMessage, ModelSpec, Text, UserMessage, as_messages, as_prompts
-from ..values.checks import a_kind, as_fallbacks, as_policies, check_whole, is_function, is_not
+from ..values.checks import a_kind, as_fallbacks, check_whole, is_function, is_not
 from ..values.data import encodable
 from ..values.value import Deps
 from .structured import ValidateFn
@@ -32,7 +32,8 @@ from .structured import ValidateFn
 Prompt: TypeAlias = str | AgentMessage | Sequence[str | AgentMessage]
 
 POLICY_SLOTS = ("pre_turn_policies", "pre_dispatch_policies", "post_turn_policies", "post_loop_policies")
-_NOT_ARGUMENTS = ("stream_fn", "fallbacks", "message_provider", "state")
+_METHODS = (*[(name, name.removesuffix("_policies")) for name in POLICY_SLOTS], ("masks", "mask"))
+_NOT_ARGUMENTS = ("stream_fn", "fallbacks", "message_provider", "state", "masks", *POLICY_SLOTS)
 """Fields of a configuration that differ from the constructor argument of the same name."""
 
 
@@ -130,12 +131,12 @@ def check_provider(stream_fn: StreamFn, model: ModelSpec, before: str) -> None:
             raise ProviderMismatch(str(model), before)
 
 
-def policies_by_slot(policies: Sequence[object], **chosen: Sequence[Any]) -> dict[str, tuple[Any, ...]]:
-    """Returns the policies of each slot that has any: those given for it, then those of `policies` that have it."""
-    by_slot = {name: as_policies(given, name) for name, given in chosen.items() if given != ()}
-    for policy in as_policies(policies, "policies") if policies != () else ():
-        for name in chosen:
-            if callable(getattr(policy, name.removesuffix("_policies"), None)):
+def policies_by_slot(policies: Sequence[object]) -> dict[str, tuple[Any, ...]]:
+    """Returns the policies of each slot that has any, and those with masks."""
+    by_slot: dict[str, tuple[Any, ...]] = {}
+    for policy in policies:
+        for name, method in _METHODS:
+            if callable(getattr(policy, method, None)):
                 by_slot[name] = (*by_slot.get(name, ()), policy)
     return by_slot
 
@@ -188,8 +189,6 @@ def arguments_of(
     }
     if "stream_fn" in given:
         arguments |= {"fallbacks": (), "get_api_key": None}
-    if "policies" in given:
-        arguments |= dict.fromkeys(POLICY_SLOTS, ())
     return arguments | dict(given)
 
 

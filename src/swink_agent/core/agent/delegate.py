@@ -198,6 +198,10 @@ def _config_inside(config: AgentLoopConfig, ctx: ToolContext, tool: str) -> Agen
         for name in POLICY_SLOTS:
             if watching := getattr(outer, name):
                 changes[name] = with_those_of_caller(getattr(config, name), watching, tool)
+        if outer.masks:
+            known = {id(policy) for policy in config.masks}
+            theirs = [one for one in outer.masks if not (id(one) in known or getattr(one, "own_run_only", False))]
+            changes["masks"] = (*config.masks, *theirs)
     return replace(config, **changes)
 
 

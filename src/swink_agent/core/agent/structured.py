@@ -129,6 +129,8 @@ class StructuredOutput:
         """Whether a model takes the schema itself, by model, stream function and whether there are other tools."""
         self.is_native = False  # whether the last request had the schema, and not the tool
         self._is_refused = False  # whether a provider refused the schema: from then on, the tool takes the answer
+        self.given_text: str | None = None
+        """The text of the last reply as the model gave it, if masks may have changed the message."""
         self._has_stopped = False  # whether it has ended the run, with a value or without one
         self._heard: AssistantMessage | None = None  # the last reply whose text was taken as an answer
 
@@ -210,7 +212,7 @@ class StructuredOutput:
         if not self.is_native:
             return f"it answered in text, without {self.name}"
         try:
-            data: Any = msgspec.json.decode(message.text)
+            data: Any = msgspec.json.decode(message.text if self.given_text is None else self.given_text)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             is_cut = message.stop_reason is StopReason.LENGTH
             return "it was cut off at the length limit" if is_cut else f"it is not JSON: {error}"

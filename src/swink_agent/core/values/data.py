@@ -19,6 +19,7 @@ from .value import FrozenDict, FrozenList
 _CONSTANT: frozenset[Any] = frozenset({int, bool, type(None), FrozenDict, FrozenList})
 _KEYS: frozenset[Any] = frozenset({str})
 _LISTS: frozenset[Any] = frozenset({list, tuple})
+_OBJECTS: frozenset[Any] = frozenset({dict})
 
 
 def as_json_data(value: Any, *, cuts_deep: bool = False) -> Any:
@@ -60,7 +61,7 @@ def _frozen(value: object, levels: int) -> Any:
     elif type(value) is float:
         if math.isfinite(value):
             return value
-    elif levels and type(value) is dict:
+    elif levels and type(value) in _OBJECTS:
         fields = cast("dict[Any, Any]", value)
         if _KEYS.issuperset(map(type, fields)) and _is_encodable("".join(fields)):
             return FrozenDict({key: _frozen(item, levels - 1) for key, item in fields.items()})

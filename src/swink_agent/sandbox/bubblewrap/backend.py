@@ -21,16 +21,16 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from .._places import check_folders, exists
-from .._private import PrivateFolder
 from ..errors import SandboxError
 from ..kernel.mounts import MountList, is_in, mounted_again
 from ..kernel.process_tree import Watch
 from ..kernel.seccomp import base_rules, build_filter
+from ..places import check_folders, exists
+from ..private import PrivateFolder
 from ..process import Sandbox, SandboxedProcess, SpawnRequest
 from ..profile import SandboxProfile, is_beneath
 from ..programs import find_program, way_to
-from ..protected import Hold, HoldKind, holds, protected_paths, settings_among
+from ..protected import Protected, Protection, protected_now, protected_paths, settings_among
 from ..starting import run_program
 from .command import END_DEADLINE, BubblewrapCommand
 from .renames import Renames, can_ask_about_renames
@@ -84,7 +84,7 @@ class BubblewrapSandbox(Sandbox):
         self._protected: dict[str, None] = {}
         self._searched = -_SEARCH_AGAIN_AFTER
         self._known_inside: tuple[Sequence[str], frozenset[str]] = [], frozenset()
-        holds(profile.write, self._own, (), frozenset(self._own))  # raises now if something cannot be protected
+        protected_now(profile.write, self._own, (), frozenset(self._own))  # raises now if something cannot be protected
         self._private = PrivateFolder(avoid=profile.write)
         # If /tmp itself may be written or read, commands see the machine's /tmp.
         is_own = _TMP not in (*profile.write, *(profile.read or ()))
@@ -126,9 +126,9 @@ class BubblewrapSandbox(Sandbox):
                     command.keeps = self.network if request.background else None
                 at_home = self._read_at_home()
                 hidden = self._hidden_now(at_home)
-                held = self._holds(hidden)
-                arguments = [*self._mounted(command, hidden, held, at_home), "--chdir", request.cwd]
-                read_only = [hold.path for hold in held if hold.kind is HoldKind.READ_ONLY]
+                protected = self._protected_now(hidden)
+                arguments = [*self._mounted(command, hidden, protected, at_home), "--chdir", request.cwd]
+                read_only = [name.path for name in protected if name.kind is Protection.READ_ONLY]
             if self._helper is not None:
                 from ..network.entering import CommandProxy
 
@@ -191,7 +191,7 @@ class BubblewrapSandbox(Sandbox):
         return inside
 
     def _mounted(
-        self, command: BubblewrapCommand, hidden: Sequence[str], held: Iterable[Hold], at_home: Sequence[str]
+        self, command: BubblewrapCommand, hidden: Sequence[str], protected: Iterable[Protected], at_home: Sequence[str]
     ) -> list[str]:
         """The mounts, outer before inner: a later mount covers an earlier one."""
         profile = self.profile
@@ -231,12 +231,12 @@ class BubblewrapSandbox(Sandbox):
             mounts += ["--ro-bind" if _is_sealed(root) else "--bind", root, root]
         if self._temporary != _TMP:
             mounts += ["--bind", self._private.path, self._private.path]
-        for hold in held:
+        for name in protected:
             # Not what is covered as a whole, or was deleted meanwhile.
-            if not is_in(hold.path, hidden) and command.mounted.open(hold.path):
-                command.hold(hold.path)
-                is_writable = hold.kind is HoldKind.PINNED and not _is_sealed(hold.path)
-                mounts += ["--bind" if is_writable else "--ro-bind", hold.path, hold.path]
+            if not is_in(name.path, hidden) and command.mounted.open(name.path):
+                command.keep(name.path)
+                is_writable = name.kind is Protection.PINNED and not _is_sealed(name.path)
+                mounts += ["--bind" if is_writable else "--ro-bind", name.path, name.path]
         covers = self._covers[1]
         for path in hidden:
             if not (cover := covers.get(path)):
@@ -255,8 +255,8 @@ class BubblewrapSandbox(Sandbox):
             self._looked_at_home = time.monotonic()
         return self._seen_at_home
 
-    def _holds(self, hidden: Sequence[str]) -> tuple[Hold, ...]:
-        """How the protected paths are held. Those further in are searched for again after a while.
+    def _protected_now(self, hidden: Sequence[str]) -> tuple[Protected, ...]:
+        """How the paths are protected. Those further in are searched for again after a while.
 
         Paths that were found once are kept: a command cannot push one out by filling a large tree.
         """
@@ -264,7 +264,7 @@ class BubblewrapSandbox(Sandbox):
             self._protected.update(dict.fromkeys(protected_paths(self.profile)))
             self._searched = time.monotonic()
         known = dict.fromkeys((*self._protected, *self.profile.at_home()))
-        return holds(self.profile.write, known, self._inside(hidden), frozenset(self._own))
+        return protected_now(self.profile.write, known, self._inside(hidden), frozenset(self._own))
 
     def _folders_on_the_way(self) -> list[str]:
         """Mounts of empty folders on the way to roots beneath `/tmp`.

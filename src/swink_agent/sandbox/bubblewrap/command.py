@@ -18,11 +18,11 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .._pipes import OutputPipe, Readers, is_running_here
 from ..errors import SandboxClosed, SandboxError
 from ..kernel.headcount import Headcount, groups_beneath, put_first
 from ..kernel.process_tree import Watch, can_tell_exits, exit_code_of, kernel_release, limit_process, parent_of
 from ..kernel.usage import Usage, offer_to_the_kernel
+from ..output import OutputPipe, Readers, is_running_here
 from ..process import SandboxedProcess, SpawnRequest
 from ..profile import ProcessLimits
 from ..starting import start_program
@@ -75,7 +75,7 @@ class BubblewrapCommand:
         """The way into the network of another command, if this one starts there."""
         self.keeps: SharedNetwork | None = None
         """Keeps the network of this command for later ones; `None` unless it is a background command."""
-        self._held: dict[str, tuple[int, int] | None] = {}
+        self._kept: dict[str, tuple[int, int] | None] = {}
         self._loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[int] = self._loop.create_future()
         self._readers = Readers(self._loop)
@@ -157,9 +157,9 @@ class BubblewrapCommand:
         self._check_wanted()
         return handle
 
-    def hold(self, path: str) -> None:
+    def keep(self, path: str) -> None:
         """Adds a path that must stay mounted read-only or in its place while the command runs."""
-        self._held[path] = _identity(path)
+        self._kept[path] = _identity(path)
 
     def kill(self) -> None:
         """Kills the namespace and everything in it. Any thread may call it."""
@@ -371,7 +371,7 @@ class BubblewrapCommand:
 
     def _replaced(self) -> str:
         """Reports a protected path that another program has replaced: the kernel then removes the mount."""
-        for path, identity in self._held.items():
+        for path, identity in self._kept.items():
             if _identity(path) != identity:
                 return (
                     f"{path!r} was replaced by another program while it ran and could no longer be kept read-only: "

@@ -24,11 +24,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from .._pipes import OutputPipe, is_running_here
-from .._places import check_folders
-from .._private import PrivateFolder
 from ..errors import SandboxError
 from ..network.reached import ReachedLog
+from ..output import OutputPipe, is_running_here
+from ..places import check_folders
+from ..private import PrivateFolder
 from ..process import Sandbox, SandboxedProcess, SpawnRequest
 from ..profile import SandboxProfile
 from ..protected import existing, protected_paths, settings_among

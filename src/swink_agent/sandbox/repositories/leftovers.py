@@ -60,12 +60,12 @@ _STARTS_BY_ITSELF = re.compile(r"runOn|\\u", re.IGNORECASE)
 _Signature = tuple[int, int, int]
 
 
-class Look:
+class Snapshot:
     """One watched command: when it began, which paths are read-only for it, and whether all of it has ended."""
 
     def __init__(self) -> None:
         self.since = 0
-        self.held: frozenset[str] = frozenset()
+        self.protected: frozenset[str] = frozenset()
         self.is_over: Callable[[], bool] = lambda: False
 
 
@@ -82,7 +82,7 @@ class Leftovers:
         self._roots = [root for root in roots if not any(root != other and is_beneath(root, other) for other in roots)]
         self._exposed_now = exposed
         self._lock = threading.Lock()
-        self._running: weakref.WeakSet[Look] = weakref.WeakSet()
+        self._running: weakref.WeakSet[Snapshot] = weakref.WeakSet()
         self._folders: dict[str, int] = {}
         self._repositories: dict[str, int] = {}
         self._named: dict[str, None] = {}
@@ -107,7 +107,7 @@ class Leftovers:
     def is_needed(self) -> bool:
         return bool(self._roots)
 
-    def begin(self) -> Look:
+    def begin(self) -> Snapshot:
         """Notes the current state. The command is watched for as long as the caller keeps the returned object."""
         with self._lock:
             if not self._folders:
@@ -116,7 +116,7 @@ class Leftovers:
                 self._exposed = frozenset(self._exposed_now())
             return self._begin()
 
-    def begin_at_once(self) -> Look | None:
+    def try_begin(self) -> Snapshot | None:
         """Does the same as `begin()` if that is quick (a small tree on a local disk), else returns `None`."""
         if not self._lock.acquire(blocking=False):
             return None
@@ -125,12 +125,12 @@ class Leftovers:
         finally:
             self._lock.release()
 
-    def is_untouched(self, look: Look, *, is_last: bool) -> bool:
+    def is_untouched(self, snapshot: Snapshot, *, is_last: bool) -> bool:
         """Whether nothing in a small tree is to be judged, so that `end()` need not be called."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
-            self._is_settled = is_last and all(other is look for other in self._running)
+            self._is_settled = is_last and all(other is snapshot for other in self._running)
             changed = self._changed_in_place() if self._is_small() else None
             is_same = changed is not None and all(
                 _signature_of(path) == self._known.get(path) for path in self._to_be_known()
@@ -138,7 +138,7 @@ class Leftovers:
             if is_same:  # else `end()` lists them
                 self._folders.update(changed or {})
             if is_same and is_last:
-                self._running.discard(look)
+                self._running.discard(snapshot)
             return is_same
         finally:
             self._lock.release()
@@ -175,8 +175,8 @@ class Leftovers:
             return False
         return True
 
-    def _begin(self) -> Look:
-        look = Look()
+    def _begin(self) -> Snapshot:
+        snapshot = Snapshot()
         if len(self._running):
             for other in [other for other in self._running if other.is_over()]:
                 self._running.discard(other)  # it ended without a last look
@@ -185,21 +185,21 @@ class Leftovers:
             self._there = frozenset(self._known)
             self._clones.clear()
             self._mentioned.clear()
-        look.since = time.time_ns() - _COARSE
-        self._running.add(look)
-        return look
+        snapshot.since = time.time_ns() - _COARSE
+        self._running.add(snapshot)
+        return snapshot
 
     def _is_small(self) -> bool:
         is_near = not any(is_beneath(root, mount) for root in self._roots for mount in self._slow)
         return 0 < len(self._folders) <= _MOST_AT_ONCE and self._noted <= _MOST_AT_ONCE and is_near
 
-    def end(self, look: Look, *, is_last: bool = True) -> list[str]:
+    def end(self, snapshot: Snapshot, *, is_last: bool = True) -> list[str]:
         """Judges what the command left. Returns a sentence for each problem. `is_last`: all processes have ended."""
         with self._lock:
-            others = [other for other in self._running if other is not look]
-            running = [look, *others]
+            others = [other for other in self._running if other is not snapshot]
+            running = [snapshot, *others]
             self._since = min(one.since for one in running)
-            self._held = frozenset[str].intersection(*(one.held for one in running))
+            self._protected = frozenset[str].intersection(*(one.protected for one in running))
             self._told: list[str] = []
             self._is_settled = is_last and not others
             changed = [folder for folder, seen in self._folders.items() if _identity_of(folder) != seen]
@@ -207,7 +207,7 @@ class Leftovers:
             new = self._list(changed, deadline, is_after=True)
             self._judge(new | self._list_roots(deadline))
             if is_last:
-                self._running.discard(look)
+                self._running.discard(snapshot)
             if not others:
                 self._note_known()
             if not self._running:
@@ -329,9 +329,9 @@ class Leftovers:
         todo = deque(self._repositories)
         while todo:
             repository = todo.popleft()
-            for path in _files_of(repository, self._held):
+            for path in _files_of(repository, self._protected):
                 is_of_new = repository in fresh and os.path.lexists(path)
-                if path in self._held or not (is_of_new or self._is_changed(path)):
+                if path in self._protected or not (is_of_new or self._is_changed(path)):
                     continue
                 leads_to = self._judge_file(repository, path)
                 if leads_to and self._is_recent(_signature_of(os.path.join(leads_to, "objects"))):
@@ -344,10 +344,14 @@ class Leftovers:
             if self._is_changed(path) and not _is_folder(path):
                 self._move_aside(path, _BY_PYTHON if _AT_START.search(path) else _BY_GIT)
         for path in self._by_place():
-            if path not in self._held and self._is_changed(path) and (not _is_folder(path) or path not in self._there):
+            if (
+                path not in self._protected
+                and self._is_changed(path)
+                and (not _is_folder(path) or path not in self._there)
+            ):
                 self._move_aside(path, "its name is protected")
         for path in self._named:
-            if not any(is_beneath(path, held) for held in self._held):
+            if not any(is_beneath(path, protected) for protected in self._protected):
                 is_cloned = any(is_beneath(path, clone) for clone in clones)
                 self._judge_named(path, is_cloned=is_cloned)
 
@@ -429,7 +433,7 @@ class Leftovers:
 
     def _judge_named(self, path: str, *, is_cloned: bool) -> None:
         """Judges a name of `NAMES`, and the files in it."""
-        for file in [file for file in files_of(path) if file not in self._held and self._is_changed(file)]:
+        for file in [file for file in files_of(path) if file not in self._protected and self._is_changed(file)]:
             row = row_of(file[len(self._root_of(file)) + 1 :].split("/"))
             is_new_folder = file == path and _is_folder(path)
             if row is None or not os.path.lexists(file) or is_aside(file):
@@ -493,13 +497,13 @@ def _decoded(data: bytes) -> str:
 # -- the files that can start a program, and whether they changed, by inode; no link is followed -----------------
 
 
-def _files_of(repository: str, held: Container[str]) -> list[str]:
+def _files_of(repository: str, protected: Container[str]) -> list[str]:
     """Every path in a repository that can make git run something, existing or not. A `.git` file is its own path."""
     if os.path.islink(repository) or not os.path.isdir(repository):
         return [repository]
     hooks = os.path.join(repository, "hooks")
     inner: list[str] = []
-    if hooks not in held and not os.path.islink(hooks):
+    if hooks not in protected and not os.path.islink(hooks):
         with suppress(OSError):
             inner = [os.path.join(hooks, name) for name in os.listdir(hooks) if not name.endswith(".sample")]
     return [repository, *(f"{repository}/{name}" for name in _FILES), *inner]

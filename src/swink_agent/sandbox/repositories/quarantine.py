@@ -13,9 +13,9 @@ import stat
 from contextlib import suppress
 from typing import TypeAlias
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_PASSED = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+from swink_agent.core.machine.beneath import FILE, FOLDER
+
+_PASSED = getattr(os, "O_PATH", os.O_RDONLY) | FOLDER
 _MOST_NUMBERED = 100
 _ASIDE = re.compile(r"\.swink-[0-9a-f]+$")
 
@@ -42,7 +42,7 @@ class OpenFolder:
         self.descriptor = os.open(top, _PASSED & ~os.O_NOFOLLOW)
         for number, part in enumerate(parts, 1):
             try:
-                inner = os.open(part, _FOLDER if number == len(parts) else _PASSED, dir_fd=self.descriptor)
+                inner = os.open(part, FOLDER if number == len(parts) else _PASSED, dir_fd=self.descriptor)
             finally:
                 os.close(self.descriptor)
             self.descriptor = inner
@@ -58,7 +58,7 @@ class OpenFolder:
         state = os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
         if not stat.S_ISREG(state.st_mode) or state.st_size > most:
             return None
-        file = os.open(name, _FILE, dir_fd=self.descriptor)
+        file = os.open(name, FILE, dir_fd=self.descriptor)
         try:
             mode = os.fstat(file).st_mode
             if not stat.S_ISREG(mode):
@@ -118,7 +118,7 @@ class OpenFolder:
 
     def open_up(self, name: str) -> None:
         """Lets the owner read and enter a folder in this one. Only Linux can do that without following a link."""
-        inner = os.open(name, getattr(os, "O_PATH", os.O_RDONLY) | _FOLDER, dir_fd=self.descriptor)
+        inner = os.open(name, getattr(os, "O_PATH", os.O_RDONLY) | FOLDER, dir_fd=self.descriptor)
         try:
             os.chmod(f"/proc/self/fd/{inner}", os.fstat(inner).st_mode & 0o7777 | 0o700)
         finally:

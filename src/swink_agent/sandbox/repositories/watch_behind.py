@@ -17,7 +17,7 @@ from swink_agent.core.waits import WorkerThreads
 
 from ..profile import SandboxProfile
 from ..protected import exposed_paths
-from .leftovers import Leftovers, Look
+from .leftovers import Leftovers, Snapshot
 
 _LOG = logging.getLogger("swink_agent.sandbox")
 _PATIENCE_BEFORE = 5.0
@@ -31,12 +31,12 @@ def judged(root: str) -> Generator[list[str]]:
     """Judges what the block makes in a folder as if a command had made it. Then the list has the reports."""
     profile = SandboxProfile(write=(root,))
     leftovers = Leftovers(profile, lambda: exposed_paths(profile))
-    look = leftovers.begin()
+    snapshot = leftovers.begin()
     told: list[str] = []
     try:
         yield told
     finally:
-        told += leftovers.end(look)
+        told += leftovers.end(snapshot)
 
 
 class WatchBehind:
@@ -50,27 +50,27 @@ class WatchBehind:
         self._leftovers = Leftovers(profile, lambda: exposed_paths(profile))
         self._late: list[str] = []
 
-    async def begin(self) -> Look | None:
+    async def begin(self) -> Snapshot | None:
         if not self._leftovers.is_needed:
             return None
-        return self._leftovers.begin_at_once() or await self._within(_PATIENCE_BEFORE, self._leftovers.begin)
+        return self._leftovers.try_begin() or await self._within(_PATIENCE_BEFORE, self._leftovers.begin)
 
-    async def end(self, look: Look, is_last: bool) -> list[str]:
+    async def end(self, snapshot: Snapshot, is_last: bool) -> list[str]:
         def look_now() -> None:
-            for text in self._leftovers.end(look, is_last=is_last):
+            for text in self._leftovers.end(snapshot, is_last=is_last):
                 self._late.append(text)
                 _LOG.warning("%s", text)
 
-        if not self._leftovers.is_untouched(look, is_last=is_last):
+        if not self._leftovers.is_untouched(snapshot, is_last=is_last):
             await self._within(_PATIENCE, look_now)
         self._renew_threads()  # also if only the check before the command needed a thread
         found, self._late = self._late, []
         return found
 
-    async def look_behind_later(self, look: Look, after: float) -> None:
+    async def look_behind_later(self, snapshot: Snapshot, after: float) -> None:
         """Checks after `after` seconds. The next command's result reports what was found."""
         await asyncio.sleep(after)
-        self._late = [*await self.end(look, is_last=True), *self._late]
+        self._late = [*await self.end(snapshot, is_last=True), *self._late]
 
     def close(self) -> None:
         """Lets its threads end. Idempotent; a later check starts its own thread."""

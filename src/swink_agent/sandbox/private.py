@@ -13,7 +13,9 @@ import time
 from collections.abc import Sequence
 from itertools import islice
 
-from ._places import temporary_outside
+from swink_agent.core.machine.beneath import FOLDER
+
+from .places import temporary_outside
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +23,6 @@ _PREFIX = "swink-sandbox-"
 _LONGEST_REMOVAL = 20.0
 _LONGEST_SWEEP = 2.0
 _MOST_SWEPT = 100_000
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _AT_ONCE = 1000
 
 
@@ -64,7 +65,7 @@ def _sweep(parent: str) -> None:
             return  # another session removes the rest
         folder = os.path.join(parent, name)
         try:
-            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            lock = os.open(folder, FOLDER)
         except OSError:
             continue
         try:
@@ -126,7 +127,7 @@ def _empty(fd: int, until: float) -> None:
             elif len(levels) == 1:
                 return
             else:
-                inner = os.open("..", _FOLDER, dir_fd=fd)
+                inner = os.open("..", FOLDER, dir_fd=fd)
                 levels.pop()
                 try:
                     os.rmdir(level.name, dir_fd=inner)
@@ -159,10 +160,10 @@ def _without_files(fd: int, stuck: set[str], until: float) -> list[str]:
 def _enter(name: str, folder: int | None = None) -> int:
     """Opens a folder with all rights for its owner. Raises `OSError`, also for a link."""
     try:
-        fd = os.open(name, _FOLDER, dir_fd=folder)
+        fd = os.open(name, FOLDER, dir_fd=folder)
     except PermissionError:
         os.chmod(name, 0o700, dir_fd=folder)  # a child may have taken away the rights
-        fd = os.open(name, _FOLDER, dir_fd=folder)
+        fd = os.open(name, FOLDER, dir_fd=folder)
     try:
         os.fchmod(fd, 0o700)
     except BaseException:

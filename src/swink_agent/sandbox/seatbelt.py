@@ -11,9 +11,9 @@ import socket
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ._places import check_folders
-from ._plain import PlainSandbox
 from .errors import SandboxError
+from .places import check_folders
+from .plain import PlainSandbox
 from .profile import SandboxProfile, is_beneath
 from .protected import existing, protected_paths
 
@@ -58,11 +58,11 @@ def seatbelt_profile(
         '(allow file-write-data file-ioctl (literal "/dev/null") (literal "/dev/zero") (literal "/dev/tty")'
         ' (literal "/dev/ptmx") (regex #"^/dev/ttys[0-9]+$"))',
     ]
-    held = tuple(protected)
-    if held:
-        lines.append(f"(deny file-write* {_subpaths(held)})")
+    read_only = tuple(protected)
+    if read_only:
+        lines.append(f"(deny file-write* {_subpaths(read_only)})")
     # Renaming a folder on the way would move what is protected.
-    if ways := _on_the_way((*held, *profile.hidden_paths()), profile.write):
+    if ways := _on_the_way((*read_only, *profile.hidden_paths()), profile.write):
         lines.append(f"(deny file-write-unlink {' '.join(f'(literal {_quoted(path)})' for path in ways)})")
     hidden = tuple(dict.fromkeys(path for entry in profile.hidden for path in (entry, os.path.realpath(entry))))
     if hidden:
@@ -97,7 +97,7 @@ class SeatbeltSandbox(PlainSandbox):
         check_folders(profile)
         super().__init__(profile)
         self._protected: dict[str, None] = {}
-        self._held: list[str] = []
+        self._read_only: list[str] = []
         self._listener: socket.socket | None = None
         if profile.proxied_hosts:
             # In the machine's network, where other programs reach it too: only commands know the token.
@@ -106,13 +106,13 @@ class SeatbeltSandbox(PlainSandbox):
 
     def command_line(self, argv: Sequence[str]) -> list[str]:
         self._protected.update(dict.fromkeys(protected_paths(self.profile)))
-        self._held = existing(self._protected)
+        self._read_only = existing(self._protected)
         port = None if self._listener is None else self._listener.getsockname()[1]
-        text = seatbelt_profile(self.profile, self._private.path, self._held, port)
+        text = seatbelt_profile(self.profile, self._private.path, self._read_only, port)
         return [_PROGRAM, "-p", text, *argv]
 
-    def held(self) -> Sequence[str]:
-        return self._held
+    def read_only(self) -> Sequence[str]:
+        return self._read_only
 
     def proxy(self) -> SharedProxy | None:
         if self._proxy is None and self._listener is not None:

@@ -9,7 +9,7 @@ import select
 
 import pytest
 
-from swink_agent.sandbox._pipes import OutputPipe, Readers
+from swink_agent.sandbox.output import OutputPipe, Readers
 
 
 async def test_each_descriptor_is_read_by_its_own_function_until_it_is_removed() -> None:

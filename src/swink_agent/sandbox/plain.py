@@ -17,12 +17,12 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ._pipes import OutputPipe, watch_exit
-from ._private import PrivateFolder
 from .errors import SandboxClosed, SandboxError
 from .kernel.process_tree import Watch, count_heads, kill_descendants, limit_process, with_variable
 from .kernel.usage import Usage
 from .network.reached import ReachedLog
+from .output import OutputPipe, watch_exit
+from .private import PrivateFolder
 from .process import Sandbox, SandboxedProcess, SpawnRequest
 from .profile import SandboxProfile
 from .programs import own_interpreter
@@ -81,7 +81,7 @@ class PlainSandbox(Sandbox):
     def command_line(self, argv: Sequence[str]) -> list[str]:
         return list(argv)
 
-    def held(self) -> Sequence[str]:
+    def read_only(self) -> Sequence[str]:
         """The paths beneath the write roots that are read-only for commands."""
         return ()
 
@@ -101,7 +101,7 @@ class PlainSandbox(Sandbox):
         if self._closed:  # in another thread
             command.abandon()
             raise SandboxClosed
-        return process, self.held()
+        return process, self.read_only()
 
     def close(self) -> None:
         if self._begin_to_close():
