@@ -122,7 +122,12 @@ class Batch:
         try:
             await self.prepare()
             for group in await self._groups():
-                if self.was_steered or run.is_interrupted or run.refusal is not None or run.error is not None:
+                if (
+                    self.was_steered
+                    or self.supervisor.is_interrupted
+                    or run.refusal is not None
+                    or run.error is not None
+                ):
                     break
                 await self._run_group(group)
         except Interrupted:
@@ -254,7 +259,7 @@ class Batch:
         """Asks about the calls that need approval, one after another, before any call runs."""
         run = self.run
         for call in list(self.unresolved):
-            if run.stopped_by is not None or run.error is not None or run.is_interrupted:
+            if run.stopped_by is not None or run.error is not None or self.supervisor.is_interrupted:
                 return
             if not needs_approval(run, call):
                 continue
@@ -479,7 +484,7 @@ class Batch:
             run_id=run.id,
             conversation=run.transcript,
             run=run,
-            deps=run.deps,
+            deps=run.setup.deps,
             turn_index=run.turn_index,
         )
 

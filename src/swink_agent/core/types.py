@@ -247,12 +247,12 @@ class _Amounts(Value, frozen=True, gc=False):
     # What usage and cost share: they have the same fields, in tokens and in money.
 
     def __add__(self, other: Self) -> Self:
-        first: Any = self  # `cast` would cost a call
-        second: Any = other
-        if type(second) is not type(first):
+        if type(other) is not type(self):
             return NotImplemented
-        if second == type(first)():
+        if other == type(self)():
             return self
+        first: Any = self
+        second: Any = other
         extra: dict[str, Any] = dict(first.extra)
         for key, value in second.extra.items():
             extra[key] = extra.get(key, 0) + value
