@@ -74,11 +74,15 @@ class Handler(BaseHTTPRequestHandler):
             rows = [{"index": at, "embedding": [len(text), os.getpid()]} for at, text in enumerate(body["input"])]
             self.answer(200, {"data": rows[::-1]})
         else:
-            self.model.note("slots", f"{self.path.rpartition('=')[2]} {body['filename']}")
-            file = Path(self.model.settings.state_dir) / body["filename"]
-            if self.path.endswith("save"):
-                file.touch()
-            self.answer(200, {})
+            self.slot(self.path.rpartition("=")[2], body["filename"])
+
+    def slot(self, action: str, name: str) -> None:
+        self.model.note("slots", action)
+        file = Path(self.model.settings.state_dir) / name
+        if action == "save" and not self.model.script.get("is_full"):
+            file.write_text("state")
+        is_done = file.exists() and file.read_text() == "state"
+        self.answer(*((200, {}) if is_done else (400, {"error": {"message": f"cannot {action} {name}"}})))
 
     def answer(self, status: int, content: object) -> None:
         data = json.dumps(content).encode()
@@ -182,10 +186,10 @@ def serve(settings: Any, address: str) -> object:
     model = Model(settings)
     server = Server(address, type("Handler", (Handler,), {"model": model}))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    if "broken" in settings.path:
+    if Path(settings.path).name == "broken.gguf":
         sys.stderr.write("0.1 E gguf: bad magic\n0.2 I srv: cleaning up\n")
         raise RuntimeError("not a model")
-    if "slow" in settings.path:
+    if Path(settings.path).name == "slow.gguf":
         time.sleep(30)
     model.is_loaded = True
     return server

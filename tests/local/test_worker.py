@@ -190,6 +190,23 @@ async def test_a_request_cancelled_in_the_queue_is_never_worked_on(engine: Engin
     assert engine.pid == pid
 
 
+async def test_an_event_loop_that_ended_holds_nobody_up(engine: Engine) -> None:
+    """Its task waits for its turn for ever: the loop was closed without ending it."""
+    busy = engine.complete(Completion(prompt="wait"))
+    await anext(busy)
+    loop = asyncio.new_event_loop()
+    waiting = loop.create_task(said(engine, "never"))
+
+    def leave() -> None:
+        loop.run_until_complete(asyncio.sleep(0.01))
+        loop.close()
+
+    await asyncio.to_thread(leave)
+    await busy.aclose()
+    assert await said(engine, "next") == [Piece("next"), Finished(False, 3, 1, 2)]
+    assert not waiting.done()
+
+
 def test_every_event_loop_can_use_it(engine: Engine) -> None:
     """A run from sync code has its own event loop, which ends with it."""
     pids = set[int | None]()
@@ -322,25 +339,63 @@ def test_leavings_of_killed_programs_are_removed(start: Callable[..., Engine], t
     assert all(name.startswith(f"{os.getpid()}.") for name in names(tmp_path, "*.socket"))
 
 
+LONG = Completion(prompt="a" * 300 + "b" * 300, prefixes=(100, 300, 500))  # 100 characters are too few
+
+
+async def done(engine: Engine, request: Completion = LONG) -> tuple[list[int], list[str]]:
+    """The lengths of the prompts that the server was given, and what was done with its states."""
+    async for _ in engine.complete(request):
+        pass
+    found = [Path(engine.settings.state_dir, name) for name in ("asked.jsonl", "slots")]
+    asked, slots = [path.read_text().splitlines() if path.exists() else [] for path in found]
+    for path in found:
+        path.unlink(missing_ok=True)
+    return [len(json.loads(line)["prompt"]) for line in asked], slots
+
+
 async def test_states_after_stable_beginnings_are_kept(start: Callable[..., Engine], tmp_path: Path) -> None:
-    prompt = "a" * 300 + "b" * 300
-    request = Completion(prompt=prompt, prefixes=(100, 300, 500))  # 100 characters are too few
-    engine = start(context_length=2_048)
-
-    async def done() -> tuple[list[int], list[str]]:
-        """The lengths of the prompts that the server was given, and what was done with its states."""
-        async for _ in engine.complete(request):
-            pass
-        found = [tmp_path / "asked.jsonl", tmp_path / "slots"]
-        asked, slots = [path.read_text().splitlines() if path.exists() else [] for path in found]
-        for path in found:
-            path.unlink(missing_ok=True)
-        return [len(json.loads(line)["prompt"]) for line in asked], [line.split()[0] for line in slots]
-
-    assert await done() == ([300, 500, 600], ["save", "save"])
-    assert await done() == ([600], []), "the context holds it"
+    engine = start()
+    assert await done(engine) == ([300, 500, 600], ["save", "save"])
+    assert await done(engine) == ([600], []), "the context holds it"
     engine.close()
-    assert await done() == ([600], ["restore"])
+    assert await done(engine) == ([600], ["restore"])
     assert len(names(tmp_path, "*.state")) == 2
-    request = Completion(prompt="c" * 400, prefixes=(250,))
-    assert await done() == ([250, 400], ["save"])
+    assert await done(engine, Completion(prompt="c" * 400, prefixes=(250,))) == ([250, 400], ["save"])
+
+
+async def test_a_broken_state_is_read_and_kept_anew(start: Callable[..., Engine], tmp_path: Path) -> None:
+    engine = start()
+    await done(engine)
+    engine.close()
+    for name in names(tmp_path, "*.state"):
+        (tmp_path / name).write_text("broken")
+    assert await done(engine) == ([300, 500, 600], ["restore", "restore", "save", "save"])
+
+
+async def test_a_state_that_cannot_be_kept_costs_only_time(start: Callable[..., Engine], tmp_path: Path) -> None:
+    engine = start()
+    (tmp_path / "model.gguf").write_text('{"is_full": true}')
+    assert await done(engine) == ([300, 500, 600], ["save", "save"])
+    assert names(tmp_path, "*.state") == []
+
+
+async def test_the_states_used_last_are_kept(start: Callable[..., Engine], tmp_path: Path) -> None:
+    engine = start()
+    for letter in "abcdefgh":
+        await done(engine, Completion(prompt=letter * 300, prefixes=(250,)))
+    assert len(names(tmp_path, "*.state")) == 6
+    engine.close()
+    assert await done(engine, Completion(prompt="h" * 300, prefixes=(250,))) == ([300], ["restore"])
+    engine.close()
+    assert await done(engine, Completion(prompt="a" * 300, prefixes=(250,))) == ([250, 300], ["save"])
+
+
+async def test_a_reply_that_was_left_while_it_read_its_prompt_counts_for_nothing(
+    start: Callable[..., Engine],
+) -> None:
+    engine = start()
+    await done(engine)
+    stream = engine.complete(Completion(prompt="wait"))
+    await anext(stream)
+    await stream.aclose()
+    assert (await done(engine))[1] == ["restore"], "nobody knows what the context holds"
