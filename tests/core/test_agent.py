@@ -1268,7 +1268,7 @@ def test_a_similar_agent_takes_given_policies_and_refuses_unknown_arguments() ->
             return None
 
     old, new = Quiet(), Quiet()
-    agent = Agent("test:model", stream_fn=scripted(), post_turn_policies=[old])
+    agent = Agent("test:model", stream_fn=scripted(), policies=[old])
 
     assert agent.replaced(policies=[new]).config.post_turn_policies == (new,)
     with pytest.raises(TypeError, match="streem_fn"):

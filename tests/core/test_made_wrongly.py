@@ -96,18 +96,23 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         lambda: agent(policies=MaxTurns(3)),
         r"^policies must be a list, .* MaxTurns: write policies=\[…\]$",
     ),
-    "one policy of a slot": (lambda: agent(pre_turn_policies=MaxTurns(3)), "^pre_turn_policies must be a list"),
-    "a policy of another slot": (lambda: agent(pre_dispatch_policies=[MaxTurns(3)]), "it has none of pre_dispatch$"),
+    "policies by slot": (
+        lambda: agent(pre_turn_policies=[MaxTurns(3)]),
+        r"no argument 'pre_turn_policies'; write policies=",
+    ),
+    "instructions of elsewhere": (
+        lambda: agent(instructions="Be brief."),
+        "no argument 'instructions'; write system_prompt=",
+    ),
+    "steps": (lambda: agent(max_steps=3), "no argument 'max_steps'; write max_turns="),
+    "a type of output": (lambda: agent(output_type=int), "no argument 'output_type'; write output="),
+    "sets of tools": (lambda: agent(toolsets=[]), "no argument 'toolsets'; write tools="),
     "no policy": (lambda: agent(policies=[SECRET]), "^a str is not a policy"),
     "the class of a policy": (
         lambda: agent(policies=[MaxTurns]),
         r"^policies holds the class MaxTurns: write MaxTurns\(…\)",
     ),
     "a class for the policies": (lambda: agent(policies=MaxTurns), "^policies must be a list, not the class MaxTurns"),
-    "the class of a policy in its slot": (
-        lambda: agent(pre_turn_policies=[MaxTurns]),
-        "^pre_turn_policies holds the class",
-    ),
     "a policy without a function": (lambda: agent(policies=[SimpleNamespace(pre_turn=True)]), "is not a policy"),
     "the class of a tool": (lambda: agent(tools=[SubTool]), r"^the class SubTool is not a tool: write SubTool\(…\)$"),
     "the class of an approval": (

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from swink_agent import (
     Agent,
-    AssistantMessage,
-    Inject,
     PolicyContext,
-    StopReason,
-    Text,
-    Thinking,
-    ToolCall,
     ToolResultMessage,
     TurnEnd,
     extract_text,
@@ -153,20 +146,8 @@ async def test_it_works_together_with_the_others_that_rewrite() -> None:
     assert "a@b.org" not in sent_text
 
 
-def test_calls_and_signed_reasoning_stay_as_they_were(turn: TurnFn) -> None:
-    made = ToolCall("1", "find", {"name": "a@b.org"})
-    message = AssistantMessage(
-        [Thinking("a@b.org", "signature"), Thinking("a@b.org"), Text("a@b.org"), made], stop_reason=StopReason.TOOL_USE
-    )
-    verdict = PiiRedactor().post_turn(turn(message=message))
-    assert isinstance(verdict, Inject)
-    (replaced,) = verdict.messages
-    assert isinstance(replaced, AssistantMessage)
-    assert replaced.content == (Thinking("a@b.org", "signature"), Thinking("[email]"), Text("[email]"), made)
-    assert replaced.tool_calls == message.tool_calls
-
-
-def test_a_turn_without_any_is_not_touched(turn: TurnFn) -> None:
-    fields: dict[str, Any] = {"message": AssistantMessage("fine"), "tool_results": (ToolResultMessage("1", "fine"),)}
-    assert PiiRedactor().post_turn(turn(**fields)) is None
-    assert PiiRedactor().post_turn(turn()) is None
+async def test_prompts_are_masked_on_request() -> None:
+    for prompts, said in ((False, "I am a@b.org"), (True, "I am [email]")):
+        model = scripted("hello")
+        await Agent("test:model", stream_fn=model, policies=[PiiRedactor(prompts=prompts)]).prompt("I am a@b.org")
+        assert extract_text(model.requests[0].messages[0].content) == said

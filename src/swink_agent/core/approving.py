@@ -75,8 +75,8 @@ async def decide(
 def tell_answer(run: Run, call: CallState, answer: Answer) -> None:
     """Notes the answer, and reports it as an event."""
     call.approval = "rejected" if isinstance(answer, Reject) else "approved"
-    reason = run.redactor.redact(answer.reason) if isinstance(answer, Reject) else ""
-    note = run.redactor.redact(answer.note) if isinstance(answer, ApproveWith) else ""
+    reason = run.entered(answer.reason) if isinstance(answer, Reject) else ""
+    note = run.entered(answer.note) if isinstance(answer, ApproveWith) else ""
     run.emit(ToolApprovalResolved(call.id, call.name, not isinstance(answer, Reject), reason, note))
 
 

@@ -91,7 +91,7 @@ class CallState(msgspec.Struct, eq=False):
         is_changed = self.began is None and self.arguments is not self.asked and self.arguments != self.asked
         return kind(
             approval=self.approval,
-            note=self.run.redactor.redact(self.note) if self.note else "",
+            note=self.run.entered(self.note) if self.note else "",
             scope=None if self.grant is None or self.began is None else self.grant.scope,
             reason=reason,
             seconds=self.seconds,
@@ -103,7 +103,7 @@ class CallState(msgspec.Struct, eq=False):
 
     def approval_facts(self, kind: type[CallFacts]) -> CallFacts:
         """Returns the facts for the journal entry of an approved call's start."""
-        note = self.run.redactor.redact(self.note) if self.note else ""
+        note = self.run.entered(self.note) if self.note else ""
         return kind(approval=self.approval, note=note, scope=None if self.grant is None else self.grant.scope)
 
     def record(self) -> CallRecord:
@@ -115,7 +115,7 @@ class CallState(msgspec.Struct, eq=False):
             self.name,
             self.arguments,
             self.approval,
-            self.run.redactor.redact(self.note) if self.note else "",
+            self.run.entered(self.note) if self.note else "",
             Grant(self.name, self.arguments, self.grant.scope) if self.grant is not None and has_started else None,
             has_started,
             None if message is None else message.outcome,
@@ -178,7 +178,7 @@ async def run_attempts(run: Run, call: CallState, tool: AgentTool, context: Tool
             if error.retry_after is None or attempt > options.retries or call.context is None:
                 raise
             delay = max(0.0, error.retry_after)
-            run.emit(ToolExecutionRetry(call.id, call.name, attempt, run.redactor.redact(str(error)), delay))
+            run.emit(ToolExecutionRetry(call.id, call.name, attempt, run.entered(str(error)), delay))
             await run.config.sleep(delay)
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import force_setattr
 
 from .approval import ApprovalMode, ApproveFn
 from .context.context import default_convert_to_llm
-from .policy import PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
+from .policy import MaskingPolicy, PostLoopPolicy, PostTurnPolicy, PreDispatchPolicy, PreTurnPolicy
 from .retry import DefaultRetryStrategy, RetryStrategy
 from .secrets.redaction import Redactor
 from .stream import StreamFn, StreamOptions
@@ -79,6 +79,9 @@ class AgentLoopConfig(WithDeps, frozen=True, kw_only=True):
     pre_dispatch_policies: Sequence[PreDispatchPolicy] = ()
     post_turn_policies: Sequence[PostTurnPolicy] = ()
     post_loop_policies: Sequence[PostLoopPolicy] = ()
+
+    masks: Sequence[MaskingPolicy] = ()
+    """The policies that mask what enters the run."""
 
     approve: ApproveFn | None = None
     approval_mode: ApprovalMode = ApprovalMode.WHERE_REQUIRED

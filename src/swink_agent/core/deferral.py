@@ -55,11 +55,12 @@ def keep_injected(run: Run, results: tuple[ToolResultMessage, ...]) -> tuple[Too
     An application's own messages cannot be kept: their types are not known when they are read.
     """
     kept = [message for source, message in run.inbox.taken if source == "policy" and type(message) in LLM_MESSAGES]
+    shown = kept if run.masks is None else run.entered_messages(kept)
     waiting = waiting_calls(run.transcript.history)[1]
     if not kept or not waiting:
         return results
     last = waiting[-1]
-    pending = replace(last.pending, injected=(*last.pending.injected, *map(to_builtins, kept)))
+    pending = replace(last.pending, injected=(*last.pending.injected, *map(to_builtins, shown)))
     new = replace(last.result, details=pending.as_details())
     run.transcript.replace(last.result, new)
     run.inbox.taken = [(source, message) for source, message in run.inbox.taken if message not in kept]

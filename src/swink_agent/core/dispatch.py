@@ -27,7 +27,7 @@ from .approving import Failed, decide, needs_approval, scope_of
 from .calls import CallState, not_an_object, run_attempts
 from .errors import as_agent_error
 from .events import DeferralKind, ToolCallDeferred, ToolExecutionEnd, ToolExecutionStart
-from .output import taken, takes_long
+from .output import takes_long
 from .policy import PolicyContext, PreDispatchContext, Skip
 from .record import CallRecord
 from .run.consulting import consult_before_dispatch
@@ -122,7 +122,12 @@ class Batch:
         try:
             await self.prepare()
             for group in await self._groups():
-                if self.was_steered or run.is_interrupted or run.refusal is not None:
+                if (
+                    self.was_steered
+                    or self.supervisor.is_interrupted
+                    or run.refusal is not None
+                    or run.error is not None
+                ):
                     break
                 await self._run_group(group)
         except Interrupted:
@@ -149,14 +154,14 @@ class Batch:
             # The task was cancelled before it began. Stop its clock here, so that event and record agree.
             call.ended = monotonic()
         if result is not call.masked:
-            result = taken(self.run.redactor, result)
+            result = run.entered_result(result)
         if reason is None:
             reason = extract_text(result.content) if result.is_error else ""
         elif reason:
-            reason = self.run.redactor.redact(reason)
+            reason = run.entered(reason)
         call.reason = reason
         if call.note:
-            note = taken(self.run.redactor, AgentToolResult((Text(f"\n{call.note}"),)))
+            note = run.entered_result(AgentToolResult((Text(f"\n{call.note}"),)))
             result = msgspec.structs.replace(result, content=(*result.content, *note.content))
         call.message = message = ToolResultMessage(
             call.id, result.content, result.is_error, result.details, call.name, outcome=outcome
@@ -198,11 +203,13 @@ class Batch:
         self._leave_queue()
         await self._end_running()
         stop = self.run.stopped_by
-        if stop is None and not self.supervisor.is_interrupted:
+        if stop is None and self.run.error is None and not self.supervisor.is_interrupted:
             await self._suspend([call for call in self.unresolved if call.waiting is not None])
         for call in list(self.unresolved):
             if self.supervisor.is_interrupted:
                 self.cancel(call, "aborted")
+            elif (error := self.run.error) is not None:
+                self.refuse(call, f"tool call not run: {error}", ToolOutcome.NEVER_RAN, str(error))
             elif stop is None:
                 self.cancel(call, "steering")
             else:
@@ -252,7 +259,7 @@ class Batch:
         """Asks about the calls that need approval, one after another, before any call runs."""
         run = self.run
         for call in list(self.unresolved):
-            if run.stopped_by is not None or run.is_interrupted:
+            if run.stopped_by is not None or run.error is not None or self.supervisor.is_interrupted:
                 return
             if not needs_approval(run, call):
                 continue
@@ -296,7 +303,7 @@ class Batch:
         if problem is not None:
             self.refuse_invalid(call, problem)
             return
-        reason, note = (self.run.redactor.redact(text) if text else "" for text in (reason, call.note))
+        reason, note = (self.run.entered(text) if text else "" for text in (reason, call.note))
         self._keep_waiting(call, Pending(kind, call.arguments, reason, scope or {}, note=note))
 
     def _keep_waiting(self, call: CallState, pending: Pending) -> None:
@@ -330,7 +337,7 @@ class Batch:
     async def _groups(self) -> list[list[CallState]]:
         """Returns the calls to run, in groups that run one after another: none if a policy stopped the run. Calls that
         the application runs are deferred."""
-        if self.run.stopped_by is not None:
+        if self.run.stopped_by is not None or self.run.error is not None:
             return []
         ready = [call for call in self.unresolved if call.waiting is None]
         external = [call for call in ready if call.options.external]
@@ -370,6 +377,9 @@ class Batch:
 
     async def _start_queued(self) -> None:
         """Starts the queued calls that may start now. The others wait until fewer calls of their tools run."""
+        if self.run.error is not None:  # a mask failed, which ends the run
+            self._leave_queue()
+            return
         queued, self._queued = self._queued, []
         valid: list[CallState] = []
         for call in queued:
@@ -474,7 +484,7 @@ class Batch:
             run_id=run.id,
             conversation=run.transcript,
             run=run,
-            deps=run.deps,
+            deps=run.setup.deps,
             turn_index=run.turn_index,
         )
 
@@ -483,9 +493,9 @@ class Batch:
         try:
             result = as_result(await run_attempts(self.run, call, tool, context), tool.name)
             if takes_long(result):
-                result = await self.run.threads.run(partial(taken, self.run.redactor, result))
+                result = await self.run.threads.run(partial(self.run.entered_result, result))
             else:
-                result = taken(self.run.redactor, result)
+                result = self.run.entered_result(result)
             call.given = call.masked = result
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from .types import (
+    FAILURES,
     AgentMessage,
     AssistantMessage,
     LlmMessage,
@@ -127,8 +128,9 @@ def repair_pairs(messages: Iterable[LlmMessage]) -> list[LlmMessage]:
     return repaired
 
 
-def is_paired(messages: Sequence[LlmMessage]) -> bool:
-    """Whether a repair would leave the messages as they are: the results of a reply directly follow it, in order."""
+def is_sendable(messages: Sequence[LlmMessage]) -> bool:
+    """Whether the messages can be sent as they are: no reply has failed or says nothing, and the results of each
+    directly follow it, in order."""
     missing: list[str] = []
     for message in messages:
         if type(message) is ToolResultMessage:
@@ -138,7 +140,7 @@ def is_paired(messages: Sequence[LlmMessage]) -> bool:
             return False
         elif type(message) is AssistantMessage:
             missing = [block.id for block in message.content if type(block) is ToolCall]
-            if not missing and is_empty(message):
+            if message.stop_reason in FAILURES or (not missing and is_empty(message)):
                 return False
     return not missing
 

@@ -34,7 +34,7 @@ from .output import Channel, EventStream
 from .reply import ask_model, register_secrets
 from .run.announcing import Announcer
 from .run.consulting import consult_after_loop, consult_after_turn, consult_before_turn, tell_run_over
-from .run.pending import Answer, checked_answers, pending_calls
+from .run.pending import Answer, check_new_arguments, checked_answers, pending_calls
 from .run.state import Resumption, Run, RunSetup
 from .run.transcript import Transcript
 from .run.turn import TurnTools, as_toolbox, takes_context
@@ -93,7 +93,9 @@ def agent_loop_resume(
     Raises `NotPending` for a call that does not wait, `ValueError` for no answers or an ambiguous id, and `TypeError`
     for an answer that does not fit its call.
     """
-    return _stream_of(None, context, config, cancel, checked_answers(answers, context.messages))
+    checked = checked_answers(answers, context.messages)
+    check_new_arguments(checked, context.messages, as_toolbox(context.tools))
+    return _stream_of(None, context, config, cancel, checked)
 
 
 def _stream_of(
@@ -141,12 +143,14 @@ async def run_loop(run: Run, prompts: tuple[AgentMessage, ...] | None) -> AgentR
 
     Raises only the `CancelledError` of a task that was cancelled from outside, after `AgentEnd`.
     """
+    if prompts and run.masks is not None:
+        prompts = tuple(run.entered_messages(prompts))
     _start(run, prompts)
     result: AgentResult | None = None
     try:
         try:
             starts_with_overflow = _has_overflowed(run)
-            if await _enter(run, prompts):
+            if run.error is None and await _enter(run, prompts):
                 await _run_turns(run, starts_with_overflow)
         except Interrupted:
             pass  # between two turns
@@ -260,7 +264,7 @@ async def _run_turn(run: Run, overflow: bool) -> bool:
     """Asks the model for one reply, and runs its tool calls; returns whether there are results for the model to see."""
     run.emit(TurnStart(run.turn_index))
     run.inject()
-    problem = await _prepare(run, overflow)
+    problem = run.error or await _prepare(run, overflow)
     if run.stopped_by is not None:
         run.emit(TurnEnd(run.turn_index, None, (), TurnEndReason.STOPPED))
         run.turn_index += 1
@@ -294,6 +298,8 @@ async def _prepare(run: Run, overflow: bool) -> AgentError | None:
             if messages:
                 run.inbox.add("policy", messages)
                 run.inject()
+                if run.error is not None:
+                    return run.error
             hook.name = "convert_to_llm"
             await convert_context(run)
     except Interrupted:
@@ -457,7 +463,7 @@ def _result_of(run: Run) -> AgentResult:
         stop_reason=stop_reason,
         usage=run.accounts.usage,
         cost=run.accounts.cost,
-        error=None if run.error is None else run.redactor.redact(str(run.error)),
+        error=None if run.error is None else run.entered_error(run.error),
         exception=run.error,
         stopped_by=run.stopped_by,
         error_kind=None if run.error is None else run.error.kind,

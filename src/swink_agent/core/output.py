@@ -18,6 +18,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from math import inf
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, cast
 
@@ -37,13 +38,14 @@ from .events import (
 )
 from .run.observer import RunObserver, has_own_for_each_run
 from .secrets.masking import masked
+from .secrets.masks import MaskedLines, PolicyMasks
 from .secrets.redaction import Redactor, RedactorStream
 from .stream import MessageAssembler, TextDelta, ToolCallDelta
 from .types import AgentResult, AgentToolResult, Extension, Text, UserBlock, extract_text
 from .values.checks import is_not
 from .values.data import as_json_data, encodable
 from .values.partial_json import PartialJson
-from .values.value import FrozenDict, FrozenList
+from .values.value import FrozenDict, FrozenList, Out_co
 from .waits import Supervisor, new_task
 
 log = logging.getLogger("swink_agent")
@@ -332,7 +334,7 @@ class _Reading(AsyncIterator[AgentEvent]):
 
     __slots__ = ("_channel", "_stream")
 
-    def __init__(self, stream: EventStream) -> None:
+    def __init__(self, stream: EventStream[Any]) -> None:
         self._stream = stream
         self._channel = stream.channel
 
@@ -347,7 +349,7 @@ class _Reading(AsyncIterator[AgentEvent]):
         self._stream.leave()
 
 
-class EventStream(AsyncIterator[AgentEvent]):
+class EventStream(AsyncIterator[AgentEvent], Generic[Out_co]):
     """The events of one run, live, and its result.
 
     The run starts at once if an event loop is running, else when the first event is asked for. It is at most a few
@@ -363,22 +365,22 @@ class EventStream(AsyncIterator[AgentEvent]):
 
     def __init__(
         self,
-        drive: Callable[[Channel], Coroutine[Any, Any, AgentResult]],
+        drive: Callable[[Channel], Coroutine[Any, Any, AgentResult[Any]]],
         cancel: CancellationToken,
         on_unstarted: Callable[[], None] | None = None,
         subscriptions: Subscriptions | None = None,
     ) -> None:
         self._channel = Channel(subscriptions)
         self._cancel = cancel
-        self._drive: Callable[[Channel], Coroutine[Any, Any, AgentResult]] | None = drive
+        self._drive: Callable[[Channel], Coroutine[Any, Any, AgentResult[Any]]] | None = drive
         """Starts the run. Then it is dropped with the run's inputs, as a stream may be kept after its end."""
         self._on_unstarted = on_unstarted
-        self._task: asyncio.Task[AgentResult] | None = None
+        self._task: asyncio.Task[AgentResult[Any]] | None = None
         self._reads = 0
         if running_loop() is not None:
             self._start()
 
-    def _start(self) -> asyncio.Task[AgentResult]:
+    def _start(self) -> asyncio.Task[AgentResult[Any]]:
         if self._task is None:
             assert self._drive is not None
             self._task = new_task(asyncio.get_running_loop(), self._drive(self._channel))
@@ -428,7 +430,7 @@ class EventStream(AsyncIterator[AgentEvent]):
             self._task.result()  # a bug in the library is raised here, not swallowed
         raise StopAsyncIteration
 
-    async def result(self) -> AgentResult:
+    async def result(self) -> AgentResult[Out_co]:
         """Waits for the end of the run and returns its result. Discards the events if nothing was read before."""
         if self._task is None and self._channel.is_closed:
             raise Aborted
@@ -460,7 +462,7 @@ class EventStream(AsyncIterator[AgentEvent]):
         await asyncio.wait([self._task])
         self._channel.events.clear()
 
-    async def __aenter__(self) -> EventStream:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -656,12 +658,19 @@ class Reporting(Protocol):
     def executing(self) -> Collection[str]: ...
     @property
     def redactor(self) -> Redactor: ...
+    @property
+    def masks(self) -> PolicyMasks | None: ...
+    def entered_result(self, result: AgentToolResult, /) -> AgentToolResult: ...
+    def entered_text(self, feed: Callable[[], str], /) -> str: ...
 
 
 class Relay:
     """The updates of one call, in order; if there are too many, the last ones are joined."""
 
-    __slots__ = ("_buffer", "_call_id", "_is_closed", "_is_scheduled", "_last_text", "_lock", "_name", "_run", "_text")
+    __slots__ = (
+        *("_buffer", "_call_id", "_is_closed", "_is_scheduled", "_last_text", "_lines", "_lock", "_name", "_run"),
+        "_text",
+    )
 
     def __init__(self, call_id: str, name: str, run: Reporting) -> None:
         self._call_id = call_id
@@ -670,6 +679,7 @@ class Relay:
         self._buffer: deque[AgentToolResult] = deque()
         self._lock = threading.Lock()
         self._text: RedactorStream | None = None
+        self._lines: MaskedLines | None = None
         self._last_text = ""
         self._is_scheduled = False
         self._is_closed = False
@@ -717,8 +727,14 @@ class Relay:
             self._emit_first()
         if self._run.channel is not None:
             self._run.channel.backlog.pop(self, None)
-        if self._text is not None and (rest := self._text.finish()):
+        if self._text is not None and (rest := self._rest(self._text)):
             self._emit(AgentToolResult.text(rest))
+
+    def _rest(self, text: RedactorStream) -> str:
+        """Returns the text that was kept back, masked."""
+        lines = self._lines
+        last = "" if lines is None else self._run.entered_text(lines.finish)
+        return (text.feed(last) if last else "") + text.finish()
 
     def _emit_first(self) -> None:
         with self._lock:
@@ -735,10 +751,13 @@ class Relay:
         text = extract_text(update.content)
         if self._text is None or (len(self._last_text) >= _SURELY_REPEATED and text.startswith(self._last_text)):
             self._text = self._run.redactor.stream()  # a tool that repeats its whole text needs nothing kept back
-        shown = self._text.feed(text) if GAP not in text else self._fed_around_gaps(text)
+            self._lines = None if self._run.masks is None else MaskedLines(self._run.masks)
         self._last_text = text
+        if (lines := self._lines) is not None:
+            text = self._run.entered_text(partial(lines.feed, text))
+        shown = self._text.feed(text) if GAP not in text else self._fed_around_gaps(text)
         others = [block for block in update.content if not isinstance(block, Text)]
-        rest = taken(self._run.redactor, AgentToolResult(others, update.details, update.is_error))
+        rest = self._run.entered_result(AgentToolResult(others, update.details, update.is_error))
         return replace(rest, content=(Text(encodable(shown)), *rest.content)) if shown else rest
 
     def _fed_around_gaps(self, text: str) -> str:
@@ -785,12 +804,35 @@ class Entering:
         return address
 
 
-def taken(redactor: Redactor, result: AgentToolResult) -> AgentToolResult:
-    """Returns the result as the run keeps it: its data is JSON, its text can be sent, and its secrets are masked."""
+class EnteringMasked:
+    """The same for a run with masks of policies, which come first."""
+
+    __slots__ = ("_masks", "_redactor")
+
+    def __init__(self, redactor: Redactor, masks: PolicyMasks) -> None:
+        self._redactor = redactor
+        self._masks = masks
+
+    def redact(self, text: str) -> str:
+        return self._redactor.redact(self._masks.redact(text))
+
+    def redact_texts(self, texts: Sequence[str]) -> list[str]:
+        return self._redactor.redact_texts(self._masks.redact_texts(texts))
+
+    def redact_value(self, value: T) -> T:
+        return self._redactor.redact_value(self._masks.redact_value(value))
+
+    def redact_address(self, address: str) -> str:
+        return address
+
+
+def taken(redactor: Redactor, result: AgentToolResult, masks: PolicyMasks | None = None) -> AgentToolResult:
+    """Returns the result as the run keeps it: its data is JSON, its text can be sent, and its secrets are masked.
+    Raises `PolicyFailed` if a mask fails."""
     details = as_json_data(result.details, cuts_deep=True)
     if details is not result.details:
         result = AgentToolResult(result.content, details, result.is_error)
-    return masked(result, Entering(redactor))
+    return masked(result, Entering(redactor) if masks is None else EnteringMasked(redactor, masks))
 
 
 def takes_long(result: AgentToolResult) -> bool:

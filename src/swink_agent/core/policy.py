@@ -185,11 +185,27 @@ class PostLoopPolicy(Protocol):
     def post_loop(self, ctx: PolicyContext, /) -> Verdict | Awaitable[Verdict]: ...
 
 
-Policy: TypeAlias = PreTurnPolicy | PreDispatchPolicy | PostTurnPolicy | PostLoopPolicy
-"""An object for `Agent(policies=[…])`, with one or more of the four slots. It is asked in each slot that it has.
+class MaskingPolicy(Protocol):
+    """Masks text that enters a run, before anything else sees it: results of tools, replies and thinking, errors and
+    reasons; with `masks_prompts = True` also prompts, and what is steered, queued or injected.
+
+    `mask` is a plain, quick function of one line. If it raises, or returns no string, the run ends.
+    """
+
+    def mask(self, text: str, /) -> str: ...
+
+
+Policy: TypeAlias = PreTurnPolicy | PreDispatchPolicy | PostTurnPolicy | PostLoopPolicy | MaskingPolicy
+"""An object for `Agent(policies=[…])`, with one or more of the four slots, or a `mask`. It is asked in all of them.
 
 A policy that raises, or answers what is not a verdict, ends the run with `PolicyFailed`; with `optional = True`, it is
 logged and ignored. In `pre_dispatch` either skips the call. A policy is also asked about everything that the run's
 delegates do, to any depth, after their own; not if it has `own_run_only = True`. One that keeps something for each run
 may have `run_over(run_id)`, which is called at the end of every run, those of delegates included.
 """
+
+
+def name_of(policy: object) -> str:
+    """Returns the name under which errors and stops mention a policy."""
+    name = getattr(policy, "name", None)
+    return name if isinstance(name, str) and name else type(policy).__name__

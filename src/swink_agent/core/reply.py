@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable
+from contextlib import suppress
 from typing import Any, cast
 
 from msgspec import Struct
@@ -27,6 +28,7 @@ from .errors import (
     FromHook,
     ModelThrottled,
     NetworkError,
+    PolicyFailed,
     StreamError,
     as_agent_error,
     described,
@@ -37,6 +39,7 @@ from .events import MessageRetry, MessageStart, MessageUpdate, ModelFallback
 from .run.consulting import consult_before_repetition
 from .run.observer import ModelRequest, tell_request
 from .run.state import Run
+from .secrets.masks import MaskedReply
 from .stream import (
     AssistantMessageEvent,
     MessageAssembler,
@@ -187,6 +190,8 @@ async def _attempt(run: Run, assembler: MessageAssembler, stream_fn: StreamFn) -
     try:
         await run.supervisor.call(_read, run, assembler, stream_fn, context, options, grace=_AFTER_ABORT)
     except Exception as error:
+        if run.masks is not None and error is run.masks.failure:
+            raise
         model = assembler.model
         if isinstance(error, TimeoutError) and assembler.is_finished:
             log.warning("the stream function of %s did not end with its terminal event, and was closed", model)
@@ -198,6 +203,8 @@ async def _attempt(run: Run, assembler: MessageAssembler, stream_fn: StreamFn) -
         raise Interrupted
     if assembler.failure is not None:
         assembler.failure = _explained(run, assembler.failure)
+    if run.masks is not None and run.masks.failure is not None:
+        raise run.masks.failure
     message = assembler.message()  # a reply without a terminal event becomes a failure
     run.error = None if assembler.failure is None else _error_in(run, message, assembler.failure)
     if run.error is not None:
@@ -251,12 +258,15 @@ async def _read(
     """Reads the stream. Contains the innermost loop, which runs for every delta."""
     channel, supervisor = run.channel, run.supervisor
     stream: Any = None
+    reply = None if run.masks is None else MaskedReply(run.masks)
     is_open = True
     is_ending = False
     try:
         stream = stream_fn(assembler.model, context, options, run.cancel)
         if not hasattr(stream, "__anext__"):  # an async function that returns an iterator
             stream = await cast("Awaitable[AsyncIterator[AssistantMessageEvent]]", stream)
+        if reply is not None:
+            stream = reply.events(stream)
         async for event in stream:
             if is_ending and type(event) not in _ENDS:
                 return
@@ -275,6 +285,21 @@ async def _read(
     finally:
         if is_open and (close := getattr(stream, "aclose", None)) is not None:
             await close()
+        if reply is not None:
+            _finish_masked(run, assembler, reply)
+
+
+def _finish_masked(run: Run, assembler: MessageAssembler, reply: MaskedReply) -> None:
+    """Adds the beginning of a line that was cut off, and gives a value in text as the model gave it."""
+    if run.assembler is not assembler:
+        return  # the run went on without this stream
+    if run.request is not None:
+        run.request.given_text = "".join(reply.given)
+    if not assembler.is_finished:
+        with suppress(PolicyFailed):  # the run sees it in its masks
+            for delta in reply.rest():
+                if assembler.feed(delta):
+                    run.emit(MessageUpdate(delta))
 
 
 # -- failures ------------------------------------------------------------------------------------------------
@@ -295,13 +320,13 @@ def _failed(run: Run, error: AgentError) -> AssistantMessage:
     """Returns the message for a failure outside the stream, with the content and usage before it."""
     run.error = error
     assembler = run.assembler or MessageAssembler(run.config.model)
-    return assembler.failed(StreamFailed(run.redactor.redact(str(error)), error.kind or ErrorKind.STREAM))
+    return assembler.failed(StreamFailed(run.entered_error(error), error.kind or ErrorKind.STREAM))
 
 
 def _explained(run: Run, failure: StreamFailed) -> StreamFailed:
     """Returns the failure without secrets (a provider may repeat the key that it refuses), and with a valid
     `retry_after` or none. If the wait is too long, the message mentions it. After an abort the kind is aborted."""
-    advised, message = failure.retry_after, run.redactor.redact(failure.message)
+    advised, message = failure.retry_after, run.entered(failure.message)
     if run.is_interrupted:  # a call that is cut off may fail in any way
         return replace(failure, message=message, kind=ErrorKind.ABORTED, retry_after=None)
     if advised is not None and not (type(advised) in (int, float) and advised == advised):
@@ -326,7 +351,7 @@ def _masked_cause(run: Run, error: Exception) -> Exception | None:
             return None
         notes = getattr(link, "__notes__", None)
         if isinstance(notes, list):
-            link.__notes__ = [run.redactor.redact(str(note)) for note in cast("list[object]", notes)]
+            link.__notes__ = [run.entered(str(note)) for note in cast("list[object]", notes)]
         left += [other for other in (link.__cause__, link.__context__) if other is not None]
         if isinstance(link, BaseExceptionGroup):
             left += cast("BaseExceptionGroup[BaseException]", link).exceptions
@@ -336,8 +361,8 @@ def _masked_cause(run: Run, error: Exception) -> Exception | None:
 def _mask_text(run: Run, error: BaseException) -> bool:
     """Masks the text of the exception; returns `False` if the text still has a secret."""
     shown = text_of(error)
-    if run.redactor.redact(shown) == shown:
+    if run.entered(shown) == shown:
         return True
-    error.args = tuple([run.redactor.redact(str(part)) for part in error.args])
+    error.args = tuple([run.entered(str(part)) for part in error.args])
     shown = text_of(error)
-    return run.redactor.redact(shown) == shown
+    return run.entered(shown) == shown

@@ -133,7 +133,7 @@ class CompactionContext:
 
     def redact(self, text: str) -> str:
         """Masks the run's secrets in the text."""
-        return self._run.redactor.redact(text)
+        return self._run.entered(text)
 
     def sizes(self, messages: Sequence[AgentMessage], count: Callable[[AgentMessage], int]) -> list[int]:
         """Counts the tokens of each message, and reuses the counts of earlier turns."""
@@ -212,6 +212,7 @@ class CompactionContext:
             get_api_key=own.get_api_key,
             pre_turn_policies=[*filter(sees_every_request, own.pre_turn_policies)],
             post_turn_policies=[*filter(sees_every_request, own.post_turn_policies), _OneReply()],
+            masks=own.masks,
             redactor=self._run.redactor,
             sleep=own.sleep,
         )

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import structs
 
 from ..errors import PolicyFailed, described
-from ..policy import Inject, PolicyContext, PreDispatchContext, Skip, Stop
+from ..policy import Inject, PolicyContext, PreDispatchContext, Skip, Stop, name_of
 from ..types import AgentMessage, AssistantMessage, PolicyStop, ToolResultMessage
 from ..values.checks import a_kind
 from .state import Run
@@ -38,7 +38,7 @@ class OfCaller:
         self.policy = policy
         self.delegates = delegates
         """The tools on the way from the run whose policy it is, the outermost first."""
-        self.name = _name(policy)
+        self.name = name_of(policy)
         self.on_every_request = sees_every_request(policy)
         self.optional = _is_optional(policy)
 
@@ -91,7 +91,7 @@ def tell_run_over(run: Run) -> None:
             try:
                 run_over(run.id)
             except Exception:
-                log.exception("policy %s failed when the run was over", _name(policy))
+                log.exception("policy %s failed when the run was over", name_of(policy))
 
 
 async def consult_before_turn(run: Run) -> tuple[PolicyStop | None, list[AgentMessage]]:
@@ -125,7 +125,7 @@ async def _consult(
     for policy in policies:
         verdict = await _verdict(run, policy, slot, context)
         if isinstance(verdict, Stop):
-            return PolicyStop(_name(policy), verdict.reason), []
+            return PolicyStop(name_of(policy), run.entered(verdict.reason)), []
         if verdict is not None:
             messages.extend(verdict.messages)
     return None, messages
@@ -145,7 +145,7 @@ async def consult_after_turn(
         except PolicyFailed as error:
             return error, [], context
         if isinstance(verdict, Stop):
-            return PolicyStop(_name(policy), verdict.reason), [], context
+            return PolicyStop(name_of(policy), run.entered(verdict.reason)), [], context
         for message in () if verdict is None else verdict.messages:
             replaced = _replaced(context, message)
             if replaced is not None:
@@ -153,7 +153,7 @@ async def consult_after_turn(
             elif not isinstance(message, (AssistantMessage, ToolResultMessage)):
                 messages.append(message)
             else:
-                log.error("policy %s injected %r, which replaces nothing of the turn", _name(policy), message)
+                log.error("policy %s injected %r, which replaces nothing of the turn", name_of(policy), message)
     return None, messages, context
 
 
@@ -183,9 +183,9 @@ async def _verdict(
         raise TypeError(f"it answered {a_kind(verdict)}, which is not a verdict here")
     except Exception as error:
         if _is_optional(policy):
-            log.exception("policy %s failed in %s, and is ignored since it is optional", _name(policy), slot)
+            log.exception("policy %s failed in %s, and is ignored since it is optional", name_of(policy), slot)
             return None
-        raise PolicyFailed(_name(policy), slot, described(error)) from error
+        raise PolicyFailed(name_of(policy), slot, described(error)) from error
 
 
 async def consult_before_dispatch(
@@ -197,29 +197,24 @@ async def consult_before_dispatch(
         try:
             verdict: object = await run.supervisor.call(policy.pre_dispatch, context)
         except Exception as error:
-            log.exception("policy %s failed: the call of %s is skipped", _name(policy), context.name)
-            return Skip(f"policy {_name(policy)} failed: {type(error).__name__}"), messages
+            log.exception("policy %s failed: the call of %s is skipped", name_of(policy), context.name)
+            return Skip(f"policy {name_of(policy)} failed: {type(error).__name__}"), messages
         match verdict:
             case None:
                 pass
             case Stop():
-                return PolicyStop(_name(policy), verdict.reason), []
+                return PolicyStop(name_of(policy), run.entered(verdict.reason)), []
             case Skip():
-                return Skip(verdict.reason or f"policy {_name(policy)} skipped it"), messages
+                return Skip(verdict.reason or f"policy {name_of(policy)} skipped it"), messages
             case Inject():
                 messages.extend(verdict.messages)
             case _:
                 answer = type(verdict).__name__
-                return Skip(f"policy {_name(policy)} answered {answer}, which is not a verdict"), messages
+                return Skip(f"policy {name_of(policy)} answered {answer}, which is not a verdict"), messages
         if not isinstance(context.arguments, dict):  # pyright: ignore[reportUnnecessaryIsInstance] - a policy may assign anything
-            return Skip(f"policy {_name(policy)} set arguments that are not a dict"), messages
+            return Skip(f"policy {name_of(policy)} set arguments that are not a dict"), messages
     return None, messages
 
 
 def _is_optional(policy: object) -> bool:
     return bool(getattr(policy, "optional", False))
-
-
-def _name(policy: object) -> str:
-    name = getattr(policy, "name", None)
-    return name if isinstance(name, str) and name else type(policy).__name__

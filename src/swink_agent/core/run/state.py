@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping, Sequence
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -24,14 +25,16 @@ from ..agent.structured import StructuredOutput
 from ..cancel import CancellationToken
 from ..config import AgentLoopConfig
 from ..context.context import json_size, most_tokens
-from ..errors import AgentError
+from ..errors import AgentError, PolicyFailed
 from ..events import AgentEvent, MessagesInjected, UsageAdded, UsageSource
-from ..output import Channel, unheard
+from ..output import Channel, taken, unheard
 from ..policy import PolicyContext
 from ..record import CallRecord
+from ..secrets.masking import masked
+from ..secrets.masks import PolicyMasks
 from ..secrets.redaction import Redactor
 from ..stream import MessageAssembler
-from ..tool import AgentTool, Toolbox, ToolContext
+from ..tool import AgentTool, AgentToolResult, Toolbox, ToolContext
 from ..types import AgentMessage, AgentResult, AssistantMessage, Cost, PolicyStop, ToolResultMessage, Usage
 from ..values.value import copy_json
 from ..waits import Supervisor, WorkerThreads
@@ -203,6 +206,8 @@ class Run:
         self.callers: tuple[RunningCall, ...] = ()
         """The calls that started this run, from the outermost in. Empty if no delegate runs it."""
         self._redactor = config.redactor
+        self.masks = PolicyMasks(config.masks) if config.masks else None
+        """What masks the text that enters the run; `None` if no policy does."""
         self._threads: WorkerThreads | None = None
         self._slots: Slots | None = None
         if caller is not None:
@@ -292,6 +297,10 @@ class Run:
     def inject(self) -> None:
         """Adds the messages of the inbox to the history, with one event for consecutive messages from one source."""
         for source, messages in self.inbox.empty():
+            if self.masks is not None:
+                messages = self.entered_messages(messages)
+                if self.error is not None:
+                    return
             self.transcript.add(messages, source)
             self.emit(MessagesInjected(tuple(messages), source))
 
@@ -379,6 +388,61 @@ class Run:
         if self._redactor is None:
             self._redactor = self.transcript.own_redactor()
         return self._redactor
+
+    # -- what enters it ------------------------------------------------------------------------------------------
+
+    def entered(self, text: str) -> str:
+        """Returns an error, a reason or a note as the run keeps it: without what masks and redactor hide. Empty if a
+        mask fails, which ends the run."""
+        if self.masks is None:
+            return self.redactor.redact(text)
+        try:
+            return self.redactor.redact(self.masks.redact(text))
+        except PolicyFailed as failed:
+            self._fail(failed)
+            return ""
+
+    def entered_error(self, error: AgentError) -> str:
+        """Returns the text of an error that ends the run. That of a failed mask holds nothing to mask."""
+        is_of_mask = self.masks is not None and error is self.masks.failure
+        return str(error) if is_of_mask else self.entered(str(error))
+
+    def entered_result(self, result: AgentToolResult) -> AgentToolResult:
+        """Returns a tool's result as the run keeps it. Empty, and an error, if a mask fails, which ends the run."""
+        try:
+            return taken(self.redactor, result, self.masks)
+        except PolicyFailed as failed:
+            self._fail(failed)
+            return AgentToolResult((), None, True)
+
+    def entered_text(self, feed: Callable[[], str]) -> str:
+        """Returns a part of a tool's text, masked. Empty if a mask fails, which ends the run."""
+        try:
+            return feed()
+        except PolicyFailed as failed:
+            self._fail(failed)
+            return ""
+
+    def entered_messages(self, messages: Sequence[AgentMessage]) -> list[AgentMessage]:
+        """Returns prompts and injected messages as the run keeps them. None if a mask fails, which ends the run."""
+        masks = self._prompt_masks
+        if masks is None:
+            return list(messages)
+        try:
+            return [masked(message, masks) for message in messages]
+        except PolicyFailed as failed:
+            self._fail(failed)
+            return []
+
+    @cached_property
+    def _prompt_masks(self) -> PolicyMasks | None:
+        masking = [policy for policy in self.config.masks if getattr(policy, "masks_prompts", False)]
+        return PolicyMasks(masking) if masking else None
+
+    def _fail(self, failed: PolicyFailed) -> None:
+        if self.masks is not None:
+            self.masks.failure = failed
+        self.error = self.error or failed
 
     @property
     def threads(self) -> WorkerThreads:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..context.context import SentMessages, Snapshot
-from ..exchanges import is_paired, repair_pairs
+from ..exchanges import is_sendable, repair_pairs
 from ..journal import MessageSource, Recorder
 from ..secrets.redaction import Redactor
 from ..types import LLM_MESSAGES, AgentMessage, AssistantMessage, LlmMessage, UserMessage, is_blank
@@ -156,7 +156,7 @@ class Transcript:
     def _extend_in_order(self) -> bool:
         """Adds the new messages if they are valid as they are; returns whether they were."""
         fresh = self._llm[self._checked :]
-        if any(type(message) is AssistantMessage and message.is_failed for message in fresh) or not is_paired(fresh):
+        if not is_sendable(fresh):
             return False
         if self._sent is not self._llm:
             self._sent.extend(fresh)

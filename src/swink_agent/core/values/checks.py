@@ -18,7 +18,7 @@ _OBJECTS = (
     ("redactor", "redact", "a Redactor"),
     ("stream_options", "max_tokens", "StreamOptions"),
 )
-_LISTS = tuple([f"{slot}_policies" for slot in _SLOTS])
+_LISTS = (*[f"{slot}_policies" for slot in _SLOTS], "masks")
 _NUMBER, _WHOLE, _TEXT, _DICT = (int, float), (int,), (str,), (dict, Mapping)
 _OPTIONS: tuple[tuple[str, tuple[type, ...], str], ...] = (
     ("temperature", _NUMBER, "a number"),
@@ -85,7 +85,7 @@ def check_options(options: Any) -> None:
 
 def as_policies(given: Any, name: str) -> tuple[Any, ...]:
     """Returns the policies as a tuple. Raises `TypeError` if they are not in a list, or one is not a policy."""
-    slots = _SLOTS if name == "policies" else (name.removesuffix("_policies"),)
+    slots = {"policies": (*_SLOTS, "mask"), "masks": ("mask",)}.get(name, (name.removesuffix("_policies"),))
     if isinstance(given, type) or not isinstance(given, Iterable):
         raise TypeError(f"{name} must be a list, not {a_kind(given)}: write {name}=[…]")
     policies = tuple(cast("Iterable[Any]", given))

@@ -19,6 +19,7 @@ from .value import FrozenDict, FrozenList
 _CONSTANT: frozenset[Any] = frozenset({int, bool, type(None), FrozenDict, FrozenList})
 _KEYS: frozenset[Any] = frozenset({str})
 _LISTS: frozenset[Any] = frozenset({list, tuple})
+_OBJECTS: frozenset[Any] = frozenset({dict})
 
 
 def as_json_data(value: Any, *, cuts_deep: bool = False) -> Any:
@@ -51,14 +52,21 @@ class _NotJson(Exception):
     """The data is not JSON, or is nested too deep."""
 
 
-def _frozen(value: Any, levels: int) -> Any:
-    kind: Any = cast("Any", type(value))
-    if kind in _CONSTANT or (kind is str and _is_encodable(value)) or (kind is float and math.isfinite(value)):
+def _frozen(value: object, levels: int) -> Any:
+    if type(value) in _CONSTANT:
         return value
-    if levels and kind is dict and _KEYS.issuperset(map(type, value)) and _is_encodable("".join(value)):
-        return FrozenDict({key: _frozen(item, levels - 1) for key, item in value.items()})
-    if levels and kind in _LISTS:
-        return FrozenList([_frozen(item, levels - 1) for item in value])
+    if type(value) is str:
+        if _is_encodable(value):
+            return value
+    elif type(value) is float:
+        if math.isfinite(value):
+            return value
+    elif levels and type(value) in _OBJECTS:
+        fields = cast("dict[Any, Any]", value)
+        if _KEYS.issuperset(map(type, fields)) and _is_encodable("".join(fields)):
+            return FrozenDict({key: _frozen(item, levels - 1) for key, item in fields.items()})
+    elif levels and type(value) in _LISTS:
+        return FrozenList([_frozen(item, levels - 1) for item in cast("list[Any]", value)])
     raise _NotJson(value)
 
 

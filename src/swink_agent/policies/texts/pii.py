@@ -1,4 +1,4 @@
-"""`PiiRedactor`: removes personal data from tool results and replies.
+"""`PiiRedactor`: masks personal data in all text that enters a run.
 
 It defines the kinds of data, and how each is distinguished from numbers that only look like it. The `Redactor` masks
 secrets with known values; this policy uses it for the formats of keys.
@@ -10,12 +10,9 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeAlias
 
-from swink_agent.core.policy import Inject, PolicyContext
 from swink_agent.core.secrets.redaction import Redactor
-from swink_agent.core.values.checks import check_text
+from swink_agent.core.values.checks import check_switch, check_text
 from swink_agent.core.values.several import several_texts
-
-from ._strings import rewrite_turn
 
 DEFAULT_KINDS = ("email", "phone", "credit_card", "iban", "ssn", "api_key")
 PII_KINDS = (*DEFAULT_KINDS, "ip_address")
@@ -28,29 +25,35 @@ ReplaceFn: TypeAlias = Callable[[re.Match[str], str], str]
 
 
 class PiiRedactor:
-    """Replaces personal data in tool results, before the model sees them, and in the model's replies.
+    """Replaces personal data in all text that enters a run, before anything else sees it: in tool results, replies and
+    thinking, errors and reasons, and with `prompts=True` in prompts too. What is shown, recorded or sent to telemetry
+    never has it, neither in the run nor in its delegates.
 
     `kinds` are some of `PII_KINDS`: e-mail addresses, telephone numbers (international, or as written in North
     America), payment cards (with a valid checksum), IBANs (with a valid length and checksum), US social security
     numbers, keys of well-known services, IP addresses. In `replacement`, `{kind}` is replaced by the kind.
     `redact(text)` does the same with any text; applying it twice changes nothing.
 
-    It does not change arguments of calls, reasoning that a provider signed, or the live events that people and
-    subscribers see. The model cannot edit the parts of a file that were redacted when it read them. It has no state, so
-    agents can share it.
+    It does not change arguments of calls, structured values, system prompts and given messages. It sees one line at a
+    time. The model cannot edit the parts of a file that were redacted when it read them. It has no state, so agents can
+    share it.
     """
 
     name = "pii_redactor"
-    __slots__ = ("_keys", "_replacements", "kinds")
+    __slots__ = ("_keys", "_replacements", "kinds", "masks_prompts")
 
-    def __init__(self, kinds: str | Collection[str] = DEFAULT_KINDS, replacement: str = "[{kind}]") -> None:
+    def __init__(
+        self, kinds: str | Collection[str] = DEFAULT_KINDS, replacement: str = "[{kind}]", *, prompts: bool = False
+    ) -> None:
         kinds = several_texts(kinds, "PiiRedactor(kinds=…)")
         check_text("PiiRedactor: replacement", replacement)
+        check_switch("PiiRedactor: prompts", prompts)
         for kind in kinds:
             if kind not in PII_KINDS:
                 raise ValueError(f"PiiRedactor: {kind!r} is not a kind; the kinds are {', '.join(PII_KINDS)}")
         self.kinds = tuple([kind for kind in PII_KINDS if kind in kinds])
         self._replacements: Mapping[str, str] = {kind: replacement.replace("{kind}", kind) for kind in self.kinds}
+        self.masks_prompts = prompts
         self._keys = Redactor(environment={}) if "api_key" in kinds else None
 
     def __repr__(self) -> str:
@@ -74,9 +77,8 @@ class PiiRedactor:
                 text = _replaced(text, pattern, replace, self._replacements[kind])
         return text
 
-    def post_turn(self, ctx: PolicyContext) -> Inject | None:
-        changed = rewrite_turn(ctx, self.redact)
-        return Inject(changed) if changed else None
+    def mask(self, text: str) -> str:
+        return self.redact(text)
 
 
 def _replaced(text: str, pattern: re.Pattern[str], replace: ReplaceFn, replacement: str) -> str:
