@@ -75,7 +75,7 @@ async def used(tool: Any, **arguments: Any) -> AgentToolResult:
 
 
 def kept_waiting() -> float:
-    """Seconds in which this thread was ready to run, and others had the processors; 0 where the system does not tell."""
+    """Seconds in which this thread was ready and others had the processors; 0 where the system does not tell."""
     with suppress(OSError):
         return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
     return 0.0
