@@ -22,7 +22,7 @@ import pytest
 from .alone import taken
 from .shares import SECONDS, Share
 from .tables import as_one_test
-from .turns import TURNS, mark_turns, turn_of
+from .turns import TURNS, has_turn, mark_turns, turn_of
 from .warm import WarmStarts, open_warm_starts
 
 # Loading the tests makes millions of permanent objects: searching them for garbage takes a quarter of the time.
@@ -154,6 +154,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=turn_of(date.today()),
         help="which tenth of the rows of long tables runs, and of the sweep with -m turn; today it is %(default)s",
     )
+    parser.addoption(
+        "--one-of", type=int, choices=range(1, TURNS + 1), default=1, help="run one test in so many, others each day"
+    )
     parser.addoption("--all-of", default="", metavar="FOLDER,...", help="with -m turn, these folders' whole sweep")
 
 
@@ -212,8 +215,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     from hypothesis import is_hypothesis_test
 
     _keep_share(config, items)
+    items[:] = [item for item in items if has_turn(item.nodeid, config.getoption("turn"), config.getoption("one_of"))]
     for item in items:
-        if is_hypothesis_test(test := getattr(item, "obj", None)):
+        test = getattr(item, "obj", None)
+        if is_hypothesis_test(test := getattr(test, "row", test)):
             if config.getoption("markexpr") in SWEEPS:
                 item.add_marker(pytest.mark.sweep)
             else:

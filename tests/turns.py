@@ -39,6 +39,11 @@ def mark_turns(items: Sequence[pytest.Item], turn: int, in_full: Callable[[pytes
     _mark((item for item in items if item.get_closest_marker("sweep") and in_full(item)), pytest.mark.turn)
 
 
+def has_turn(nodeid: str, turn: int, one_of: int) -> bool:
+    """Whether it is among the tests of one in so many that run today; all of them do within ten days."""
+    return crc32(nodeid.encode()) % one_of == turn % one_of
+
+
 def _runs(row: pytest.Item, number: int, rows: int, turn: int) -> bool:
     mark = row.get_closest_marker("rows")
     assert mark is not None

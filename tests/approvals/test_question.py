@@ -57,12 +57,22 @@ def test_a_hunk_is_made_safe_and_masked() -> None:
     assert rows == ["│@@ from line 1 @@", "│- \\u{1b}[2J", "│+ a [masked] \\u{202e}"]
 
 
+@pytest.mark.parametrize("width", [24, 40, 79])
+def test_an_offer_on_one_line_shows_all_that_it_would_trust(width: int) -> None:
+    asked = question({"command": "git commit -m x"}, prefix="git commit")
+    offer = QuestionView(asked).offer(width)
+    assert all(cell_width(row) <= width for row in offer)
+    told = "".join([row.strip().removeprefix("│ ") for row in offer]).replace(" ", "")
+    assert "[k]ept:bash:gitcommit*" in told
+
+
 def test_a_key_means_one_thing_and_the_answers_that_apply_are_offered() -> None:
     keys = [key for answer in ANSWER_KEYS for key in (answer.number, answer.key) if key]
     assert len(keys) == len(set(keys))
     few = question({"command": "x"}, choices=(ApprovalChoice.ONCE, ApprovalChoice.NO))
     assert [answer.key for answer in offered_answers(few)] == ["y", "n", "b"]
-    assert [answer.key for answer in offered_answers(few, "hunks", "keep", "view")] == ["y", "n", "b", "h", "k", "v"]
+    offered = offered_answers(few, has_hunks=True, has_view=True)
+    assert [answer.key for answer in offered] == ["y", "n", "b", "h", "v"]
     assert list(QuestionView(few).keys) == ["y", "n", "b", "v"]
     every = question({"command": "go build"}, prefix="go build")
     assert list(QuestionView(every).keys) == ["y", "n", "b", "t", "p", "v"]

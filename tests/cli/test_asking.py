@@ -23,11 +23,16 @@ class Desk:
 
     def __init__(self) -> None:
         self.master, self.slave = pty.openpty()
-        ask = TerminalAsk.open(Screen(io.StringIO()), lambda text: text, os.ttyname(self.slave))
+        self.kept: list[str] = []
+        ask = TerminalAsk.open(Screen(io.StringIO()), lambda text: text, self.keep, os.ttyname(self.slave))
         assert ask is not None
         self.ask = ask
         self.shown = ""
         self._seen = asyncio.Event()
+
+    def keep(self, rule: str) -> str:
+        self.kept.append(rule)
+        return f"stored for this project: {rule}"
 
     def watch(self) -> None:
         asyncio.get_running_loop().add_reader(self.master, self._read)
@@ -84,6 +89,9 @@ async def answered(desk: Desk, *keys: bytes, approvals: Approvals | None = None,
     [
         ([b"y"], Approve()),
         ([b"Y\n"], Approve()),
+        ([b"1"], Approve()),
+        ([b"4"], Reject("the user said no")),
+        ([b"16", b"11", b"7", b"n"], Reject("the user said no")),
         ([b"n"], Reject("the user said no")),
         ([b"\x04"], Reject("the user said no")),
         ([b"\r", b" ", b"x", b"\x1b[A", b"y"], Approve()),
@@ -135,7 +143,7 @@ async def test_two_questions_stand_one_after_the_other(desk: Desk) -> None:
 async def test_text_typed_meanwhile_waits_for_the_answer(desk: Desk) -> None:
     stream = io.StringIO()
     screen = Screen(stream, live=True, colours=False)
-    ask = TerminalAsk.open(screen, str, os.ttyname(desk.slave))
+    ask = TerminalAsk.open(screen, str, desk.keep, os.ttyname(desk.slave))
     assert ask is not None
     desk.watch()
     asking = asyncio.ensure_future(Approvals(ask)(request("go build")))
@@ -157,6 +165,24 @@ async def test_a_prefix_is_trusted_and_commands_like_it_are_not_asked_about(desk
     assert await approvals(request("go build -v")) == Approve()
     assert await answered(desk, b"n", approvals=approvals, command="go build; rm -rf x") == Reject("the user said no")
     assert desk.shown.count("[p]refix") == 1, "there is no prefix to trust in a command with operators"
+
+
+@pytest.mark.parametrize("key", [b"k", b"6"])
+async def test_a_rule_is_kept_for_the_project_and_trusted_in_this_run(desk: Desk, key: bytes) -> None:
+    approvals = Approvals(desk.ask)
+    assert await answered(desk, key, approvals=approvals, command="git commit -m x") == Approve()
+    desk.watch()
+    await desk.until("· stored for this project: bash: git commit *")
+    asyncio.get_running_loop().remove_reader(desk.master)
+    assert "[k]ept: bash: git commit *\x1b[0m\r\n" in desk.shown  # the model's words end their row
+    assert desk.kept == ["bash: git commit *"]
+    assert await approvals(request("git commit -m y")) == Approve()
+
+
+async def test_a_rule_that_would_cover_too_much_is_not_offered(desk: Desk) -> None:
+    assert await answered(desk, b"k", b"6", b"n", command="go vet ./...") == Reject("the user said no")
+    assert "[k]ept" not in desk.shown
+    assert desk.kept == []
 
 
 async def test_a_terminal_that_goes_away_is_a_no(desk: Desk) -> None:
@@ -183,9 +209,9 @@ async def test_a_question_that_is_taken_back_leaves_the_terminal_as_it_was(desk:
 
 def test_nobody_is_asked_without_a_terminal(tmp_path: Any) -> None:
     screen = Screen(io.StringIO())
-    assert TerminalAsk.open(screen, str, str(tmp_path / "none")) is None
+    assert TerminalAsk.open(screen, str, str, str(tmp_path / "none")) is None
     (tmp_path / "file").write_text("")
-    assert TerminalAsk.open(screen, str, str(tmp_path / "file")) is None
+    assert TerminalAsk.open(screen, str, str, str(tmp_path / "file")) is None
 
 
 async def test_access_is_asked_about_with_keys_of_its_own(desk: Desk) -> None:

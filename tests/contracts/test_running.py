@@ -11,7 +11,7 @@ import pytest
 
 from tests.changed import ALSO, folders_of, that_fit
 from tests.shares import SECONDS, Share, owners
-from tests.turns import TURNS, mark_turns, turn_of
+from tests.turns import TURNS, has_turn, mark_turns, turn_of
 
 TESTS = Path(__file__).parents[1]
 DAYS = [date(2026, 2, 25) + timedelta(days) for days in range(TURNS)]
@@ -100,6 +100,14 @@ def test_in_full_every_test_of_the_sweep_and_every_row_has_its_turn() -> None:
     assert {"turn" in found for found in rows.values() if "sweep" in found} == {True}
 
 
+@pytest.mark.parametrize("one_of", [1, 4, 5, 10])
+def test_one_test_in_so_many_runs_today_and_all_within_ten_days(one_of: int) -> None:
+    ids = [f"test_x[{number}]" for number in range(200)]
+    days = [{name for name in ids if has_turn(name, turn_of(day), one_of)} for day in DAYS]
+    assert set().union(*days) == {*ids}
+    assert max(map(len, days)) < 2 * len(ids) / one_of
+
+
 # -- changes -----------------------------------------------------------------------------------------------------------
 
 
@@ -118,7 +126,7 @@ def test_a_folder_changed_if_it_or_what_it_tests_did() -> None:
 
 def test_folders_that_do_not_fit_wait_for_another_day() -> None:
     seconds = {"a": 400.0, "b": 100.0, "c": 300.0}
-    days = [that_fit(["a", "b", "c"], seconds, 350, day) for day in range(3)]
-    assert days == [["a"], ["b"], ["c"]]
-    assert that_fit(["a", "b", "c"], seconds, 450, 1) == ["b", "c"]
+    days = [that_fit(["a", "b", "c"], seconds, 450, day) for day in range(3)]
+    assert days == [["a"], ["b", "c"], ["b", "c"]]
+    assert that_fit(["a", "b", "c"], seconds, 350, 0) == ["b"], "what never fits has its tenth each day"
     assert that_fit([], seconds, 450, 1) == []

@@ -354,10 +354,14 @@ async def test_policies_can_still_skip_or_stop_an_approved_call() -> None:
 async def test_other_arguments_pass_policies_scope_and_validation() -> None:
     agent, shop, _ = shop_agent(reply(call("refund", order=1), call("refund", order=2)), "done")
     first, second = (await agent.prompt("go")).pending
-    await agent.resume({first.call_id: ApproveWith({"order": 5}, "order 5 was meant"), second.call_id: ApproveWith({})})
+    fits = {first.call_id: ApproveWith({"order": 5}, "order 5 was meant")}
+    with pytest.raises(ValueError, match='"order" is a required property'):
+        await agent.resume({**fits, second.call_id: ApproveWith({})})
+    assert (shop.done, agent.pending) == ([], (first, second))
+    await agent.resume({**fits, second.call_id: Reject()})
     assert shop.done == ["refund 5"]
     assert shop.grants[0].arguments == {"order": 5}
-    assert outcomes(agent) == [RAN, INVALID]
+    assert outcomes(agent) == [RAN, ToolOutcome.REJECTED]
     assert "order 5 was meant" in texts(agent)[2]
 
 

@@ -39,5 +39,11 @@ def test_any_other_attribute_is_missing_as_usual() -> None:
 
 def test_the_signature_is_that_of_the_constructor() -> None:
     names = list(inspect.signature(Agent).parameters)
-    assert names[:2] == ["model", "system_prompt"]
+    assert names[0] == "model"
     assert "given" not in names
+
+
+def test_every_parameter_of_the_constructor_is_described() -> None:
+    described = inspect.getdoc(Agent.__init__) or ""
+    missing = [name for name in inspect.signature(Agent).parameters if f"    {name}: " not in described]
+    assert missing == []

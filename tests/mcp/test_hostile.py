@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 
 import pytest
@@ -11,7 +12,7 @@ from swink_agent import Redactor
 from swink_agent.core.errors import ToolError
 from swink_agent.core.tool import ToolContext
 from swink_agent.core.types import extract_text
-from swink_agent.mcp import McpError
+from swink_agent.mcp import McpError, McpServer
 from tests.mcp.raw_server import call, named, raw_server
 
 
@@ -312,6 +313,16 @@ def on_call(id, name, arguments, meta):
         assert "no sign of life" in await said(server, text="x" * 1_000_000)
         started = time.monotonic()
     assert time.monotonic() - started < 10
+
+
+async def test_leaving_waits_for_what_is_loaded_when_a_start_took_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_loaded = threading.Event()
+    monkeypatch.setattr("swink_agent.mcp.server._load", lambda: is_loaded.wait(60))
+    asyncio.get_running_loop().call_later(0.5, is_loaded.set)
+    with pytest.raises(McpError, match="not ready"):
+        async with McpServer.http("http://127.0.0.1:9", name="slow", start_timeout=0.05):
+            pass
+    assert is_loaded.is_set()
 
 
 @pytest.mark.sweep  # it waits for an end that does not come

@@ -6,6 +6,7 @@ import pytest
 
 from swink_agent import ProposedCall
 from swink_agent.app.talk.commands.rewind import named
+from swink_agent.app.talk.questions import AskedQuestion
 from swink_agent.approvals.approvals import ApprovalQuestion
 from swink_agent.rendering.cells import cell_width
 from swink_agent.tui.inline import answer_rows
@@ -58,7 +59,8 @@ def test_the_status_bar_holds_nothing_that_obeys(text: str, width: int) -> None:
 def test_an_answer_of_a_question_in_lines_is_one_row(text: str) -> None:
     request = ProposedCall("1", text, {"command": "make"})
     question = ApprovalQuestion(request=request, display="", why="", command="command", prefix=text)
-    for row in answer_rows(question):
+    asked = AskedQuestion(question)
+    for row in (*answer_rows(asked), *asked.view.offer(79)):
         assert is_harmless(row, 10_000)
 
 

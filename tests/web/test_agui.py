@@ -338,7 +338,7 @@ async def test_arguments_of_a_call_stream_as_they_come(folder: Path) -> None:
             yield ToolCallEnd(index)
         yield StreamDone(StopReason.TOOL_USE)
 
-    async with running(folder, stream) as client, asyncio.timeout(20):
+    async with running(folder, stream) as client, asyncio.timeout(60):
         body = asked("thread-1", user("read them"))
         told: list[dict[str, Any]] = []
         async with client.http.post(f"{client.base}/agui", json=body, headers=client.headers) as response:
@@ -575,7 +575,7 @@ async def test_leaving_stops_the_run(folder: Path) -> None:
             if b"Working" in line:
                 break
         response.close()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await stopped.wait()
         assert stopped.is_set()
 
@@ -605,7 +605,7 @@ async def test_a_client_that_does_not_read_is_closed_and_its_run_stops(
         headers = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
         headers += "".join(f"{name}: {value}\r\n" for name, value in client.headers.items())
         writer.write(f"POST /agui HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\n{headers}\r\n".encode() + body)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await stopped.wait()
             while len(client.site.readers):  # noqa: ASYNC110 - a connection's end has no event here
                 await asyncio.sleep(0.01)

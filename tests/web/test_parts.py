@@ -35,7 +35,7 @@ class Told:
     async def until(self, name: str, **wanted: Any) -> tuple[list[str], Any]:
         """The names of the events up to the one of this name whose data has these values, and its data."""
         names: list[str] = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             async for line in self._lines:
                 if not line.startswith(b"data: "):
                     continue

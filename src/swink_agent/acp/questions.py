@@ -75,7 +75,7 @@ def chosen_in(response: Any, items: Sequence[PickItem]) -> str | None:
 
 def _words(asked: AskedQuestion) -> str:
     """The question as the terminal shows it."""
-    text = asked.text
+    text = asked.view
     lines = [text.title, *[line.marked for line in text.lines], *text.notes, *text.warnings, text.why]
     return "\n".join([line for line in lines if line])
 

@@ -45,8 +45,8 @@ class Row(NamedTuple):
     styles: tuple[str, ...] = ()
 
 
-class QuestionText:
-    """The text of one question, before any layout. `redact` masks secrets in each line."""
+class QuestionView:
+    """The text of one question and its rows. `redact` masks secrets in each line before it is laid out."""
 
     def __init__(self, question: ApprovalQuestion, redact: Callable[[str], str] = str) -> None:
         request = question.shown or question.request
@@ -64,27 +64,17 @@ class QuestionText:
         self.why = redact(question.why)
         if question.access is not None:  # as a warning, the sentence is visible in every window
             self.warnings, self.why = [self.why, *self.warnings], ""
-
-    @property
-    def name(self) -> str:
-        """The tool's name as shown."""
-        return self.title.split(" ", 1)[0]
-
-
-class QuestionView(QuestionText):
-    """The rows of one question. `redact` masks secrets in each line before it is laid out."""
-
-    def __init__(self, question: ApprovalQuestion, redact: Callable[[str], str] = str) -> None:
-        super().__init__(question, redact)
-        self._question = question
         self._low_rows = 1 if question.access is not None else _TOLD_ROWS
         # Answers that trust for longer come after yes and no; the view of the whole call comes last.
-        longer = set(ApprovalChoice) - {ApprovalChoice.ONCE, ApprovalChoice.NO}
-        every = sorted(
-            offered_answers(question, "view"), key=lambda answer: (answer.means == "view", answer.means in longer)
-        )
-        self.keys = {answer.key: answer for answer in every}
+        longer = {*ApprovalChoice, "keep"} - {ApprovalChoice.ONCE, ApprovalChoice.NO}
+        offered = [each for each in offered_answers(question, has_view=True) if each.in_line]
+        every = sorted(offered, key=lambda answer: (answer.means == "view", answer.means in longer))
+        self.keys = {answer.key: answer._replace(foreign=redact(safe_line(answer.foreign))) for answer in every}
         """The keys of a question that is asked on one line, in their order there."""
+
+    def named(self, key: str) -> str:
+        """What this letter or number means in a question that is asked on one line; "" if it means nothing here."""
+        return next((each.means for each in self.keys.values() if key and key in (each.key, each.number)), "")
 
     def rows(self, width: int, height: int) -> list[Row]:
         """Everything but the keys, in the rows that the window has left for it."""
@@ -102,19 +92,21 @@ class QuestionView(QuestionText):
 
     def offer(self, width: int) -> list[str]:
         """The keys, in rows; the last row has space left for the answer."""
-        name = cut_middle(self.name, max(width - 18, 4))
-        # The trusted words are the model's. They end their row, so that they cannot look like words of ours.
-        prefix = cut_middle(self._question.prefix or "", max(width - 42, 4))
         rows: list[str] = []
         row = "Run it? "
         for answer in self.keys.values():
-            words = answer.in_line.format(name=name)
-            words += f" {prefix}" if answer.means == ApprovalChoice.SESSION_PREFIX else ""
-            piece = words if answer.means == "view" else f"{words}, "
+            words = f"{answer.in_line} {answer.foreign}".rstrip()
+            is_whole = cell_width(words) < width - 2
+            words = words if is_whole else answer.in_line
+            piece = words if answer.foreign or answer.means == "view" else f"{words}, "
             if cell_width(row + piece) > width - 2 and row.strip():
                 rows.append(row.rstrip())
                 row = "  "
             row += cut_middle(piece, max(width - 4, 8))
+            if answer.foreign:  # the model's words end their row, so that they cannot look like words of ours
+                rows.append(row.rstrip())
+                rows += [] if is_whole else [f"     │ {part}" for part in wrap(answer.foreign, max(width - 7, 4))]
+                row = "  "
         return [*rows, row if row.endswith(" ") else f"{row} "]
 
     def all_rows(self, width: int) -> list[Row]:

@@ -34,7 +34,7 @@ from .output import Channel, EventStream
 from .reply import ask_model, register_secrets
 from .run.announcing import Announcer
 from .run.consulting import consult_after_loop, consult_after_turn, consult_before_turn, tell_run_over
-from .run.pending import Answer, checked_answers, pending_calls
+from .run.pending import Answer, check_new_arguments, checked_answers, pending_calls
 from .run.state import Resumption, Run, RunSetup
 from .run.transcript import Transcript
 from .run.turn import TurnTools, as_toolbox, takes_context
@@ -93,7 +93,9 @@ def agent_loop_resume(
     Raises `NotPending` for a call that does not wait, `ValueError` for no answers or an ambiguous id, and `TypeError`
     for an answer that does not fit its call.
     """
-    return _stream_of(None, context, config, cancel, checked_answers(answers, context.messages))
+    checked = checked_answers(answers, context.messages)
+    check_new_arguments(checked, context.messages, as_toolbox(context.tools))
+    return _stream_of(None, context, config, cancel, checked)
 
 
 def _stream_of(

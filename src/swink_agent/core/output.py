@@ -45,7 +45,7 @@ from .types import AgentResult, AgentToolResult, Extension, Text, UserBlock, ext
 from .values.checks import is_not
 from .values.data import as_json_data, encodable
 from .values.partial_json import PartialJson
-from .values.value import FrozenDict, FrozenList
+from .values.value import FrozenDict, FrozenList, Out_co
 from .waits import Supervisor, new_task
 
 log = logging.getLogger("swink_agent")
@@ -334,7 +334,7 @@ class _Reading(AsyncIterator[AgentEvent]):
 
     __slots__ = ("_channel", "_stream")
 
-    def __init__(self, stream: EventStream) -> None:
+    def __init__(self, stream: EventStream[Any]) -> None:
         self._stream = stream
         self._channel = stream.channel
 
@@ -349,7 +349,7 @@ class _Reading(AsyncIterator[AgentEvent]):
         self._stream.leave()
 
 
-class EventStream(AsyncIterator[AgentEvent]):
+class EventStream(AsyncIterator[AgentEvent], Generic[Out_co]):
     """The events of one run, live, and its result.
 
     The run starts at once if an event loop is running, else when the first event is asked for. It is at most a few
@@ -365,22 +365,22 @@ class EventStream(AsyncIterator[AgentEvent]):
 
     def __init__(
         self,
-        drive: Callable[[Channel], Coroutine[Any, Any, AgentResult]],
+        drive: Callable[[Channel], Coroutine[Any, Any, AgentResult[Any]]],
         cancel: CancellationToken,
         on_unstarted: Callable[[], None] | None = None,
         subscriptions: Subscriptions | None = None,
     ) -> None:
         self._channel = Channel(subscriptions)
         self._cancel = cancel
-        self._drive: Callable[[Channel], Coroutine[Any, Any, AgentResult]] | None = drive
+        self._drive: Callable[[Channel], Coroutine[Any, Any, AgentResult[Any]]] | None = drive
         """Starts the run. Then it is dropped with the run's inputs, as a stream may be kept after its end."""
         self._on_unstarted = on_unstarted
-        self._task: asyncio.Task[AgentResult] | None = None
+        self._task: asyncio.Task[AgentResult[Any]] | None = None
         self._reads = 0
         if running_loop() is not None:
             self._start()
 
-    def _start(self) -> asyncio.Task[AgentResult]:
+    def _start(self) -> asyncio.Task[AgentResult[Any]]:
         if self._task is None:
             assert self._drive is not None
             self._task = new_task(asyncio.get_running_loop(), self._drive(self._channel))
@@ -430,7 +430,7 @@ class EventStream(AsyncIterator[AgentEvent]):
             self._task.result()  # a bug in the library is raised here, not swallowed
         raise StopAsyncIteration
 
-    async def result(self) -> AgentResult:
+    async def result(self) -> AgentResult[Out_co]:
         """Waits for the end of the run and returns its result. Discards the events if nothing was read before."""
         if self._task is None and self._channel.is_closed:
             raise Aborted
@@ -462,7 +462,7 @@ class EventStream(AsyncIterator[AgentEvent]):
         await asyncio.wait([self._task])
         self._channel.events.clear()
 
-    async def __aenter__(self) -> EventStream:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, cast
 
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
 from .approval import PendingCall
-from .errors import AgentError, ErrorKind, PolicyStop, PolicyStopped, StreamError
+from .errors import AgentError, ErrorKind, PolicyStop, PolicyStopped, StreamError, StructuredOutputFailed
 from .values.checks import a_kind, is_not
 from .values.data import as_json_data, encodable
-from .values.value import Choice, Value
+from .values.value import Choice, Out_co, Value
 from .values.words import no_attribute
 
 # `gc=False` means that the garbage collector does not track values which cannot be part of a cycle: a history of a
@@ -613,10 +613,10 @@ class AgentContext(Value, frozen=True):
             force_setattr(self, "tools", tuple(self.tools))
 
 
-class AgentResult(Value, frozen=True):
-    """How a run ended, and every message that it added to the history."""
+class AgentResult(Value, Generic[Out_co], frozen=True):
+    """How a run ended, its output, and every message that it added to the history."""
 
-    hidden_fields = frozenset({"history"})
+    hidden_fields = frozenset({"history", "output_fn"})
     whole_fields = frozenset({"error"})
 
     messages: tuple[AgentMessage, ...]
@@ -638,6 +638,8 @@ class AgentResult(Value, frozen=True):
     history: tuple[AgentMessage, ...] = ()
     """The whole history at the end of the run: what it began from, with results in the places of pending ones, and the
     messages that it added. Give it to the next run as `messages`. It is not part of JSON, of events and of equality."""
+    output_fn: Callable[[], Any] | None = None
+    """Returns the converted value, if the run was to give one."""
 
     def __eq__(self, other: object) -> bool:
         return self._compared() == other._compared() if isinstance(other, AgentResult) else NotImplemented
@@ -646,7 +648,7 @@ class AgentResult(Value, frozen=True):
         return hash(self._compared())
 
     def _compared(self) -> tuple[Any, ...]:
-        return tuple([getattr(self, name) for name in self.__struct_fields__ if name != "history"])
+        return tuple([getattr(self, name) for name in self.__struct_fields__ if name not in self.hidden_fields])
 
     @property
     def total_usage(self) -> Usage:
@@ -657,6 +659,20 @@ class AgentResult(Value, frozen=True):
     def total_cost(self) -> Cost:
         """The cost of the run and of its delegates, to any depth."""
         return self.cost + self.delegated_cost
+
+    @property
+    def output(self) -> Out_co:
+        """The value that the run was to give, converted to its type; the text of the last reply if it was to give none.
+
+        Raises what `raise_for_error` raises, and `StructuredOutputFailed` for a run that waits for an answer.
+        """
+        self.raise_for_error()
+        if self.pending:
+            names = ", ".join([call.name for call in self.pending])
+            raise StructuredOutputFailed(0, f"the run waits for an answer about these calls: {names}")
+        if self.output_fn is not None:
+            return self.output_fn()
+        return cast("Out_co", self.value if self.has_value else self.text)
 
     @property
     def text(self) -> str:
@@ -699,7 +715,7 @@ class AgentResult(Value, frozen=True):
             shown["pending"] = ", ".join(call.name for call in self.pending)
         return shown
 
-    def raise_for_error(self) -> AgentResult:
+    def raise_for_error(self) -> Self:
         """Raises the error that ended the run, including `Aborted` and `PolicyStopped`; else returns the result."""
         if self.exception is not None:
             raise self.exception

@@ -101,6 +101,7 @@ class McpServer:
         self._starting: asyncio.Task[Connection] | None = None
         self._listing = Listing()
         self._relisting: asyncio.Task[None] | None = None
+        self._loading: asyncio.Task[None] | None = None
         self._is_stale = False
         self._made: dict[tuple[str, str], McpTool] = {}
         self._is_inside = False
@@ -249,6 +250,8 @@ class McpServer:
         await self._disconnect()
         if self._place is not None:
             await asyncio.to_thread(self._place.close)
+        if self._loading is not None:
+            await asyncio.wait([self._loading])  # a thread cannot be cancelled
 
     async def restart(self) -> None:
         """Ends the server and starts it again at once, even after failed starts. Raises `McpError`."""
@@ -377,7 +380,9 @@ class McpServer:
 
     async def _connect(self) -> Connection:
         # The package takes seconds to load; the server starts meanwhile.
-        loading = asyncio.get_running_loop().create_task(asyncio.to_thread(_load))
+        if self._loading is None or self._loading.done():
+            self._loading = asyncio.get_running_loop().create_task(asyncio.to_thread(_load))
+        loading = self._loading
         try:
             if self._command is not None and self._place is not None:
                 self._process = await ServerProcess.start(self._command, self._place, self._shown)

@@ -21,10 +21,8 @@ from swink_agent.app.talk.commands import is_command
 from swink_agent.app.talk.conversation import Conversation
 from swink_agent.app.talk.front import PickItem, PreviewFn
 from swink_agent.app.talk.options import TalkOptions
-from swink_agent.app.talk.questions import answer_for, offered_with_trust
-from swink_agent.approvals.answers import kept_rule
-from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
-from swink_agent.approvals.question import QuestionView
+from swink_agent.app.talk.questions import AskedQuestion
+from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalQuestion
 from swink_agent.core.approval import Defer
 from swink_agent.rendering.cells import wrap
 from swink_agent.rendering.escaping import safe_display, safe_line, safe_text
@@ -274,14 +272,15 @@ class InlineFront:
             self._draw()
             if not self._is_dumb and self.talk.opening.settings.value("notify") != "off":
                 self._writer.write("\x07")
-            self._show_question(question)
+            asked = await asyncio.to_thread(AskedQuestion, question, self.talk.redact)
+            self._show_question(asked)
             try:
-                return await self._decided(question)
+                return await self._decided(asked)
             finally:
                 self._draw()
 
-    def _show_question(self, question: ApprovalQuestion) -> None:
-        view, width = QuestionView(question, self.talk.redact), self._writer.width
+    def _show_question(self, asked: AskedQuestion) -> None:
+        question, view, width = asked.question, asked.view, self._writer.width
         self._leave_prompt()
         self._printer.asked_about(question.request.call_id)
         number, total = self.talk.place_of(question.request.call_id)
@@ -292,31 +291,27 @@ class InlineFront:
             self._writer.line(row.text, "text")
         for row in view.told_rows(width):
             self._writer.line(row.text, "warning" if "red" in row.styles else "dim")
-        for row in answer_rows(question):
+        for row in answer_rows(asked):
             self._say(row, "text")
 
-    async def _decided(self, question: ApprovalQuestion) -> ApprovalAnswer | Defer:
+    async def _decided(self, asked: AskedQuestion) -> ApprovalAnswer | Defer:
         await asyncio.sleep(_GRACE)
         self._reader.drop()
-        rule, offered = kept_rule(question), offered_with_trust(question, has_hunks=False)
         while True:
             self._writer.write("Run it? ")
             line = await self._line()
             if line is None:
-                return answer_for(question, "later" if question.can_wait else ApprovalChoice.NO)
+                return asked.given_up()
             word, _, rest = line.strip().partition(" ")
             key = word.lower().rstrip(":,")
             if key in ("no", "because"):
                 key = "b" if rest.strip() else "n"
-            means = next((answer.means for answer in offered if key in (answer.number, answer.key)), "")
-            if key == "yes":
-                means = ApprovalChoice.ONCE
-            elif key == "later" and question.can_wait:
-                means = "later"
-            if means and (means in ("later", "because") or not rest.strip()):
-                if means == "keep":
-                    await self.talk.keep_rule(rule)
-                return answer_for(question, means, rest)
+            chosen = asked.named({"yes": "y", "later": "l"}.get(key, key))
+            # In lines, a change is accepted as a whole. Words after a yes may mean anything but a yes.
+            if chosen and chosen.means != "hunks" and (chosen.means in ("later", "because") or not rest.strip()):
+                if chosen.means == "keep":
+                    await self.talk.keep_rule(asked.rule)
+                return asked.answer(chosen.means, rest)
             self._say("answer with one of the numbers or letters above")
 
     async def confirm(self, title: str, choices: Sequence[tuple[str, str]], default: str) -> str | None:
@@ -404,15 +399,14 @@ class InlineFront:
         self._left.set()
 
 
-def answer_rows(question: ApprovalQuestion) -> list[str]:
-    """Returns the offered answers, a row each; names of tools and commands are made safe."""
-    name = safe_display(question.request.name, 60)
-    behind = {"because": "(write the reason after it)"}
-    return [
-        f"  {answer.number} or {answer.key}: {answer.label.format(name=name)} "
-        f"{safe_display(behind.get(answer.means, trusted), 200)}".rstrip()
-        for answer, trusted in offered_with_trust(question, has_hunks=False).items()
-    ]
+def answer_rows(asked: AskedQuestion) -> list[str]:
+    """Returns the offered answers, a row each."""
+    rows: list[str] = []
+    for each in asked.answers:
+        behind = "(write the reason after it)" if each.means == "because" else safe_display(each.foreign, 200)
+        if each.means != "hunks":
+            rows.append(f"  {each.number} or {each.key}: {each.label} {behind}".rstrip())
+    return rows
 
 
 def _chosen(text: str, choices: Sequence[tuple[str, str]], default: str) -> str:

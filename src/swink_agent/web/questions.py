@@ -172,8 +172,8 @@ class Questions:
 
 
 def _shown(question_id: str, asked: AskedQuestion, redact: Callable[[str], str], place: tuple[int, int]) -> Question:
-    question, text = asked.question, asked.text
-    offered = [each for each in asked.choices if each.means not in _BESIDE]
+    question, text = asked.question, asked.view
+    offered = [each for each in asked.answers if each.means not in _BESIDE]
     details = question.details or {}
     hunks = () if asked.hunks is None else asked.hunks.hunks
     return Question(
@@ -184,7 +184,7 @@ def _shown(question_id: str, asked: AskedQuestion, redact: Callable[[str], str],
         why=text.why,
         warnings=text.warnings,
         choices=[each.means for each in offered],
-        labels={each.means: f"{each.label} {redact(each.foreign)}".rstrip() for each in offered},
+        labels={each.means: f"{each.label} {each.foreign}".rstrip() for each in offered},
         prefix=None if question.prefix is None else redact(question.prefix),
         hunks=[ShownHunk([ShownLine(kind, redact(safe_line(line))) for kind, line in hunk.lines]) for hunk in hunks],
         title=text.title,

@@ -10,7 +10,6 @@ from swink_agent.app.talk.questions import AskedQuestion
 from swink_agent.approvals.answers import SAID_NO
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
 from swink_agent.core.approval import Defer, ProposedCall
-from swink_agent.tui.composing.question_keys import choices_of
 from swink_agent.tui.inline import answer_rows
 
 OLD = "".join([f"line {number}\n" for number in range(30)])
@@ -28,22 +27,27 @@ def asked(name: str = "write_file", *, command: str | None = None, **more: Any) 
 
 def test_a_change_is_lines_and_parts() -> None:
     question = asked()
-    assert question.text.title == "write_file a.txt"
-    kinds = [line.kind for line in question.text.lines]
+    assert question.view.title == "write_file a.txt"
+    kinds = [line.kind for line in question.view.lines]
     assert (kinds.count("added"), kinds.count("removed"), kinds.count("hunk")) == (2, 2, 2)
     assert question.hunks is not None
     assert len(question.hunks.hunks) == 2
-    assert [choice.means for choice in question.choices] == ["once", "session_tool", "no", "because", "hunks", "keep"]
+    assert [answer.means for answer in question.answers] == ["once", "session_tool", "no", "because", "hunks", "keep"]
 
 
 @pytest.mark.parametrize(("command", "prefix"), [(None, None), ("npm test", "npm"), ("npm test", None)])
 def test_every_front_end_offers_the_same_answers(command: str | None, prefix: str | None) -> None:
     question = asked(command=command, prefix=prefix)
-    means = {choice.means for choice in question.choices}
-    keys = choices_of(question.question, "bash", has_hunks=question.hunks is not None)
-    assert {choice.means for choice in keys.values() if choice.is_offered} == means
-    rows = [row.split(":")[0].split(" or ")[1] for row in answer_rows(question.question)]
-    assert {keys[letter].means for letter in rows} == means - {"hunks"}  # line by line, a change is accepted as a whole
+    means = {answer.means for answer in question.answers}
+    in_lines = [row.split(":")[0].split() for row in answer_rows(question)]
+    # On one line and line by line, a change is accepted as a whole.
+    for number, _, letter in in_lines:
+        answer = question.named(letter)
+        assert answer is not None
+        assert answer == question.named(number)
+        assert question.view.named(letter) == question.view.named(number) == answer.means
+    assert {question.view.named(letter) for _, _, letter in in_lines} == means - {"hunks"}
+    assert {answer.means for answer in question.view.keys.values()} == means - {"hunks"} | {"view"}
     assert ("session_prefix" in means) == (prefix is not None)
 
 

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from swink_agent.app.errors import ApplicationError, NoModel, SettingsError, UsageProblem
+from swink_agent.app.errors import ApplicationError, NoModel, UsageProblem
 from swink_agent.app.runs.telling import number_of
 from swink_agent.app.trust.folder_rules import FolderRules
 from swink_agent.core import events
@@ -609,13 +609,8 @@ class Conversation:
 
     async def keep_rule(self, rule: str) -> None:
         """Stores an approval rule for this project in the user's own configuration, and shows a notice."""
-        rules = FolderRules()
-        try:
-            await asyncio.to_thread(rules.add, self.opening.folder, rule)
-        except SettingsError as error:
-            self.notice(f"the rule applies to this session but could not be stored: {error}", "warning")
-            return
-        self.notice(f"stored for this project: {rule}; swink config allowed lists and removes such rules")
+        told, is_stored = await asyncio.to_thread(FolderRules().keep, self.opening.folder, rule)
+        self.notice(told, "info" if is_stored else "warning")
 
     # -- closing -----------------------------------------------------------------------------------------------
 

@@ -7,23 +7,13 @@ choice. A terminal lays it out in rows, a browser as a page. `approvals` decides
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import NamedTuple
 
-from swink_agent.approvals.access import to_remember
-from swink_agent.approvals.answers import AnswerKey, kept_rule, offered_answers, reason_for
+from swink_agent.approvals.answers import AnswerKey, answer_for, kept_rule, offered_answers, reason_for
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
-from swink_agent.approvals.question import QuestionText
+from swink_agent.approvals.question import QuestionView
 from swink_agent.core.approval import Defer
+from swink_agent.rendering.escaping import safe_line
 from swink_agent.tools.files.hunks import ChangeHunks
-
-
-class OfferedChoice(NamedTuple):
-    """An answer that the user can give: its meaning, our label, and what it would trust, in the model's words."""
-
-    means: str
-    """An `ApprovalChoice`; or "because", "hunks", "keep" or "later"."""
-    label: str
-    foreign: str = ""
 
 
 class AskedQuestion:
@@ -31,75 +21,48 @@ class AskedQuestion:
 
     def __init__(self, question: ApprovalQuestion, redact: Callable[[str], str] = str) -> None:
         self.question = question
-        self.text = QuestionText(question, redact)
-        self.hunks = offered_hunks(question)
+        self.view = QuestionView(question, redact)
+        self.hunks = _offered_hunks(question)
         """The parts of the change; `None` if it can only be accepted as a whole."""
         self.rule = kept_rule(question)
         """The rule that "keep" stores for the project; empty if it is not offered."""
 
-    @property
-    def choices(self) -> list[OfferedChoice]:
-        """The offered answers, in the order of the table of answers."""
-        return [
-            OfferedChoice(str(each.means), each.label.format(name=self.text.name), foreign)
-            for each, foreign in offered_with_trust(self.question, has_hunks=self.hunks is not None).items()
+        self.answers = [
+            each._replace(foreign=redact(safe_line(each.foreign)))
+            for each in offered_answers(question, has_hunks=self.hunks is not None)
         ]
+        """The offered answers, in the order of the table of answers."""
 
-    def answer(self, choice: str, reason: str = "", hunks: Collection[int] | None = None) -> ApprovalAnswer | Defer:
-        """Returns the answer for a choice, with the user's reason or with the accepted parts by number.
+    def named(self, key: str) -> AnswerKey | None:
+        """Returns the offered answer with this number or letter."""
+        return next((each for each in self.answers if key and key in (each.number, each.key)), None)
 
-        Raises `ValueError` for a choice that is not offered, or for parts that do not exist.
+    def answer(self, means: str, reason: str = "", hunks: Collection[int] | None = None) -> ApprovalAnswer | Defer:
+        """Returns the answer with this meaning, with the user's reason or with the accepted parts by number.
+
+        Raises `ValueError` for one that is not offered, or for parts that do not exist.
         """
-        offered = [each.means for each in self.choices]
-        if choice not in offered:
-            raise ValueError(f"{choice[:60]!r} is not among the choices of this question: {', '.join(offered)}")
-        if choice == "hunks" or hunks is not None:
-            if choice not in ("hunks", ApprovalChoice.ONCE):
+        offered = [each.means for each in self.answers]
+        if means not in offered:
+            raise ValueError(f"{means[:60]!r} is not among the choices of this question: {', '.join(offered)}")
+        if means == "hunks" or hunks is not None:
+            if means not in ("hunks", ApprovalChoice.ONCE):
                 raise ValueError("only a yes can accept parts of a change")
-            return hunk_answer(self.hunks, hunks or ())
-        return answer_for(self.question, choice, reason)
+            return _hunk_answer(self.hunks, hunks or ())
+        return answer_for(self.question, means, reason)
+
+    def given_up(self) -> ApprovalAnswer | Defer:
+        """Returns the answer of a user who closes the question: it waits on if it can, else it is a no."""
+        return answer_for(self.question, "later" if self.question.can_wait else ApprovalChoice.NO)
 
 
-def trusted_by(question: ApprovalQuestion) -> dict[str, str]:
-    """What each answer would trust in addition to this call, in the model's words, by the answer's meaning."""
-    return {
-        ApprovalChoice.SESSION_PREFIX: question.prefix or "",
-        ApprovalChoice.ALWAYS: ", ".join(to_remember(question.access or {})),
-        "keep": kept_rule(question),
-    }
-
-
-def offered_with_trust(question: ApprovalQuestion, *, has_hunks: bool) -> dict[AnswerKey, str]:
-    """The offered answers, in the order of the table of answers, each with what it would trust; empty for most.
-
-    An answer that exists to trust something is not offered if there is nothing that it could trust.
-    """
-    trusted = trusted_by(question)
-    offered = offered_answers(question, *(["hunks"] if has_hunks else []), "keep")
-    return {answer: trusted.get(answer.means, "") for answer in offered if trusted.get(answer.means) != ""}
-
-
-def answer_for(question: ApprovalQuestion, means: str, reason: str = "") -> ApprovalAnswer | Defer:
-    """Returns the answer that has this meaning. For "keep", the caller stores the rule for the project."""
-    match means:
-        case "later":
-            return Defer()
-        case "because" | ApprovalChoice.NO:
-            return ApprovalAnswer(ApprovalChoice.NO, reason_for(reason))
-        case "keep":
-            by_prefix = question.command is not None
-            return ApprovalAnswer(ApprovalChoice.SESSION_PREFIX if by_prefix else ApprovalChoice.SESSION_TOOL)
-        case _:
-            return ApprovalAnswer(ApprovalChoice(means))
-
-
-def offered_hunks(question: ApprovalQuestion) -> ChangeHunks | None:
+def _offered_hunks(question: ApprovalQuestion) -> ChangeHunks | None:
     """Returns the parts of a change; `None` if it can only be accepted as a whole."""
     hunks = ChangeHunks.of(question.request, question.details)
     return hunks if hunks is not None and len(hunks.hunks) > 1 else None
 
 
-def hunk_answer(hunks: ChangeHunks | None, accepted: Collection[int]) -> ApprovalAnswer:
+def _hunk_answer(hunks: ChangeHunks | None, accepted: Collection[int]) -> ApprovalAnswer:
     """Returns a yes with arguments that make only the accepted parts of a change; a no if none is accepted.
 
     Raises `ValueError` for a part that does not exist.

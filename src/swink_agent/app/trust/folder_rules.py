@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from ..errors import SettingsError
 from ..settings.paths import change_record, config_folder, read_record
 from ..settings.settings import SourcedValue
 
@@ -43,6 +44,14 @@ class FolderRules:
     def add(self, folder: Path, rule: str) -> None:
         """Adds a rule to the folder's project. Raises `SettingsError` if it cannot be stored."""
         self._change(folder, lambda rules: list(dict.fromkeys([*rules, rule])))
+
+    def keep(self, folder: Path, rule: str) -> tuple[str, bool]:
+        """Adds the rule of an answer, and returns what to tell the user, and whether the rule is stored."""
+        try:
+            self.add(folder, rule)
+        except SettingsError as error:
+            return f"the rule applies to this session but could not be stored: {error}", False
+        return f"stored for this project: {rule}; swink config allowed lists and removes such rules", True
 
     def remove(self, folder: Path, rule: str | None = None) -> bool:
         """Removes one rule of the project, or all of them. Returns whether there was any."""

@@ -15,12 +15,14 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from swink_agent.approvals.answers import SAID_NO, reason_for
+from swink_agent.app.talk.questions import AskedQuestion
+from swink_agent.approvals.answers import SAID_NO
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
 from swink_agent.approvals.display import safe_display
 from swink_agent.approvals.question import QuestionView, Row
+from swink_agent.core.approval import Defer
 from swink_agent.core.machine.files import write_fully
-from swink_agent.rendering.cells import cut
+from swink_agent.rendering.cells import FOLLOWING, cut, laid_out
 
 from ..screen.screen import Palette, Screen, is_live
 
@@ -30,6 +32,7 @@ _NO_BECAUSE = re.compile(r"no\b[\s,.:;-]*(?:because\b)?[\s:…]*(.*)", re.IGNORE
 _GRACE = 0.25
 """Seconds between showing a call and offering the keys: a user who was typing something else has stopped by then."""
 _LOOK_AT_SIZE = 0.3
+_TOLD = "  · "
 
 
 class _NoAnswer(Exception):
@@ -37,19 +40,27 @@ class _NoAnswer(Exception):
 
 
 class TerminalAsk:
-    """Asks the user at the terminal. `open` returns `None` if there is no terminal."""
+    """Asks the user at the terminal. `open` returns `None` if there is no terminal.
 
-    def __init__(self, descriptor: int, screen: Screen, redact: Callable[[str], str]) -> None:
+    `keep` stores a rule for the project, and returns what to tell the user.
+    """
+
+    def __init__(
+        self, descriptor: int, screen: Screen, redact: Callable[[str], str], keep: Callable[[str], str]
+    ) -> None:
         self._descriptor = descriptor
         self._screen = screen
         self._redact = redact
+        self._keep = keep
         self._is_live = is_live(True)
         self._palette = Palette(self._is_live and not os.environ.get("NO_COLOR"))
         self._settings: list[Any] | None = None
         self._lock = threading.Lock()
 
     @classmethod
-    def open(cls, screen: Screen, redact: Callable[[str], str], path: str = TERMINAL) -> TerminalAsk | None:
+    def open(
+        cls, screen: Screen, redact: Callable[[str], str], keep: Callable[[str], str], path: str = TERMINAL
+    ) -> TerminalAsk | None:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
         except OSError:
@@ -57,7 +68,7 @@ class TerminalAsk:
         if not os.isatty(descriptor):
             os.close(descriptor)
             return None
-        return cls(descriptor, screen, redact)
+        return cls(descriptor, screen, redact, keep)
 
     def close(self) -> None:
         self.restore()
@@ -65,7 +76,7 @@ class TerminalAsk:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    async def __call__(self, question: ApprovalQuestion) -> ApprovalAnswer:
+    async def __call__(self, question: ApprovalQuestion) -> ApprovalAnswer | Defer:
         """Shows the call and waits for a key in a thread. If the run is aborted, a byte in a pipe ends the thread."""
         ending, end = os.pipe()
         talking = asyncio.get_running_loop().run_in_executor(None, self._talk, question, ending)
@@ -94,7 +105,7 @@ class TerminalAsk:
 
     # -- the talk ----------------------------------------------------------------------------------------------
 
-    def _talk(self, question: ApprovalQuestion, ending: int) -> ApprovalAnswer:
+    def _talk(self, question: ApprovalQuestion, ending: int) -> ApprovalAnswer | Defer:
         import termios
 
         while not self._lock.acquire(timeout=0.1):  # another question is on this terminal
@@ -102,7 +113,7 @@ class TerminalAsk:
                 return ApprovalAnswer(ApprovalChoice.NO, SAID_NO)
         self._screen.hold()
         try:
-            return self._ask(QuestionView(question, self._redact), ending)
+            return self._ask(AskedQuestion(question, self._redact), ending)
         except (_NoAnswer, OSError, termios.error) as end:
             self._write(f"{end}\n" if isinstance(end, _NoAnswer) else "\n")
             return ApprovalAnswer(ApprovalChoice.NO, SAID_NO)
@@ -111,10 +122,11 @@ class TerminalAsk:
             self._screen.release()
             self._lock.release()
 
-    def _ask(self, view: QuestionView, ending: int) -> ApprovalAnswer:
+    def _ask(self, asked: AskedQuestion, ending: int) -> ApprovalAnswer | Defer:
         import termios
         import tty
 
+        view = asked.view
         self._settings = termios.tcgetattr(self._descriptor)
         tty.setcbreak(self._descriptor, termios.TCSAFLUSH)
         while True:
@@ -129,15 +141,15 @@ class TerminalAsk:
                 continue
             key = _pressed(typed)
             self._write(f"{key or 'no'}\n")
-            means = view.keys[key].means if key else ""
+            means = view.named(key) or ApprovalChoice.NO
             if means == "view":
                 self._page(view, ending)
-            elif means == "because":
-                return self._because(ending)
-            elif means in ("", ApprovalChoice.NO):
-                return ApprovalAnswer(ApprovalChoice.NO, reason_for(_reason_in(typed) or ""))
-            else:
-                return ApprovalAnswer(ApprovalChoice(means))
+                continue
+            reason = self._because(ending) if means == "because" else _reason_in(typed) or ""
+            if means == "keep":
+                told = laid_out(self._keep(asked.rule), _TOLD, FOLLOWING, size[0])
+                self._show([Row(row, ("dim",)) for row in told])
+            return asked.answer(means, reason)
 
     def _answer(self, view: QuestionView, size: tuple[int, int], ending: int) -> str | None:
         """Returns the typed keys once they answer the question or ask for more; `None` if the window was resized.
@@ -149,7 +161,7 @@ class TerminalAsk:
         self._offer(offer)
         told = 0
         while (typed := self._read(ending, size)) is not None:
-            if _pressed(typed) in keys or _reason_in(typed) is not None:
+            if view.named(_pressed(typed)) or _reason_in(typed) is not None:
                 return typed
             shown = safe_display(_pressed(typed), 8)
             names = f"{', '.join(keys[:-1])} or {keys[-1]}"
@@ -165,7 +177,7 @@ class TerminalAsk:
             told = 1
         return None
 
-    def _because(self, ending: int) -> ApprovalAnswer:
+    def _because(self, ending: int) -> str:
         """Reads one line with the reason. The terminal itself lets the user edit it."""
         import termios
 
@@ -180,7 +192,7 @@ class TerminalAsk:
                 self._write("\n")
                 break
             said += typed
-        return ApprovalAnswer(ApprovalChoice.NO, reason_for(said.decode(errors="replace")))
+        return said.decode(errors="replace")
 
     def _page(self, view: QuestionView, ending: int) -> None:
         """Shows the whole call, one window at a time."""

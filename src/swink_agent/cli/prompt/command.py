@@ -26,6 +26,7 @@ from swink_agent.app.runs.answers import Answers, answers_for, check_approved, h
 from swink_agent.app.runs.headless import HeadlessRun, Outcome, PromptFn
 from swink_agent.app.runs.output import OneOutcome, output_for
 from swink_agent.app.runs.sessions import RunSession
+from swink_agent.app.trust.folder_rules import FolderRules
 from swink_agent.app.trust.trust import Project, TrustStore
 from swink_agent.approvals.display import safe_display
 from swink_agent.core.agent.agent import Prompt
@@ -91,7 +92,7 @@ class _Prompt:
         redactor = self._opening.redactor(session)
         mode = self._settings.value("approve")
         asks = mode != "none"
-        asking = TerminalAsk.open(self._screen, redactor.redact) if asks else None
+        asking = TerminalAsk.open(self._screen, redactor.redact, self._keep_rule) if asks else None
         hint = _unattended(mode) if asks and asking is None else ""
         reporter = Reporter(self._screen, redactor, self._loudness, rejection_hint=hint)
         try:
@@ -149,6 +150,9 @@ class _Prompt:
             names = (session.id, session.short_id or session.id)
             reporter.offer("to continue later:", *[self._resuming(name, needs_prompt) for name in names])
         return int(outcome.exit_code)
+
+    def _keep_rule(self, rule: str) -> str:
+        return FolderRules().keep(self._opening.folder, rule)[0]
 
     def _prompt(self, made: StandardAgent, reporter: Reporter) -> PromptFn:
         """The function that reads the prompt. If calls wait, it also warns that the prompt rejects them."""

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from inspect import signature
 from operator import is_
 from pathlib import Path
+from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, TypeAlias, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
@@ -40,7 +41,7 @@ from ..policy import Policy
 from ..retry import DefaultRetryStrategy, RetryStrategy
 from ..run.inbox import MessageQueues, QueueMode
 from ..run.observer import RunObserver
-from ..run.pending import Answer, checked_answers, pending_calls
+from ..run.pending import Answer, check_new_arguments, checked_answers, pending_calls
 from ..run.state import EmitFn, Run, RunSetup
 from ..run.transcript import Transcript
 from ..run.turn import SystemPrompt, Tools, as_toolbox, check_prompt
@@ -49,10 +50,12 @@ from ..stream import StreamFn, StreamOptions
 from ..tool import AgentTool, OnSteer, Toolbox
 from ..types import AgentMessage, AgentResult, AssistantMessage, Cost, ModelSpec, ThinkingLevel, Usage, as_prompts
 from ..values.checks import as_policies, is_function, is_not
-from ..values.value import Deps, FrozenDict, copy_json
+from ..values.value import Deps, FrozenDict, Out, copy_json
 from ..values.words import knows_other_words, no_attribute
 from .arguments import (
+    Fallback,
     Given,
+    Model,
     Override,
     OverrideOptions,
     Prompt,
@@ -70,12 +73,13 @@ from .arguments import (
     given_to,
     policies_by_slot,
     prompts_of,
+    stream_fn_in,
     stream_fns,
 )
 from .delegate import Delegate
 from .history import History
 from .lifecycle import Claims, Lifecycle, Order
-from .structured import StructuredOutput, StructuredResult
+from .structured import StructuredOutput, StructuredResult, output_request
 
 T = TypeVar("T")
 PromptOrAnswers: TypeAlias = Prompt | Mapping[str, Any]
@@ -84,22 +88,23 @@ log = logging.getLogger("swink_agent")
 _OPTIONS = StreamOptions(headers=FrozenDict(), extra=FrozenDict())  # the options of all agents that are given none
 
 
-class Agent(Generic[Deps]):
+class Agent(Generic[Deps, Out]):
     """An agent: a model, its tools, its history, and the ways to run, steer and stop it.
 
     One run at a time. Steering, queues, `abort`, `subscribe`, `wait_for_idle` and `reset` are safe from any thread.
     """
 
     __slots__ = (  # an attribute with a misspelt name is refused
-        *("__weakref__", "_config", "_initial", "_lifecycle", "_policies", "_queues", "_toolbox"),
-        *("_transcript", "state", "system_prompt"),
+        *("__weakref__", "_config", "_initial", "_lifecycle", "_output", "_policies", "_queues"),
+        *("_toolbox", "_transcript", "state", "system_prompt"),
     )
 
     @knows_other_words
     def __init__(
         self,
-        model: str | ModelSpec,
+        model: Model,
         *,
+        output: type[Out] | dict[str, Any] | None = None,
         system_prompt: SystemPrompt[Deps] = "",
         tools: Tools[Deps] | None = None,
         deps: Deps | None = None,
@@ -110,7 +115,7 @@ class Agent(Generic[Deps]):
         approve: ApproveFn | None = None,
         approval_mode: ApprovalMode | str = ApprovalMode.WHERE_REQUIRED,
         retry_strategy: RetryStrategy | None = None,
-        fallbacks: Sequence[tuple[str | ModelSpec, StreamFn | None]] = (),
+        fallbacks: Sequence[Fallback] = (),
         convert_to_llm: ConvertToLlmFn | None = None,
         async_transform_context: TransformContextFn | None = None,
         transform_context: TransformContextFn | None = None,
@@ -125,6 +130,37 @@ class Agent(Generic[Deps]):
         redactor: Redactor | None = None,
         sleep: SleepFn | None = None,
     ) -> None:
+        """Makes an agent. Wrong arguments are refused here, before any run.
+
+        Args:
+            model: The model to ask: `"provider:model"`, a `ModelSpec`, or a stream function that names its model.
+            output: The type, or the JSON Schema, of the value that each run gives as `result.output`; `None` for text.
+            system_prompt: The instructions: a string, or a function that each turn calls once.
+            tools: The tools that the model may call, or a function that each turn calls for them.
+            deps: What tools, system prompt and policies get as `ctx.deps`, unless a run is given its own.
+            messages: The history that the agent begins with.
+            stream_fn: How the model is asked; by default, the adapter of its provider.
+            stream_options: Temperature, limits, key and other options of each request.
+            policies: Objects that watch each run and may stop it, add to it, skip calls or mask text.
+            approve: Decides about calls that need approval. Without it, they are rejected.
+            approval_mode: Which calls need approval: `"where_required"`, `"enabled"` (all) or `"bypassed"` (none).
+            retry_strategy: Which failed requests are repeated, and when; by default throttled and network errors.
+            fallbacks: Models to ask when the first is throttled or cannot be reached: pairs of a model and its stream
+                function (`None` for the adapter), or stream functions that name their models.
+            convert_to_llm: Makes of each message the one to send; by default, messages of your own types are left out.
+            async_transform_context: Shortens what is sent to the model; called before `transform_context`.
+            transform_context: Shortens what is sent to the model, such as `SlidingWindow()`.
+            get_api_key: Returns the key for a provider, before each request.
+            message_provider: Another source of steering and follow-up messages.
+            tool_execution: Whether calls of a reply run together (`"concurrent"`), one by one, or in groups.
+            steering_mode: How many steering messages enter one turn: `"one_at_a_time"` or `"all"`.
+            follow_up_mode: The same for follow-up messages.
+            state: JSON data that tools share and policies can read.
+            execution_root: The folder that your tools get as `ctx.execution_root`.
+            max_turns: The most turns of a run that ask a model; `None` for no limit.
+            redactor: Masks secrets; by default, those of the environment.
+            sleep: How to wait before a retry, for tests.
+        """
         claims = Claims()
         queues = MessageQueues(steering_mode, follow_up_mode, message_provider, claims.lock)
         toolbox = as_toolbox(tools)
@@ -135,6 +171,10 @@ class Agent(Generic[Deps]):
         if stream_fn is not None and not is_function(stream_fn):
             raise is_not("stream_fn", stream_fn, "a function")
         spec = as_model(model)
+        if (named := stream_fn_in(model)) is not None:
+            if stream_fn is not None:
+                raise TypeError("the model is a stream function already: give it without stream_fn")
+            stream_fn = named
         ask, others = stream_fns(spec, stream_fn, fallbacks)
         given_policies = as_policies(policies, "policies") if policies != () else ()
         config = AgentLoopConfig(
@@ -160,6 +200,7 @@ class Agent(Generic[Deps]):
             sleep=sleep or asyncio.sleep,
         )
         self._config = config
+        self._output = output_request(output)
         self._policies = given_policies
         self._toolbox = toolbox
         self._queues = queues
@@ -175,6 +216,9 @@ class Agent(Generic[Deps]):
 
     if not TYPE_CHECKING:  # checkers would accept any attribute
 
+        def __class_getitem__(cls, types: Any) -> GenericAlias:
+            return GenericAlias(cls, types)  # one type or two: Agent[Deps], Agent[Deps, Invoice]
+
         def __getattr__(self, name: str) -> Any:
             raise no_attribute(self, name)
 
@@ -188,7 +232,7 @@ class Agent(Generic[Deps]):
             "and agent.messages can be pickled"
         )
 
-    def replaced(self, **arguments: Any) -> Agent[Deps]:
+    def replaced(self, **arguments: Any) -> Agent[Deps, Out]:
         """Returns a new agent with these constructor arguments, and the rest of this one.
 
         It has copies of the history and the state, and the same policies; no journal, subscribers or queued messages.
@@ -201,6 +245,7 @@ class Agent(Generic[Deps]):
             "messages": tuple(self._transcript.history),
             "state": copy_json(dict(self.state)),
             "policies": self._policies,
+            "output": None if self._output is None else self._output.target,
         }
         return Agent(**arguments_of(self._config, own, arguments, signature(Agent).parameters))
 
@@ -215,10 +260,11 @@ class Agent(Generic[Deps]):
         return self._config.model
 
     @model.setter
-    def model(self, model: str | ModelSpec) -> None:
-        spec = as_model(model)
-        check_provider(self._config.stream_fn, spec, self._config.model.provider)
-        self._config = replace(self._config, model=spec)
+    def model(self, model: Model) -> None:
+        spec, stream_fn = as_model(model), stream_fn_in(model)
+        if stream_fn is None:
+            check_provider(self._config.stream_fn, spec, self._config.model.provider)
+        self._config = replace(self._config, model=spec, stream_fn=stream_fn or self._config.stream_fn)
         if self._transcript.recorder is not None:
             self._transcript.recorder.model_is(spec)
 
@@ -370,7 +416,21 @@ class Agent(Generic[Deps]):
 
     # -- running -----------------------------------------------------------------------------------------------
 
-    async def prompt(self, prompt: Prompt, **given: Unpack[PromptOptions[Deps]]) -> AgentResult:
+    @overload
+    async def prompt(
+        self, prompt: Prompt, *, output: type[T], **given: Unpack[PromptOptions[Deps]]
+    ) -> AgentResult[T]: ...
+    @overload
+    async def prompt(
+        self, prompt: Prompt, *, output: dict[str, Any], **given: Unpack[PromptOptions[Deps]]
+    ) -> AgentResult[Any]: ...
+    @overload
+    async def prompt(
+        self, prompt: Prompt, *, output: None = None, **given: Unpack[PromptOptions[Deps]]
+    ) -> AgentResult[Out]: ...
+    async def prompt(
+        self, prompt: Prompt, *, output: Any = None, **given: Unpack[PromptOptions[Deps]]
+    ) -> AgentResult[Any]:
         """Runs until the agent stops. An error during the run is in the result.
 
         `images` and `documents` are attached to a prompt that is a string: blocks, sources, bytes, or paths of files.
@@ -381,29 +441,91 @@ class Agent(Generic[Deps]):
         abandoned run), `AuthError` for a missing key, `UnknownProvider` for a model without an adapter. Raises
         `ValueError` for a prompt without any content and for a file of an unknown kind, `OSError` for a missing file.
         """
-        return await self._lifecycle.drive(self._order(given, prompts_of(prompt, given)))
+        return await self._lifecycle.drive(self._order(given, prompts_of(prompt, given), self._wanted(output)))
 
-    def prompt_stream(self, prompt: Prompt, **given: Unpack[PromptOptions[Deps]]) -> EventStream:
+    @overload
+    def prompt_stream(
+        self, prompt: Prompt, *, output: type[T], **given: Unpack[PromptOptions[Deps]]
+    ) -> EventStream[T]: ...
+    @overload
+    def prompt_stream(
+        self, prompt: Prompt, *, output: dict[str, Any], **given: Unpack[PromptOptions[Deps]]
+    ) -> EventStream[Any]: ...
+    @overload
+    def prompt_stream(
+        self, prompt: Prompt, *, output: None = None, **given: Unpack[PromptOptions[Deps]]
+    ) -> EventStream[Out]: ...
+    def prompt_stream(
+        self, prompt: Prompt, *, output: Any = None, **given: Unpack[PromptOptions[Deps]]
+    ) -> EventStream[Any]:
         """Returns the same run as a stream of events. Raises what `prompt` raises, at once."""
-        return self._lifecycle.stream(self._order(given, prompts_of(prompt, given)))
+        return self._lifecycle.stream(self._order(given, prompts_of(prompt, given), self._wanted(output)))
 
-    def prompt_sync(self, prompt: Prompt, **given: Unpack[PromptOptions[Deps]]) -> AgentResult:
+    @overload
+    def prompt_sync(
+        self, prompt: Prompt, *, output: type[T], **given: Unpack[PromptOptions[Deps]]
+    ) -> AgentResult[T]: ...
+    @overload
+    def prompt_sync(
+        self, prompt: Prompt, *, output: dict[str, Any], **given: Unpack[PromptOptions[Deps]]
+    ) -> AgentResult[Any]: ...
+    @overload
+    def prompt_sync(
+        self, prompt: Prompt, *, output: None = None, **given: Unpack[PromptOptions[Deps]]
+    ) -> AgentResult[Out]: ...
+    def prompt_sync(
+        self, prompt: Prompt, *, output: Any = None, **given: Unpack[PromptOptions[Deps]]
+    ) -> AgentResult[Any]:
         """The same for code that is not async; it may be called inside a running event loop, and blocks it."""
-        return self._lifecycle.sync(self._order(given, prompts_of(prompt, given)))
+        return self._lifecycle.sync(self._order(given, prompts_of(prompt, given), self._wanted(output)))
 
-    async def continue_loop(self, **given: Unpack[RunOptions[Deps]]) -> AgentResult:
+    @overload
+    async def continue_loop(self, *, output: type[T], **given: Unpack[RunOptions[Deps]]) -> AgentResult[T]: ...
+    @overload
+    async def continue_loop(self, *, output: dict[str, Any], **given: Unpack[RunOptions[Deps]]) -> AgentResult[Any]: ...
+    @overload
+    async def continue_loop(self, *, output: None = None, **given: Unpack[RunOptions[Deps]]) -> AgentResult[Out]: ...
+    async def continue_loop(self, *, output: Any = None, **given: Unpack[RunOptions[Deps]]) -> AgentResult[Any]:
         """Runs from the history as it is. Raises `NoMessages`, `InvalidContinue`, and what `prompt` raises."""
-        return await self._lifecycle.drive(self._order(given))
+        return await self._lifecycle.drive(self._order(given, request=self._wanted(output)))
 
-    def continue_loop_stream(self, **given: Unpack[RunOptions[Deps]]) -> EventStream:
+    @overload
+    def continue_loop_stream(self, *, output: type[T], **given: Unpack[RunOptions[Deps]]) -> EventStream[T]: ...
+    @overload
+    def continue_loop_stream(
+        self, *, output: dict[str, Any], **given: Unpack[RunOptions[Deps]]
+    ) -> EventStream[Any]: ...
+    @overload
+    def continue_loop_stream(self, *, output: None = None, **given: Unpack[RunOptions[Deps]]) -> EventStream[Out]: ...
+    def continue_loop_stream(self, *, output: Any = None, **given: Unpack[RunOptions[Deps]]) -> EventStream[Any]:
         """The same as a stream of events."""
-        return self._lifecycle.stream(self._order(given))
+        return self._lifecycle.stream(self._order(given, request=self._wanted(output)))
 
-    def continue_loop_sync(self, **given: Unpack[RunOptions[Deps]]) -> AgentResult:
+    @overload
+    def continue_loop_sync(self, *, output: type[T], **given: Unpack[RunOptions[Deps]]) -> AgentResult[T]: ...
+    @overload
+    def continue_loop_sync(self, *, output: dict[str, Any], **given: Unpack[RunOptions[Deps]]) -> AgentResult[Any]: ...
+    @overload
+    def continue_loop_sync(self, *, output: None = None, **given: Unpack[RunOptions[Deps]]) -> AgentResult[Out]: ...
+    def continue_loop_sync(self, *, output: Any = None, **given: Unpack[RunOptions[Deps]]) -> AgentResult[Any]:
         """The same for code that is not async."""
-        return self._lifecycle.sync(self._order(given))
+        return self._lifecycle.sync(self._order(given, request=self._wanted(output)))
 
-    async def resume(self, answers: Mapping[str, Answer], **given: Unpack[RunOptions[Deps]]) -> AgentResult:
+    @overload
+    async def resume(
+        self, answers: Mapping[str, Answer], *, output: type[T], **given: Unpack[RunOptions[Deps]]
+    ) -> AgentResult[T]: ...
+    @overload
+    async def resume(
+        self, answers: Mapping[str, Answer], *, output: dict[str, Any], **given: Unpack[RunOptions[Deps]]
+    ) -> AgentResult[Any]: ...
+    @overload
+    async def resume(
+        self, answers: Mapping[str, Answer], *, output: None = None, **given: Unpack[RunOptions[Deps]]
+    ) -> AgentResult[Out]: ...
+    async def resume(
+        self, answers: Mapping[str, Answer], *, output: Any = None, **given: Unpack[RunOptions[Deps]]
+    ) -> AgentResult[Any]:
         """Acts on answers to some or all of the calls that wait (`pending`), by their ids.
 
         An answer is `Approve()`, `ApproveWith(arguments)`, `Reject(reason)`, a bool, or an `AgentToolResult` if the
@@ -414,18 +536,47 @@ class Agent(Generic[Deps]):
         Raises `NotPending` for an id that does not wait, `ValueError` for no answers or an ambiguous id, `TypeError`
         for an answer that does not fit its call, and what `prompt` raises; then no answer counts.
         """
-        return await self._lifecycle.drive(self._answer_order(given, answers))
+        return await self._lifecycle.drive(self._answer_order(given, answers, output))
 
-    def resume_stream(self, answers: Mapping[str, Answer], **given: Unpack[RunOptions[Deps]]) -> EventStream:
+    @overload
+    def resume_stream(
+        self, answers: Mapping[str, Answer], *, output: type[T], **given: Unpack[RunOptions[Deps]]
+    ) -> EventStream[T]: ...
+    @overload
+    def resume_stream(
+        self, answers: Mapping[str, Answer], *, output: dict[str, Any], **given: Unpack[RunOptions[Deps]]
+    ) -> EventStream[Any]: ...
+    @overload
+    def resume_stream(
+        self, answers: Mapping[str, Answer], *, output: None = None, **given: Unpack[RunOptions[Deps]]
+    ) -> EventStream[Out]: ...
+    def resume_stream(
+        self, answers: Mapping[str, Answer], *, output: Any = None, **given: Unpack[RunOptions[Deps]]
+    ) -> EventStream[Any]:
         """The same as a stream of events."""
-        return self._lifecycle.stream(self._answer_order(given, answers))
+        return self._lifecycle.stream(self._answer_order(given, answers, output))
 
-    def resume_sync(self, answers: Mapping[str, Answer], **given: Unpack[RunOptions[Deps]]) -> AgentResult:
+    @overload
+    def resume_sync(
+        self, answers: Mapping[str, Answer], *, output: type[T], **given: Unpack[RunOptions[Deps]]
+    ) -> AgentResult[T]: ...
+    @overload
+    def resume_sync(
+        self, answers: Mapping[str, Answer], *, output: dict[str, Any], **given: Unpack[RunOptions[Deps]]
+    ) -> AgentResult[Any]: ...
+    @overload
+    def resume_sync(
+        self, answers: Mapping[str, Answer], *, output: None = None, **given: Unpack[RunOptions[Deps]]
+    ) -> AgentResult[Out]: ...
+    def resume_sync(
+        self, answers: Mapping[str, Answer], *, output: Any = None, **given: Unpack[RunOptions[Deps]]
+    ) -> AgentResult[Any]:
         """The same for code that is not async."""
-        return self._lifecycle.sync(self._answer_order(given, answers))
+        return self._lifecycle.sync(self._answer_order(given, answers, output))
 
     def text_stream(self, prompt: Prompt, **given: Unpack[PromptOptions[Deps]]) -> TextStream:
-        """Returns the same run as `prompt` as a stream of its text. Raises what `prompt` raises, at once."""
+        """Returns a run as a stream of its text, also if the agent has an `output`. Raises what `prompt` raises, at
+        once."""
         order = self._order(given, prompts_of(prompt, given))
         order.view = view_of_text()
         return TextStream(self._lifecycle.stream(order))
@@ -434,14 +585,14 @@ class Agent(Generic[Deps]):
 
     @overload
     async def structured_run(
-        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions[T, Deps]]
     ) -> StructuredResult[T]: ...
     @overload
     async def structured_run(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Any, Deps]]
     ) -> StructuredResult[Any]: ...
     async def structured_run(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Any, Deps]]
     ) -> StructuredResult[Any]:
         """Returns a value that the model gives, with usage, cost and messages: JSON for a JSON Schema (a dict), an
         instance for a type.
@@ -459,14 +610,14 @@ class Agent(Generic[Deps]):
 
     @overload
     def structured_run_sync(
-        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions[T, Deps]]
     ) -> StructuredResult[T]: ...
     @overload
     def structured_run_sync(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Any, Deps]]
     ) -> StructuredResult[Any]: ...
     def structured_run_sync(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Any, Deps]]
     ) -> StructuredResult[Any]:
         """The same for code that is not async."""
         request = self._request(target, max_retries, given)
@@ -474,14 +625,14 @@ class Agent(Generic[Deps]):
 
     @overload
     def structured_stream(
-        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions[T, Deps]]
     ) -> ValueStream[T]: ...
     @overload
     def structured_stream(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Any, Deps]]
     ) -> ValueStream[Any]: ...
     def structured_stream(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Any, Deps]]
     ) -> ValueStream[Any]:
         """Returns the same run as a stream of the value as it grows; `result()` gives what `structured_run` returns."""
         request = self._request(target, max_retries, given)
@@ -491,28 +642,28 @@ class Agent(Generic[Deps]):
 
     @overload
     async def structured_output(
-        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions[T, Deps]]
     ) -> T: ...
     @overload
     async def structured_output(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Any, Deps]]
     ) -> Any: ...
     async def structured_output(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Any, Deps]]
     ) -> Any:
         """Returns only the value of a `structured_run`."""
         return (await self.structured_run(prompt, target, max_retries, **given)).value
 
     @overload
     def structured_output_sync(
-        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: type[T], max_retries: int = 3, **given: Unpack[ValueOptions[T, Deps]]
     ) -> T: ...
     @overload
     def structured_output_sync(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Any, Deps]]
     ) -> Any: ...
     def structured_output_sync(
-        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Deps]]
+        self, prompt: PromptOrAnswers, target: Any, max_retries: int = 3, **given: Unpack[ValueOptions[Any, Deps]]
     ) -> Any:
         """The same for code that is not async."""
         return self.structured_run_sync(prompt, target, max_retries, **given).value
@@ -670,12 +821,18 @@ class Agent(Generic[Deps]):
         apart, cancel = apart_of(options), cancel_of(options)
         return Order(self._check, self._new_run, prompts, request, given_to(self, options), answers, apart, cancel)
 
-    def _answer_order(self, given: Mapping[str, Any], answers: Mapping[str, Answer] | None) -> Order:
+    def _wanted(self, output: Any) -> StructuredOutput | None:
+        """Returns the request for the value of a run: of the type that it is given, otherwise of the agent's own."""
+        if output is not None:
+            return output_request(output)
+        return None if self._output is None else self._output.again()
+
+    def _answer_order(self, given: Mapping[str, Any], answers: Mapping[str, Answer] | None, output: Any) -> Order:
         if answers is None:  # such an order would mean to continue
             raise is_not("answers", answers, "a mapping from the ids of waiting calls to their answers")
-        return self._order(given, answers=answers)
+        return self._order(given, request=self._wanted(output), answers=answers)
 
-    def _request(self, target: Any, max_retries: int, given: ValueOptions[Deps]) -> StructuredOutput:
+    def _request(self, target: Any, max_retries: int, given: ValueOptions[Any, Deps]) -> StructuredOutput:
         return StructuredOutput(target, max_retries, given.pop("validate", ()))
 
     def _value_order(self, given: PromptOptions[Deps], prompt: PromptOrAnswers, request: StructuredOutput) -> Order:
@@ -690,6 +847,7 @@ class Agent(Generic[Deps]):
         if order.prompts is None and is_idle:
             if order.answers is not None:
                 order.answers = checked_answers(order.answers, history)
+                check_new_arguments(order.answers, history, (order.given or {}).get("tools", self._toolbox))
             elif not history:
                 raise NoMessages
             elif (is_answered(history) or is_waiting(history)) and not has_more:
@@ -736,4 +894,4 @@ class Agent(Generic[Deps]):
         given = given_to(self, {} if deps is None else {"deps": deps})
         check_given(self._config, given, self._toolbox)
         _, _, _, messages, state = self._initial
-        return self._setup(given, copy_json(state), None), messages
+        return self._setup(given, copy_json(state), self._wanted(None)), messages

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from contextlib import ContextDecorator
 from contextvars import ContextVar
-from typing import Any, Generic, TypeAlias, TypedDict, cast
+from typing import Any, Generic, Protocol, TypeAlias, TypedDict, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,6 +29,7 @@ from ..values.data import encodable
 from ..values.value import Deps
 from .structured import ValidateFn
 
+T = TypeVar("T")
 Prompt: TypeAlias = str | AgentMessage | Sequence[str | AgentMessage]
 
 POLICY_SLOTS = ("pre_turn_policies", "pre_dispatch_policies", "post_turn_policies", "post_loop_policies")
@@ -37,18 +38,30 @@ _NOT_ARGUMENTS = ("stream_fn", "fallbacks", "message_provider", "state", "masks"
 """Fields of a configuration that differ from the constructor argument of the same name."""
 
 
+class ModelStreamFn(StreamFn, Protocol):
+    """A stream function that names its model, as those of `swink_agent.testing` do: both in one."""
+
+    @property
+    def model(self) -> ModelSpec: ...
+
+
+Model: TypeAlias = str | ModelSpec | ModelStreamFn
+"""What may stand where a model is given."""
+Fallback: TypeAlias = tuple[str | ModelSpec, StreamFn | None] | ModelStreamFn
+
+
 class _OwnValues(TypedDict, Generic[Deps], total=False):
     """Values that replace the agent's own."""
 
     deps: Deps | None
-    model: str | ModelSpec | None
+    model: Model | None
     tools: Tools[Deps] | None
     system_prompt: SystemPrompt[Deps] | None
     stream_options: StreamOptions | None
     max_turns: int | None
 
 
-class RunOptions(_OwnValues[Deps], total=False):
+class _ApartOptions(_OwnValues[Deps], total=False):
     """The options of every method that runs an agent. They apply to that run only.
 
     With `messages`, the run is apart: it begins from them, with `state` or a copy of the agent's first state, and
@@ -60,17 +73,21 @@ class RunOptions(_OwnValues[Deps], total=False):
     cancel: CancellationToken | None
 
 
-class PromptOptions(RunOptions[Deps], total=False):
+class RunOptions(_ApartOptions[Deps], total=False):
+    """The options of methods that continue a run."""
+
+
+class PromptOptions(_ApartOptions[Deps], total=False):
     """The options of methods that run a prompt. They add its attachments."""
 
     images: Sequence[ImageInput]
     documents: Sequence[DocumentInput]
 
 
-class ValueOptions(PromptOptions[Deps], total=False):
+class ValueOptions(PromptOptions[Deps], Generic[T, Deps], total=False):
     """The options of methods that return a value. They add the functions that check it."""
 
-    validate: ValidateFn | Sequence[ValidateFn]
+    validate: ValidateFn[T] | Sequence[ValidateFn[T]]
 
 
 class OverrideOptions(_OwnValues[Deps], total=False):
@@ -82,23 +99,32 @@ class OverrideOptions(_OwnValues[Deps], total=False):
 # -- arguments of the constructor -----------------------------------------------------------------------------
 
 
-def as_model(model: str | ModelSpec) -> ModelSpec:
+def stream_fn_in(model: object) -> StreamFn | None:
+    """Returns the stream function that stands for a model, if one does."""
+    names_its_model = is_function(model) and isinstance(getattr(model, "model", None), ModelSpec)
+    return cast("StreamFn", model) if names_its_model else None
+
+
+def as_model(model: Model) -> ModelSpec:
     """Returns the model. Raises `TypeError` or `ValueError` for anything that does not name one."""
     if isinstance(model, str):
         return parsed_model(model)
-    if not isinstance(cast("object", model), ModelSpec):
+    if stream_fn_in(model) is not None:
+        return cast("ModelStreamFn", model).model
+    if not isinstance(model, ModelSpec):
         raise TypeError(f"{a_kind(model)} does not name a model; give provider:model or a ModelSpec")
     return model
 
 
 def stream_fns(
-    model: ModelSpec, stream_fn: StreamFn | None, fallbacks: Sequence[tuple[str | ModelSpec, StreamFn | None]]
+    model: ModelSpec, stream_fn: StreamFn | None, fallbacks: Sequence[Fallback]
 ) -> tuple[StreamFn, tuple[tuple[ModelSpec, StreamFn], ...]]:
     """Returns the stream functions of the model and of its fallbacks; `None` finds the adapter of the model's provider.
 
     Raises `ProviderMismatch` for a model that its stream function does not serve.
     """
-    pairs = [(as_model(spec), asked) for spec, asked in as_fallbacks(fallbacks)] if fallbacks != () else []
+    given = as_fallbacks(map(_as_pair, fallbacks) if _is_list(fallbacks) else fallbacks) if fallbacks != () else ()
+    pairs = [(as_model(spec), asked) for spec, asked in given]
     for spec, asked in ((model, stream_fn), *pairs):
         serves = getattr(asked, "serves", None)  # a function without it serves every provider
         if serves is not None and not serves(spec.provider):
@@ -108,6 +134,15 @@ def stream_fns(
     by_provider = ProviderStreamFn()
     others = tuple([(spec, by_provider if asked is None else asked) for spec, asked in pairs])
     return by_provider if stream_fn is None else stream_fn, others
+
+
+def _is_list(given: object) -> bool:
+    return isinstance(given, Iterable) and not isinstance(given, str)
+
+
+def _as_pair(fallback: Any) -> Any:
+    """Returns a fallback that is a stream function as a pair."""
+    return fallback if stream_fn_in(fallback) is None else (fallback.model, fallback)
 
 
 def check_model(config: AgentLoopConfig) -> None:
@@ -254,8 +289,11 @@ def given_to(agent: object, options: Mapping[str, Any]) -> Given | None:
     if not options and not overrides:
         return None
     given = _converted(options, _NAMES)
+    own_stream_fn = given.get("stream_fn")  # that of the run's model
     for owner, values in overrides:
         if owner is agent:
+            if "model" in values and given.get("stream_fn") is own_stream_fn:
+                given.pop("stream_fn", None)
             given |= values
     return given or None
 
@@ -288,6 +326,8 @@ def _converted(options: Mapping[str, Any], names: tuple[str, ...]) -> Given:
         if name not in names:
             can = names if "stream_fn" in names else (*names, *_OF_RUNS)
             raise TypeError(f"{name!r} cannot be given for one run; {', '.join(can)} can")
+        if name == "model" and (asked := stream_fn_in(value)) is not None:
+            given["stream_fn"] = asked
         if value is not None or name in _MAY_BE_NONE:
             given[name] = _value(name, value)
     return given

@@ -27,7 +27,7 @@ from ..run.pending import Pending
 from ..run.state import Accounts, Run, RunSetup
 from ..run.transcript import Transcript
 from ..run.turn import TurnTools
-from ..tool import AgentToolResult, OnSteer, ToolContext, ToolOptions
+from ..tool import AgentToolResult, OnSteer, Toolbox, ToolContext, ToolOptions
 from ..types import LLM_MESSAGES, AgentMessage, AgentResult, StopReason, UserMessage, is_blank
 from ..values.checks import check_number, check_tool_name, is_not
 from ..values.value import copy_json
@@ -114,7 +114,11 @@ class Delegate:
             raise asyncio.CancelledError  # the batch knows why the call was cancelled, and reports it
         if result.pending:
             raise _Waiting(arguments, run)
-        return self._answer(result)
+        return self._answer(result, run)
+
+    def tools_inside(self) -> Toolbox | TurnTools:
+        """Returns the tools of the agent, as far as they are known before a run."""
+        return self._setup_of(None)[0].tools
 
     def _run_of(self, ctx: ToolContext, caller: Run | None, channel: Channel | None) -> tuple[Run, bool]:
         """Makes the run of a copy; returns it, and whether it begins with the prompt. If not, it goes on where it
@@ -153,12 +157,14 @@ class Delegate:
         )
         return run, waited is None
 
-    def _answer(self, result: AgentResult) -> AgentToolResult:
+    def _answer(self, result: AgentResult, run: Run) -> AgentToolResult:
         if result.error is not None:
             return AgentToolResult.error(f"{self.name} failed: {result.error}")
         if (stop := result.stopped_by) is not None:
             why = f": {stop.reason}" if stop.reason else ""
             return AgentToolResult.error(f"{self.name} was stopped by the policy {stop.policy}{why}")
+        if run.request is not None:
+            return AgentToolResult.text(encode_json(result.value).decode())
         return AgentToolResult.text(result.text)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
+from copy import copy
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -38,14 +39,15 @@ from ..values.nesting import is_too_deep
 from ..values.value import Value
 
 T = TypeVar("T")
-ValidateFn: TypeAlias = Callable[[Any], None | Awaitable[None]]
+_MAX_RETRIES = 3  # as in `structured_run`
+ValidateFn: TypeAlias = Callable[[T], None | Awaitable[None]]
 """Checks a value that fits its schema and type. A `ValueError` goes back to the model, which tries again."""
 
 
 class StructuredResult(Value, Generic[T], frozen=True):
     """A value that a model gave, and the run that led to it."""
 
-    result: AgentResult
+    result: AgentResult[T]
     """How the run ended."""
     answer: T | None = None
     """The value; `None` while calls wait."""
@@ -101,8 +103,11 @@ class StructuredOutput:
     requires_approval = False
     on_steer = "finish"
 
-    def __init__(self, target: Any, max_retries: int, validate: ValidateFn | Sequence[ValidateFn] = ()) -> None:
+    def __init__(
+        self, target: Any, max_retries: int, validate: ValidateFn[Any] | Sequence[ValidateFn[Any]] = ()
+    ) -> None:
         check_whole("max_retries", max_retries, least=0)
+        self.target = target
         self._validators = _as_validators(validate)
         self._type = None if isinstance(target, dict) else ValueSchema(target)
         schema = cast("dict[str, Any]", target) if self._type is None else self._type.schema
@@ -133,6 +138,12 @@ class StructuredOutput:
         """The text of the last reply as the model gave it, if masks may have changed the message."""
         self._has_stopped = False  # whether it has ended the run, with a value or without one
         self._heard: AssistantMessage | None = None  # the last reply whose text was taken as an answer
+
+    def again(self) -> StructuredOutput:
+        """Returns the same request for another run. This one has had none."""
+        other = copy(self)
+        other._values, other._native = [], {}
+        return other
 
     # -- the request -------------------------------------------------------------------------------------------
 
@@ -257,6 +268,7 @@ class StructuredOutput:
     def as_told(self, result: AgentResult) -> AgentResult:
         """Returns the result as the caller gets it: that the run ended with the value, or without one after too many
         attempts, is not a policy's stop. Events and records have it as one."""
+        result = replace(result, output_fn=self._output)
         stop = result.stopped_by
         if stop is None or not self._has_stopped or stop.policy != self.name:
             return result
@@ -264,6 +276,11 @@ class StructuredOutput:
             return replace(result, stopped_by=None)
         failed = self._failed()
         return replace(result, stopped_by=None, exception=failed, error=str(failed), stop_reason=StopReason.ERROR)
+
+    def _output(self) -> Any:
+        if self._values:
+            return self._values[0]
+        raise self._failed()
 
     def _failed(self) -> StructuredOutputFailed:
         if self._failure is None:
@@ -288,7 +305,12 @@ class StructuredOutput:
         raise self._failed()
 
 
-def _as_validators(given: ValidateFn | Sequence[ValidateFn]) -> tuple[ValidateFn, ...]:
+def output_request(output: Any) -> StructuredOutput | None:
+    """Returns the request for a value of this type; `None` for text. Raises what `StructuredOutput` raises."""
+    return None if output is None or output is str else StructuredOutput(output, _MAX_RETRIES)
+
+
+def _as_validators(given: ValidateFn[Any] | Sequence[ValidateFn[Any]]) -> tuple[ValidateFn[Any], ...]:
     if not callable(given) and not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise is_not("validate", given, "a function, or a list of them")
     validators = (given,) if callable(given) else tuple(given)

@@ -23,7 +23,7 @@ from ..encoding.codec import decode_message
 from ..errors import NotPending
 from ..events import DeferralKind
 from ..exchanges import last_exchange
-from ..tool import AgentToolResult
+from ..tool import AgentToolResult, Toolbox
 from ..types import AgentMessage, AssistantMessage, Text, ToolCall, ToolOutcome, ToolResultMessage
 from ..values.checks import a_kind, is_not
 from ..values.data import as_json, as_json_data
@@ -174,6 +174,26 @@ def checked_answers(answers: Mapping[str, Answer], messages: Sequence[AgentMessa
     if unknown:
         raise NotPending(unknown)
     return {call_id: checked_answer(answer, waiting[call_id]) for call_id, answer in answers.items()}
+
+
+def check_new_arguments(
+    answers: Mapping[str, Answer], messages: Sequence[AgentMessage], tools: Toolbox | object
+) -> None:
+    """Raises `ValueError` for an `ApproveWith` whose arguments the schema of the tool refuses. Tools that a function of
+    the turn makes are not known yet."""
+    for call in pending_calls(messages):
+        answer = answers.get(call.call_id)
+        if not isinstance(answer, ApproveWith):
+            continue
+        box: object = tools
+        for name in call.delegates:
+            tool = box.by_name.get(name) if isinstance(box, Toolbox) else None
+            inside = getattr(tool, "tools_inside", None)
+            box = None if inside is None else inside()
+        if isinstance(box, Toolbox) and call.name in box.by_name:
+            problem = box.problems(call.name, answer.arguments)
+            if problem is not None:
+                raise ValueError(f"the arguments for the call {call.call_id!r} of {call.name} do not fit: {problem}")
 
 
 def checked_answer(answer: object, call: PendingCall) -> Answer:

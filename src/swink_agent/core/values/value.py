@@ -54,10 +54,14 @@ if TYPE_CHECKING:
     Deps = TypeVarWithDefault("Deps", default=Any)
     Deps_co = TypeVarWithDefault("Deps_co", covariant=True, default=Any)
     Deps_contra = TypeVarWithDefault("Deps_contra", contravariant=True, default=Any)
+    Out = TypeVarWithDefault("Out", default=str)
+    Out_co = TypeVarWithDefault("Out_co", covariant=True, default=str)
 else:
     Deps = TypeVar("Deps")
     Deps_co = TypeVar("Deps_co", covariant=True)
     Deps_contra = TypeVar("Deps_contra", contravariant=True)
+    Out = TypeVar("Out")
+    Out_co = TypeVar("Out_co", covariant=True)
 
 
 class Value(Struct, frozen=True):

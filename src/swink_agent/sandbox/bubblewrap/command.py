@@ -42,7 +42,7 @@ _TASKS_TO_PROCESSES = 4  # threads count too, and many programs have several
 _LOOK_AT_FILES_AGAIN = 0.05
 _FIRST_LOOK = 0.004  # for the command, which starts when everything is mounted
 _BETWEEN_LOOKS = 0.002  # about the life of a program that crashes at once; grows while nothing starts
-_BETWEEN_MOUNTS = 0.001
+_BETWEEN_LOOKS_AT_MOUNTS = 0.001  # grows too: on a busy machine the looks would delay the mounts
 
 # What bubblewrap reports if it may not make namespaces; all other messages are about paths.
 _OF_THE_MACHINE = re.compile(
@@ -321,12 +321,13 @@ class BubblewrapCommand:
 
     async def _mounts_made(self) -> None:
         """Waits until the mounts were compared. Raises if they are wrong, or bubblewrap gave up."""
+        began = time.monotonic()
         async with asyncio.timeout(_START_DEADLINE):
             while not self.mounted.are_made(self._first_pid):
                 self._check_wanted()
                 if _has_ended(self._first):
                     raise ValueError("it ended without a message")
-                await asyncio.sleep(_BETWEEN_MOUNTS)
+                await asyncio.sleep(max(_BETWEEN_LOOKS_AT_MOUNTS, (time.monotonic() - began) / 10))
 
     def _find_command(self, waited: float) -> None:
         """Opens a descriptor of the command, if it exists, or looks again. A command that ended at once has none."""

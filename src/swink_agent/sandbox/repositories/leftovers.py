@@ -80,6 +80,8 @@ class Leftovers:
         self._profile = profile
         roots = profile.write if profile.protected else ()  # a profile that protects nothing needs no look
         self._roots = [root for root in roots if not any(root != other and is_beneath(root, other) for other in roots)]
+        added = [name for name in profile.protected if row_of(name.split("/")) is None]
+        self._added = [os.path.join(root, name) for root in self._roots for name in added]
         self._exposed_now = exposed
         self._lock = threading.Lock()
         self._running: weakref.WeakSet[Snapshot] = weakref.WeakSet()
@@ -317,8 +319,7 @@ class Leftovers:
 
     def _by_place(self) -> list[str]:
         """What is protected in one place: names that the profile adds to the table, and those of a home folder."""
-        added = (name for name in self._profile.protected if row_of(name.split("/")) is None)
-        return [*(os.path.join(root, name) for name in added for root in self._roots), *self._profile.at_home()]
+        return [*self._added, *self._profile.at_home()]
 
     # -- the judgement -------------------------------------------------------------------------------------------
 

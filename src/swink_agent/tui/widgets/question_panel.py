@@ -20,9 +20,10 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from swink_agent.app.talk.questions import answer_for, hunk_answer, offered_hunks
+from swink_agent.app.talk.questions import AskedQuestion
+from swink_agent.approvals.answers import AnswerKey, answer_for, offered_answers
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalChoice, ApprovalQuestion
-from swink_agent.approvals.question import QuestionView, Row, hunk_rows
+from swink_agent.approvals.question import Row, hunk_rows
 from swink_agent.core.approval import Defer
 from swink_agent.rendering.cells import cell_width, cut, wrap
 from swink_agent.rendering.escaping import safe_display, safe_line
@@ -30,7 +31,7 @@ from swink_agent.rendering.turns import changed_texts
 from swink_agent.tools.files.hunks import ChangeHunks
 
 from ..composing.draft import Draft, plain_text
-from ..composing.question_keys import Choice, choice_rows, choices_of, low_choice_rows
+from ..composing.question_keys import choice_rows, low_choice_rows
 from ..transcript.diffs import Change
 from ..transcript.line import Line
 
@@ -136,11 +137,11 @@ class QuestionPanel(Widget, can_focus=True):
         self.question = question
         self._redact = redact
         self._clock = clock
-        self._view: QuestionView | None = None
+        self._asked: AskedQuestion | None = None
+        """The call as it is shown; `None` until it is prepared, or if it cannot be shown."""
         self._problem = ""
         """Why the call cannot be shown, or "" if it can."""
-        self._hunks: ChangeHunks | None = None
-        self._choices: dict[str, Choice] = {}
+        self._answers: list[AnswerKey] = []
         self._drawn_at: float | None = None
         self._is_answered = False
         self._reason: Draft | None = None
@@ -174,9 +175,8 @@ class QuestionPanel(Widget, can_focus=True):
         except Exception as error:
             self._fail(error)
 
-    def _prepare(self) -> tuple[QuestionView, ChangeHunks | None, Change | None]:
-        asked = self.question
-        return QuestionView(asked, self._redact), offered_hunks(asked), self._change_of(asked.details)
+    def _prepare(self) -> tuple[AskedQuestion, Change | None]:
+        return AskedQuestion(self.question, self._redact), self._change_of(self.question.details)
 
     def _change_of(self, details: Mapping[str, Any] | None) -> Change | None:
         """Returns the change as the transcript will draw it, or `None` if it is too long or changes nothing."""
@@ -187,9 +187,8 @@ class QuestionPanel(Widget, can_focus=True):
         change = Change(str(details.get("path", "")), old, new, shown=safe_line)
         return change if 0 < change.size <= _MOST_DRAWN and change.longest <= _LONGEST_DRAWN else None
 
-    def _prepared(self, view: QuestionView, hunks: ChangeHunks | None, change: Change | None) -> None:
-        self._view, self._hunks, self._change = view, hunks, change
-        self._choices = choices_of(self.question, view.name, has_hunks=hunks is not None)
+    def _prepared(self, asked: AskedQuestion, change: Change | None) -> None:
+        self._asked, self._change, self._answers = asked, change, asked.answers
         self._rows.clear()
         self.refresh(layout=True)
 
@@ -197,16 +196,19 @@ class QuestionPanel(Widget, can_focus=True):
         """Reports that a bug prevents showing the call. The user can refuse it or answer later, but not allow it."""
         problem = f"this call cannot be shown ({type(error).__name__}), so it cannot be allowed"
         self._problem = safe_display(problem, 400)
-        self._view = self._hunks = self._hunk = self._change = None
-        every = choices_of(self.question, "", has_hunks=False)
-        says_no = (ApprovalChoice.NO, "because", *(["later"] if self.question.can_wait else []))
-        self._choices = {key: choice._replace(is_offered=choice.means in says_no) for key, choice in every.items()}
+        self._asked = self._hunk = self._change = None
+        says_no = (ApprovalChoice.NO, "because", "later")
+        self._answers = [each for each in offered_answers(self.question) if each.means in says_no]
         self._rows.clear()
         self.call_later(self.refresh, layout=True)  # later, because this may run in the middle of drawing
 
     @property
     def _is_ready(self) -> bool:
-        return self._view is not None or bool(self._problem)
+        return self._asked is not None or bool(self._problem)
+
+    @property
+    def _hunks(self) -> ChangeHunks | None:
+        return None if self._asked is None else self._asked.hunks
 
     def on_unmount(self) -> None:
         if self._prepare_task is not None:
@@ -231,7 +233,7 @@ class QuestionPanel(Widget, can_focus=True):
     def _source(self, width: int) -> Iterator[Row | Line]:
         if self._problem:
             return iter([Row(row, ("red",)) for row in wrap(self._problem, width, at_words=True)])
-        if self._view is None:
+        if self._asked is None:
             return iter([Row("  … reading the call", ("dim",))])
         if self._hunk is not None and self._hunks is not None:
             lines = self._hunks.hunks[self._hunk].lines
@@ -240,7 +242,7 @@ class QuestionPanel(Widget, can_focus=True):
             return iter(self._change.part([(kind, self._redact(text)) for kind, text in lines]).lines(width - 1))
         if self._change is not None:
             return iter(self._change.lines(width - 1))
-        return self._view.content_rows(width)
+        return self._asked.view.content_rows(width)
 
     def _fixed(self, width: int) -> tuple[list[list[Segment]], list[list[Segment]]]:
         """Returns the rows that do not scroll: the title above, and the warnings and keys below."""
@@ -262,16 +264,17 @@ class QuestionPanel(Widget, can_focus=True):
         is_low = self.screen.size.height < _LOW
         head: list[list[Segment]] = []
         notes: list[list[Segment]] = []
-        if self._view is not None:
-            head = [self._drawn(row) for row in self._view.title_rows(width, 1 if is_low else 2)]
-            rows = self._view.warning_rows(width) if is_low else self._view.told_rows(width)
+        if self._asked is not None:
+            view = self._asked.view
+            head = [self._drawn(row) for row in view.title_rows(width, 1 if is_low else 2)]
+            rows = view.warning_rows(width) if is_low else view.told_rows(width)
             notes = [self._drawn(row) for row in rows]
         if self._reason is not None:
             return head, [*notes, *self._reason_rows(width)]
         if self._hunk is not None and self._hunks is not None:
             return head, self._hunk_rows(width, self._hunk + 1, len(self._hunks.hunks))
         is_lowest = self.screen.size.height < _LOWEST and width < _NARROW
-        keys = (low_choice_rows if is_lowest else choice_rows)(self._choices.values(), width)
+        keys = (low_choice_rows if is_lowest else choice_rows)(self._answers, width)
         gap: list[list[Segment]] = [] if is_low else [[]]
         return head, [*notes, *gap, *[[Segment(text, self._style(kind)) for text, kind in row] for row in keys]]
 
@@ -390,18 +393,16 @@ class QuestionPanel(Widget, can_focus=True):
         if key == "escape":
             self._answer(answer_for(self.question, "later" if self.question.can_wait else ApprovalChoice.NO))
             return True
-        choice = self._choices.get(key)
+        choice = next((each for each in self._answers if key in (each.number, each.key)), None)
         if choice is None:
             return event.is_printable or key in ("enter", "tab")
-        if not choice.is_offered:
-            return True
         if choice.means == "because":
             self._reason = Draft()
         elif choice.means == "hunks":
             self._hunk, self._top, self._accepted = 0, 0, set()
             self._rows.clear()
         else:
-            self.kept = choice.foreign if choice.means == "keep" else ""
+            self.kept = self._asked.rule if choice.means == "keep" and self._asked is not None else ""
             self._answer(answer_for(self.question, choice.means))
             return True
         self.refresh(layout=True)
@@ -449,7 +450,8 @@ class QuestionPanel(Widget, can_focus=True):
             return True
         if self._hunk == total:
             self._hunk = None
-            self._answer(hunk_answer(hunks, self._accepted))
+            assert self._asked is not None
+            self._answer(self._asked.answer("hunks", hunks=self._accepted))
             return True
         self._rows.clear()
         self.refresh(layout=True)
