@@ -378,7 +378,7 @@ async def test_context_state_and_instructions_of_a_client_reach_the_application(
         assert prompt.endswith("<client>\nBe brief.\n\nNo jokes.\n\nthe page: /cart\n</client>")
         await send(asked("t", user("hi"), user("more", 2), state={"n": 2}))
         assert stream.requests[1].context.system_prompt == "Help.", "it says nothing any more"
-        assert (clients, client.state, client.context) == ([client], {"n": 2}, ())
+        assert (clients, client.state, client.context) == ([client, client], {"n": 2}, ())
         client.is_in_prompt = False
         await send(asked("t", *rules, user("hi"), user("more", 2), user("again", 3), **more))
         assert stream.requests[2].context.system_prompt == "Help.", "the application uses it in its own way"
@@ -456,12 +456,13 @@ def charge(amount: int) -> str:
 
 
 async def test_a_user_who_may_only_write_gives_results_of_their_own_tools_alone(tmp_path: Path) -> None:
-    def authorize(request: web.Request, action: str, session: str | None) -> str | None:
+    def authorize(request: web.Request, action: str, session: Any) -> str | None:
         user = request.headers["x-user"]
         return user if user == "ada" or action in ("read", "write") else None
 
     def make_agent(context: Any) -> Agent:
-        stream = scripted(reply(call("charge", amount=5), call("where_am_i")), text("Done."))
+        calls = reply(call("charge", amount=5), call("where_am_i"))
+        stream = scripted(lambda request: text("Done.") if request.turn else calls)  # each run has an agent of its own
         return Agent("anthropic:claude-sonnet-4-6", stream_fn=stream, tools=[charge])
 
     made = app(make_agent, authorize=authorize, store=JsonlSessionStore(tmp_path / "sessions"))
