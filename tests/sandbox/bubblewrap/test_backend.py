@@ -380,3 +380,21 @@ async def test_a_bomb_of_roots_is_ended_long_before_it_has_grown(playground: Any
 
 def sleepers(number: int) -> list[subprocess.Popen[bytes]]:
     return [subprocess.Popen(["sleep", "60"]) for _ in range(number)]
+
+
+@pytest.mark.parametrize("has_perl", [True, False])
+async def test_a_command_starts_alike_with_and_without_perl(
+    has_perl: bool, playground: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_perl:
+        monkeypatch.setattr("swink_agent.sandbox.bubblewrap.backend.find_perl", lambda outside: None)
+    monkeypatch.setenv("LC_ALL", "none_NONE")  # Perl would write about it
+    script = "mkdir a b; echo x > a/f; mv a/f b/; cat b/f; echo y > /dev/shm/f; cat /dev/shm/f; env | grep PERL"
+    with BubblewrapSandbox(playground.profile()) as sandbox:
+        outcome = await playground.run(sandbox, f"{script}; kill -FPE $$")
+        assert outcome.code in (-8, 136)
+        assert outcome.output.endswith("x\ny\n")
+        assert "perl" not in outcome.output
+        missing = await sandbox.spawn(["/nowhere/program"], cwd=str(playground.root))
+        assert await missing.wait() != 0
+        assert b"/nowhere/program: No such file or directory" in await missing.output.read()
