@@ -217,7 +217,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     _keep_share(config, items)
     items[:] = [item for item in items if has_turn(item.nodeid, config.getoption("turn"), config.getoption("one_of"))]
     for item in items:
-        if is_hypothesis_test(test := getattr(item, "obj", None)):
+        test = getattr(item, "obj", None)
+        if is_hypothesis_test(test := getattr(test, "row", test)):
             if config.getoption("markexpr") in SWEEPS:
                 item.add_marker(pytest.mark.sweep)
             else:

@@ -16,7 +16,8 @@ RunFn = Callable[[Callable[..., Any], Mapping[str, Any]], None]
 def as_one_test(test: FunctionType, run: RunFn) -> Callable[..., None]:
     """Returns a test that runs every row of the parametrized one, and then fails with what each failed row raised.
 
-    Fixtures are made once, for all rows. A row that skips is left out; if all of them skip, so does the test.
+    Fixtures are made once, for all rows. A row that skips is left out; if all of them skip, so does the test. What it
+    runs for each row is in `row`.
     """
     tables = [mark for mark in test.pytestmark if mark.name == "parametrize"]
     names = {name for mark in tables for name in _names(mark)}
@@ -42,6 +43,7 @@ def as_one_test(test: FunctionType, run: RunFn) -> Callable[..., None]:
     left = [parameter for name, parameter in signature.parameters.items() if name not in names]
     all_rows.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
     all_rows.pytestmark = [mark for mark in test.pytestmark if mark.name != "parametrize"]  # type: ignore[attr-defined]
+    all_rows.row = test  # type: ignore[attr-defined]
     for name in ("__name__", "__qualname__", "__module__", "__doc__"):
         setattr(all_rows, name, getattr(test, name))
     return all_rows

@@ -57,7 +57,7 @@ class Client:
 
     async def until(self, kind: str) -> Any:
         """The first update of a kind."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (found := self.of(kind)):
                 self.told.clear()
                 await self.told.wait()

@@ -381,7 +381,7 @@ def test_the_doctor_finds_a_program_that_cannot_run(root: Path, tmp_path: Path) 
 
 
 async def _until(condition: Any) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - a process tells nobody
             await asyncio.sleep(0.01)
 

@@ -310,7 +310,7 @@ async def test_calls_that_waited_for_their_turn_and_are_invalid_end_the_batch(ot
     calls = reply(call("work", number=0), *[call("work", number="x")] * others, call("work", number="y"))
     agent = Agent("test:model", stream_fn=scripted(calls, "done"), tools=[work])
     events = watch(agent)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert (await agent.prompt("go")).text == "done"
     outcomes = [result.outcome for result in results(agent)]
     assert outcomes == [ToolOutcome.RAN, *[ToolOutcome.INVALID] * (others + 1)]
@@ -359,7 +359,7 @@ async def test_a_journal_that_fails_before_a_waiting_call_leaves_others_their_re
     agent = Agent("test:model", stream_fn=scripted(calls, "done"), tools=[work, other], tool_execution=how)
     agent.attach_journal(disk)
     events = watch(agent)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         result = await agent.prompt("go")
     assert result.error == "the journal failed: OSError: full"
     never = ToolOutcome.NEVER_RAN

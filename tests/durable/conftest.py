@@ -100,7 +100,7 @@ class Fleet:
         os.kill(process, signal.SIGKILL)
         self.workers.remove(process)
 
-    def exit_code(self, process: int, seconds: float = 20) -> int:
+    def exit_code(self, process: int, seconds: float = 60) -> int:
         """Waits for a worker that ends by itself."""
         path = self.folder / f"exit-{process}"
         wait_until(path.exists, seconds)
@@ -133,7 +133,7 @@ class Fleet:
         self._program.stdout.close()
 
 
-def wait_until(is_true: Callable[[], object], seconds: float = 20) -> None:
+def wait_until(is_true: Callable[[], object], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not is_true():
         assert time.monotonic() < deadline, "it did not happen in time"

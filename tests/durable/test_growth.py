@@ -29,7 +29,7 @@ async def test_every_statement_finds_its_runs_by_an_index(sqlite_url: str) -> No
         durable.agent("calc", limit=8, limit_per_key=2, rate=(100, 60))(adding)
         async with durable.worker(poll=0.05):
             run = await durable.submit("calc", "2+3?", key="acme")
-            await run.result(timeout=20)
+            await run.result(timeout=60)
         for wanted in ({}, {"status": "done"}, {"key": "acme"}, {"status": "done", "agent": "calc", "key": "acme"}):
             await durable.runs(**wanted)  # type: ignore[arg-type]
         await durable.stats()

@@ -273,7 +273,7 @@ async def test_lists_are_newest_first_and_can_be_narrowed(sqlite_url: str) -> No
 async def test_a_run_is_done_and_its_records_are_those_of_a_session(kind: str, url: str) -> None:
     async with serving(url, calc=adding) as durable:
         run = await durable.submit("calc", "2+3?", id="one")
-        result = await run.result(timeout=20)
+        result = await run.result(timeout=60)
         assert (result.text, result.stop_reason, result.error) == ("5", StopReason.STOP, None)
         assert [type(message).__name__ for message in result.messages] == [
             "UserMessage",
@@ -313,11 +313,11 @@ async def test_a_run_is_done_and_its_records_are_those_of_a_session(kind: str, u
 async def test_a_follower_comes_to_the_end_of_a_run_whose_last_record_is_damaged(sqlite_url: str) -> None:
     async with serving(sqlite_url, calc=adding) as durable:
         run = await durable.submit("calc", "2+3?")
-        await run.result(timeout=20)
+        await run.result(timeout=60)
         whole = [record.number async for record in run.events()]
         with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as database, database:
             database.execute("UPDATE swink_records SET line = ? WHERE number = ?", (b"damaged", whole[-1]))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert [record.number async for record in run.events()] == whole[:-1]
 
 
@@ -332,10 +332,10 @@ async def test_a_follower_sees_records_as_they_come_and_through_a_wait(sqlite_ur
                 seen.append(record.number)
 
         follower = asyncio.create_task(follow())
-        result = await run.result(timeout=20)
+        result = await run.result(timeout=60)
         assert [pending.name for pending in result.pending] == ["refund"]
         await run.answer(result.pending[0], True)
-        await asyncio.wait_for(follower, 20)
+        await asyncio.wait_for(follower, 60)
         assert seen == list(range(1, (await run.info()).position + 1))
 
 
@@ -344,7 +344,7 @@ async def test_runs_of_agents_that_no_worker_has_stay_queued(sqlite_url: str) ->
     async with Durable(sqlite_url) as submitter, serving(sqlite_url, calc=adding) as durable:
         other = await submitter.submit("unknown", "hello")
         mine = await durable.submit("calc", "2+3?")
-        await mine.result(timeout=20)
+        await mine.result(timeout=60)
         assert (await other.info()).status == "queued"
         stats = await durable.stats()
         assert stats.queued_agents == {"unknown": 1}
@@ -364,7 +364,7 @@ async def test_a_factory_that_raises_fails_the_run_until_it_is_retried(
 
     async with serving(url, calc=make) as durable:
         run = await durable.submit("calc", "2+3?")
-        result = await run.result(timeout=20)
+        result = await run.result(timeout=60)
         assert (result.error, result.stop_reason) == ("no database today", StopReason.ERROR)
         assert (await run.info()).status == "failed"
         (said,) = [record.getMessage() for record in caplog.records if run.id in record.getMessage()]
@@ -372,13 +372,13 @@ async def test_a_factory_that_raises_fails_the_run_until_it_is_retried(
         assert "test_runs.py:" in said
         broken = False
         await run.retry()
-        assert (await run.result(timeout=20)).text == "5"
+        assert (await run.result(timeout=60)).text == "5"
 
 
 async def test_a_factory_that_gives_no_agent_fails_the_run_at_once(sqlite_url: str) -> None:
     async with serving(sqlite_url, nothing=lambda: None) as durable:
         run = await durable.submit("nothing", "2+3?")
-        result = await run.result(timeout=20)
+        result = await run.result(timeout=60)
         assert result.error == "the factory of agent 'nothing' gave a NoneType, not an Agent"
         assert (await run.info()).attempts == 1
 
@@ -398,7 +398,7 @@ async def test_errors_and_stops_of_policies_fail_a_run(sqlite_url: str) -> None:
     }
     async with serving(sqlite_url, **agents) as durable:
         runs = {name: await durable.submit(name, "go") for name in agents}
-        results = {name: await run.result(timeout=20) for name, run in runs.items()}
+        results = {name: await run.result(timeout=60) for name, run in runs.items()}
         errors = {name: result.error for name, result in results.items()}
         for name, kind in {"filtered": ContentFiltered, "stopped": PolicyStopped, "other": AgentError}.items():
             with pytest.raises(kind):
@@ -426,9 +426,9 @@ async def test_an_unreachable_model_is_asked_later_and_at_last_the_run_fails(kin
         async with durable.worker(poll=0.05, slots=1):
             later = await durable.submit("later", "go")
             good, bad = await durable.submit("good", "go"), await durable.submit("bad", "go")
-            assert (await good.result(timeout=20)).text == "through"
+            assert (await good.result(timeout=60)).text == "through"
             assert (await good.info()).attempts == 3
-            assert "line cut" in str((await bad.result(timeout=20)).error)
+            assert "line cut" in str((await bad.result(timeout=60)).error)
             assert (await bad.info()).attempts == 3
             info = await later.info()
             assert (info.status, info.worker) == ("queued", "")
@@ -469,9 +469,9 @@ async def test_conversations_go_on_after_a_run_that_is_over(kind: str, url: str)
 
     async with serving(url, talk=make) as durable:
         first = await durable.submit("talk", "I am Ada", id="first")
-        await first.result(timeout=20)
+        await first.result(timeout=60)
         second = await durable.submit("talk", "Who am I?", id="second", after="first")
-        result = await second.result(timeout=20)
+        result = await second.result(timeout=60)
         assert result.text == "ada"
         assert len(result.messages) == 4
         assert len(requests[-1].messages) == 7
@@ -487,7 +487,7 @@ async def test_custom_messages_are_prompts_too(sqlite_url: str) -> None:
         durable.agent("calc")(lambda: Agent("test:model", stream_fn=scripted(text("ok"))))
         async with durable.worker(poll=0.05):
             run = await durable.submit("calc", [Memo("kept"), UserMessage("hello")])
-            result = await run.result(timeout=20)
+            result = await run.result(timeout=60)
     assert isinstance(result.messages[0], Memo)
 
 
@@ -502,7 +502,7 @@ async def test_a_run_waits_and_each_answer_is_acted_on_at_once(kind: str, url: s
     both = [call("refund", order="17"), call("refund", order="18")]
     async with serving(url, worker={"slots": 1}, refunds=asking(both, text("all paid")), calc=adding) as durable:
         run = await durable.submit("refunds", "go", id="r")
-        result = await run.result(timeout=20)
+        result = await run.result(timeout=60)
         assert result.stop_reason == StopReason.TOOL_USE
         first, second = result.pending
         assert first.position is not None
@@ -510,16 +510,16 @@ async def test_a_run_waits_and_each_answer_is_acted_on_at_once(kind: str, url: s
         info = await run.info()
         assert (info.status, info.worker, info.pending) == ("waiting", "", result.pending)
         other = await durable.submit("calc", "2+3?")  # a waiting run holds no slot
-        assert (await other.result(timeout=20)).text == "5"
+        assert (await other.result(timeout=60)).text == "5"
         with pytest.raises(TypeError):
             await run.answer(first, "yes")  # type: ignore[arg-type]
         assert await run.answer(first, Approve(), by="ada") is True
         assert await run.answer(first, Reject("no")) is False
-        result = await run.result(timeout=20)
+        result = await run.result(timeout=60)
         assert [pending.call_id for pending in result.pending] == [second.call_id]
         assert await run.answer(first.call_id, Approve()) is False
         assert await run.answer(second.call_id, ApproveWith({"order": "19"}), by="bob") is True
-        result = await run.result(timeout=20)
+        result = await run.result(timeout=60)
         assert result.text == "all paid"
         texts = [extract_text(message.content) for message in result.messages]  # type: ignore[union-attr]
         assert texts[2].startswith("refunded 17")
@@ -540,24 +540,24 @@ async def test_answers_are_bound_to_the_question_and_not_to_its_id(sqlite_url: s
     script = [call("refund", order="17"), call("refund", order="99"), text("over")]
     async with serving(sqlite_url, refunds=asking(*script)) as durable:
         run = await durable.submit("refunds", "go")
-        (first,) = (await run.result(timeout=20)).pending
+        (first,) = (await run.result(timeout=60)).pending
         with pytest.raises(NotPending):
             await run.answer("other", Approve())
         assert await run.answer(first.call_id, Approve()) is True
-        (second,) = (await run.result(timeout=20)).pending
+        (second,) = (await run.result(timeout=60)).pending
         assert (second.arguments, second.call_id) == ({"order": "99"}, first.call_id)
         with pytest.raises(NotPending):
             await run.answer(first, Approve())  # a page that was left open
         with pytest.raises(NotPending, match="several"):
             await run.answer(first.call_id, Approve())
         assert await run.answer(second, False) is True
-        assert (await run.result(timeout=20)).text == "over"
+        assert (await run.result(timeout=60)).text == "over"
 
 
 async def test_an_answer_that_cannot_be_kept_is_refused_and_harms_no_run(sqlite_url: str) -> None:
     async with serving(sqlite_url, refunds=asking(call("refund", order="17"), text("over"))) as durable:
         run = await durable.submit("refunds", "go")
-        (pending,) = (await run.result(timeout=20)).pending
+        (pending,) = (await run.result(timeout=60)).pending
         with pytest.raises(TypeError, match=r"^by must be a string, not an int$"):
             await run.answer(pending, Approve(), by=5)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match=r"^call must be a PendingCall, or the id of a call, not an int$"):
@@ -569,7 +569,7 @@ async def test_an_answer_that_cannot_be_kept_is_refused_and_harms_no_run(sqlite_
         with pytest.raises(TypeError, match=r"^timeout must be a number of seconds, or None, not a str$"):
             await run.result(timeout="1")  # type: ignore[arg-type]
         assert await run.answer(pending, Approve(), by="ada")
-        assert (await run.result(timeout=20)).text == "over"
+        assert (await run.result(timeout=60)).text == "over"
 
 
 @pytest.mark.sweep
@@ -581,12 +581,12 @@ async def test_external_calls_take_results(sqlite_url: str) -> None:
 
     async with serving(sqlite_url, ships=asking(call("ship", order="7"), text("sent"), tools=[ship])) as durable:
         run = await durable.submit("ships", "go")
-        (pending,) = (await run.result(timeout=20)).pending
+        (pending,) = (await run.result(timeout=60)).pending
         assert pending.kind == "external"
         with pytest.raises(TypeError):
             await run.answer(pending, Approve())
         assert await run.answer(pending, AgentToolResult.text("shipped by sea"))
-        result = await run.result(timeout=20)
+        result = await run.result(timeout=60)
         assert result.text == "sent"
         assert "shipped by sea" in extract_text(result.messages[2].content)  # type: ignore[union-attr]
 
@@ -596,11 +596,11 @@ async def test_of_many_answers_at_once_the_first_counts(kind: str, url: str) -> 
     both = [call("refund", order="17"), call("refund", order="18")]
     async with serving(url, refunds=asking(both, text("paid"))) as durable:
         run = await durable.submit("refunds", "go")
-        pending, other = (await run.result(timeout=20)).pending
+        pending, other = (await run.result(timeout=60)).pending
         counted = await asyncio.gather(*[run.answer(pending, Approve(), by=str(n)) for n in range(8)])
         assert sorted(counted) == [False] * 7 + [True]
         assert await run.answer(other, Approve())
-        while (result := await run.result(timeout=20)).pending:
+        while (result := await run.result(timeout=60)).pending:
             pass
         assert result.text == "paid"
 
@@ -629,12 +629,12 @@ async def test_a_cancel_is_final(kind: str, url: str) -> None:
 
     async with serving(url, slow=make, refunds=asking(call("refund", order="1"), text("x"))) as durable:
         running, waiting = await durable.submit("slow", "go"), await durable.submit("refunds", "go")
-        (pending,) = (await waiting.result(timeout=20)).pending
+        (pending,) = (await waiting.result(timeout=60)).pending
         assert await waiting.cancel("changed my mind") is True
         assert (await waiting.info()).status == "cancelled"
         with pytest.raises(NotPending):
             await waiting.answer(pending, True)
-        await asyncio.wait_for(started.wait(), 20)
+        await asyncio.wait_for(started.wait(), 60)
         assert await running.cancel("first") is True
         assert await running.cancel("second") is True
         result = await running.result(timeout=10)
@@ -680,7 +680,7 @@ async def test_nothing_begins_after_a_cancel_even_if_its_worker_has_not_noticed(
         )
         async with durable.worker(poll=0.05):
             run = await durable.submit("calc", "go", id="one")
-            assert (await run.result(timeout=20)).error == "now"
+            assert (await run.result(timeout=60)).error == "now"
     assert len(asked) == 1
 
 
@@ -744,8 +744,8 @@ async def test_starts_are_limited_by_the_rate(sqlite_url: str) -> None:
         durable.agent("calc", rate=(2, 600.0))(adding)
         runs = [await durable.submit("calc", "2+3?") for _ in range(4)]
         async with durable.worker(poll=0.02):
-            await runs[0].result(timeout=20)
-            await runs[1].result(timeout=20)
+            await runs[0].result(timeout=60)
+            await runs[1].result(timeout=60)
             await asyncio.sleep(0.3)
             assert [(await run.info()).status for run in runs] == ["done", "done", "queued", "queued"]
 
@@ -763,7 +763,7 @@ async def test_a_cancel_ends_a_factory_that_does_not_return(sqlite_url: str) -> 
 
     async with serving(sqlite_url, waiting=waiting) as durable:
         run = await durable.submit("waiting", "x")
-        await asyncio.wait_for(has_begun.wait(), 20)
+        await asyncio.wait_for(has_begun.wait(), 60)
         assert await run.cancel("nobody needs it")
         result = await run.result(timeout=10)
         assert result.error == "nobody needs it"
@@ -774,8 +774,8 @@ async def test_a_cancel_ends_a_factory_that_does_not_return(sqlite_url: str) -> 
 async def test_a_factory_that_exits_fails_its_run_and_not_the_worker(sqlite_url: str) -> None:
     async with serving(sqlite_url, exiting=lambda: sys.exit("no key"), calc=adding) as durable:
         run = await durable.submit("exiting", "x")
-        assert "no key" in str((await run.result(timeout=20)).error)
-        assert (await (await durable.submit("calc", "2+3?")).result(timeout=20)).text == "5"
+        assert "no key" in str((await run.result(timeout=60)).error)
+        assert (await (await durable.submit("calc", "2+3?")).result(timeout=60)).text == "5"
 
 
 # -- masking -------------------------------------------------------------------------------------------------
@@ -797,14 +797,14 @@ async def test_errors_and_questions_are_masked_too(sqlite_url: str) -> None:
     agents = {"raising": raising, "stopped": stopped, "refunds": asking(call("refund", order=secret), text("x"))}
     async with serving(sqlite_url, **agents) as durable:
         runs = [await durable.submit(name, "go") for name in agents]
-        results = [await run.result(timeout=20) for run in runs]
+        results = [await run.result(timeout=60) for run in runs]
         assert [result.error is not None for result in results] == [True, True, False]
         assert "is not valid" in str(results[0].error)
         assert "not with" in str(results[1].error)
         (pending,) = results[2].pending
         assert secret not in everything_in(durable)
         assert await runs[2].answer(pending, Reject("no"), by=f"ada {secret}")
-        await runs[2].result(timeout=20)
+        await runs[2].result(timeout=60)
         assert secret not in everything_in(durable, "swink_records")
         assert secret not in repr([await run.info() for run in runs])
 
@@ -819,9 +819,9 @@ async def test_secrets_are_masked_and_the_prompt_is_kept_until_its_record_is_wri
         run = await durable.submit("refunds", f"use {secret}", metadata={"token": secret, "plain": "word"})
         assert secret not in everything_in(durable)
         async with durable.worker(poll=0.05):
-            (pending,) = (await run.result(timeout=20)).pending
+            (pending,) = (await run.result(timeout=60)).pending
             await run.answer(pending, Reject(f"not with {secret}"), by=f"ada {secret}")
-            await run.result(timeout=20)
+            await run.result(timeout=60)
             other = await durable.submit("refunds", "go")
             await other.cancel(f"because {secret}")
         assert secret not in everything_in(durable)
@@ -831,7 +831,7 @@ async def test_secrets_are_masked_and_the_prompt_is_kept_until_its_record_is_wri
         run = await durable.submit("calc", plain)
         assert plain in everything_in(durable, "swink_runs")
         async with durable.worker(poll=0.05):
-            await run.result(timeout=20)
+            await run.result(timeout=60)
         assert plain not in everything_in(durable, "swink_runs")
         assert plain in everything_in(durable, "swink_records")
 
@@ -865,7 +865,7 @@ async def test_nothing_is_pickled(sqlite_url: str) -> None:
 async def test_finished_runs_are_deleted_with_their_records_and_tickets(kind: str, url: str) -> None:
     async with serving(url, calc=adding) as durable:
         over = await durable.submit("calc", "2+3?", id="over")
-        await over.result(timeout=20)
+        await over.result(timeout=60)
         assert await durable.prune(1) == 0
         assert await durable.prune(0) == 1
         with pytest.raises(RunNotFound):
@@ -873,7 +873,7 @@ async def test_finished_runs_are_deleted_with_their_records_and_tickets(kind: st
         with pytest.raises(ValueError, match="days"):
             await durable.prune(-1)
         before = await durable.submit("calc", "2+3?", id="before")
-        await before.result(timeout=20)
+        await before.result(timeout=60)
     async with Durable(url) as durable:
         follower = await durable.submit("calc", "and 3+4?", after="before")
         assert await durable.prune(0) == 0  # its history is still needed
@@ -972,7 +972,7 @@ async def test_two_durables_of_one_process_lose_no_run_while_others_look(sqlite_
 async def test_a_store_may_have_any_name_and_its_url_leads_back_to_it(tmp_path: Path, name: str) -> None:
     async with serving(f"sqlite:///{tmp_path}/{name}", calc=adding) as durable:
         run = await durable.submit("calc", "2+3?")
-        assert (await run.result(timeout=20)).text == "5"
+        assert (await run.result(timeout=60)).text == "5"
         async with Durable(durable.url) as again:
             assert [found.id for found in await again.runs()] == [run.id]
     assert set(os.listdir(tmp_path)) == {unquote(name), f"{unquote(name)}.locks"}
@@ -1021,7 +1021,7 @@ async def test_a_store_that_python_3_12_made_works_with_an_old_sqlite(sqlite_url
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master WHERE instr(sql, 'subsec')").fetchone()
         assert tables > 3
     async with serving(sqlite_url, calc=adding) as durable:
-        assert (await (await durable.submit("calc", "2+3?")).result(timeout=20)).text == "5"
+        assert (await (await durable.submit("calc", "2+3?")).result(timeout=60)).text == "5"
 
 
 async def test_a_second_worker_in_a_process_is_refused(sqlite_url: str) -> None:
@@ -1057,13 +1057,13 @@ async def test_results_are_on_record_soon_after_their_calls_end(sqlite_url: str)
 
     async with serving(sqlite_url, two=make) as durable:
         run = await durable.submit("two", "go")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             async for record in run.events():
                 if isinstance(record.entry, MessageAdded) and record.entry.source == "result":
                     break
         assert not release.is_set()
         release.set()
-        assert (await run.result(timeout=20)).text == "ok"
+        assert (await run.result(timeout=60)).text == "ok"
 
 
 @pytest.mark.sweep
@@ -1073,7 +1073,7 @@ async def test_a_record_that_is_too_large_ends_the_run(sqlite_url: str, monkeypa
     monkeypatch.setattr(writing, "MOST_BYTES", 20_000)
     async with serving(sqlite_url, big=lambda: Agent("test:model", stream_fn=scripted(text("x" * 30_000)))) as durable:
         run = await durable.submit("big", "go")
-        result = await run.result(timeout=20)
+        result = await run.result(timeout=60)
         assert "30" in str(result.error)
         assert (await run.info()).status == "failed"
 
@@ -1082,11 +1082,11 @@ async def test_a_record_that_is_too_large_ends_the_run(sqlite_url: str, monkeypa
 async def test_each_attempt_is_a_run_on_record_and_a_tool_that_is_gone_is_unknown(sqlite_url: str) -> None:
     async with serving(sqlite_url, refunds=asking(call("refund", order="1"), text("over"))) as durable:
         run = await durable.submit("refunds", "go")
-        await run.result(timeout=20)
+        await run.result(timeout=60)
     async with serving(sqlite_url, refunds=asking(call("refund", order="1"), text("over"), tools=[])) as durable:
         run = await durable.run(run.id)
         await run.answer((await run.info()).pending[0], Approve())
-        result = await run.result(timeout=20)
+        result = await run.result(timeout=60)
         assert result.text == "over"
         assert "unknown tool" in extract_text(result.messages[2].content)  # type: ignore[union-attr]
         kinds = [record.entry.kind for record in (await run.load()).records() if isinstance(record.entry, RunStarted)]
@@ -1112,11 +1112,11 @@ async def test_a_new_release_goes_on_with_old_runs_by_its_own_model_and_tools(ki
 
     async with serving(url, refunds=release("old", call("refund", order="1"))) as durable:
         run = await durable.submit("refunds", "go", id="r")
-        await run.result(timeout=20)
+        await run.result(timeout=60)
     async with serving(url, refunds=release("new", None, text("over"))) as durable:
         run = await durable.run("r")
         await run.answer((await run.info()).pending[0], True)
-        assert (await run.result(timeout=20)).text == "over"
+        assert (await run.result(timeout=60)).text == "over"
     assert asked == ["old", "new"]
 
 
@@ -1137,10 +1137,10 @@ async def test_a_retry_goes_on_where_the_run_stopped(sqlite_url: str) -> None:
 
     async with serving(sqlite_url, calc=make) as durable:
         run = await durable.submit("calc", "go")
-        assert "key expired" in str((await run.result(timeout=20)).error)
+        assert "key expired" in str((await run.result(timeout=60)).error)
         is_broken = False
         await run.retry()
-        result = await run.result(timeout=20)
+        result = await run.result(timeout=60)
     assert (result.text, result.error) == ("two", None)
     assert asked[0] == 0
     assert 0 not in asked[1:]
@@ -1162,10 +1162,10 @@ async def test_a_call_that_waits_in_a_delegate_is_answered_too(kind: str, url: s
 
     async with serving(url, boss=make) as durable:
         run = await durable.submit("boss", "go")
-        (pending,) = (await run.result(timeout=20)).pending
+        (pending,) = (await run.result(timeout=60)).pending
         assert pending.delegates == ("clerk",)
         assert await run.answer(pending, Approve(), by="ada")
-        assert (await run.result(timeout=20)).text == "outer done"
+        assert (await run.result(timeout=60)).text == "outer done"
 
 
 @pytest.mark.sweep
@@ -1192,9 +1192,9 @@ async def test_a_compacted_context_survives_a_wait(sqlite_url: str) -> None:
     async with serving(sqlite_url, refunds=make) as durable:
         history = [UserMessage(str(number)) for number in range(5)]
         run = await durable.submit("refunds", history)
-        (pending,) = (await run.result(timeout=20)).pending
+        (pending,) = (await run.result(timeout=60)).pending
         await run.answer(pending, True)
-        result = await run.result(timeout=20)
+        result = await run.result(timeout=60)
     assert result.text == "over"
     assert len(result.messages) == 8
     assert lengths == [2, 4]

@@ -90,7 +90,7 @@ def test_in_brief_a_description_says_what_the_tool_is_for(description: str, brie
     assert tool_shown.description == brief
 
 
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("piece", ["(", "(a, ", "( "])
 def test_a_description_of_open_parentheses_is_shortened_in_no_time(piece: str) -> None:
     @tool(description=piece * 5_000)

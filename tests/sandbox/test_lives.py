@@ -134,7 +134,7 @@ async def test_closing_while_a_command_starts_ends_both(name: str, tmp_path: Pat
     starting = asyncio.ensure_future(sandbox.spawn(["/bin/sleep", marker], cwd=str(tmp_path)))
     await asyncio.sleep(delay)
     sandbox.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         try:
             process = await starting
         except SandboxClosed:
@@ -206,7 +206,7 @@ os.write(1, b"y" * 60_000)"""
         _, (held,), _, _ = socket.recv_fds(ours, 1, 1)
         try:
             assert await process.wait() == 0
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 assert await process.output.read() == b"y" * 60_000
             with pytest.raises(BrokenPipeError):
                 os.write(held, b"z")
@@ -221,7 +221,7 @@ async def test_a_fork_of_the_program_does_not_keep_output_open(sandbox: Sandbox)
     thread = threading.Thread(target=in_a_fork, args=(int,), kwargs={"and_then": ends.wait})
     thread.start()
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await process.wait() == 0
             assert await process.output.read() == b"over\n"
     finally:

@@ -202,7 +202,7 @@ async def test_remains_are_looked_at_also_if_the_call_is_cut_short(shell: BashTo
         return
     script = "mkdir -p n/.git; printf '[core]\\n\\tfsmonitor = ./evil\\n' > n/.git/config; echo > made; sleep 60"
     call = asyncio.ensure_future(run(shell, script))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (tmp_path / "made").exists():  # noqa: ASYNC110 - another process makes it
             await asyncio.sleep(0.01)
         call.cancel()

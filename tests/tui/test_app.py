@@ -69,14 +69,14 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
 
 
 async def opened(app: SwinkApp, pilot: Pilot[int]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while app.talk.opened is None:
             await pilot.pause(0.02)
     await pilot.pause()
 
 
 async def until(pilot: Pilot[int], is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not is_so():
             await pilot.pause(0.02)
 

@@ -249,7 +249,7 @@ async def test_keys_and_pastes_arrive_unchanged_and_the_terminal_is_left_as_it_w
         assert sent.startswith("a")
         assert sent.endswith("b")
         await running.type(b"quit\r")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await running.process.wait() == 0
         for mode in (b"\x1b[?1049l", b"\x1b[<u", b"\x1b[>4;0m", b"\x1b[?2004l", b"\x1b[?25h", b"\x1b[?1006l"):
             await running.until_drawn(mode)

@@ -59,7 +59,7 @@ class Told:
 
     async def after(self, **facts: Any) -> str:
         self.own.tell(facts)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await self.own.settled()
 
 
@@ -117,7 +117,7 @@ async def test_a_program_that_hangs_is_ended_with_all_that_it_started(program: P
 
 
 async def come(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             if is_so():
                 return

@@ -115,7 +115,7 @@ async def test_a_key_stops_the_run_though_the_terminal_does_not_read(tmp_path: P
     async with SpokenModel() as model, swink(tmp_path, model, "go") as running:
         await flood(model, running)
         os.write(running.terminal, b"\x1b")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not model.left:
                 model.say("more\n")
                 await asyncio.sleep(0.05)
@@ -129,7 +129,7 @@ async def test_a_signal_ends_it_though_the_terminal_does_not_read(tmp_path: Path
     async with SpokenModel() as model, swink(tmp_path, model, "go") as running:
         await flood(model, running)
         running.process.send_signal(number)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await running.process.wait() == 128 + number
 
 
@@ -138,7 +138,7 @@ async def test_it_ends_when_the_terminal_goes_away(tmp_path: Path) -> None:
     async with SpokenModel() as model, swink(tmp_path, model, "go") as running:
         await flood(model, running)
         running.close()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await running.process.wait() == 128 + signal.SIGHUP
 
 
@@ -153,7 +153,7 @@ async def test_in_lines_a_signal_ends_it_though_the_terminal_does_not_read(tmp_p
             model.say(f"{number} line of **text** that is long enough to fill what a terminal holds\n\n")
         await asyncio.sleep(1)
         running.process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await running.process.wait() == 128 + signal.SIGTERM
 
 
@@ -171,7 +171,7 @@ async def test_the_last_answer_is_left_on_the_screen_in_any_locale(tmp_path: Pat
         model.reply("Größe → 漢字 \ud800 done")
         await running.until(b"idle", behind=b"done")  # it was so before the first prompt, too
         running.process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await running.process.wait() == 128 + signal.SIGTERM
         await running.until(b"swink --resume")
         left = running.drawn.rpartition(b"\x1b[?1049l")[2].decode()

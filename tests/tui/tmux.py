@@ -165,5 +165,5 @@ class Tmux:
         process = await asyncio.create_subprocess_exec(
             *("tmux", "-u", "-S", str(self._socket), *arguments), env=environ, stderr=asyncio.subprocess.PIPE
         )
-        _, problem = await asyncio.wait_for(process.communicate(), 20)
+        _, problem = await asyncio.wait_for(process.communicate(), 60)
         assert process.returncode == 0, problem.decode()

@@ -48,7 +48,7 @@ class Streamed:
     async def until(self, *names: str, **wanted: Any) -> list[tuple[str, str, Any]]:
         """The events up to one of these names whose data has these values, that one included."""
         found: list[tuple[str, str, Any]] = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             async for event in self.events():
                 found.append(event)
                 if event[1] in names and all(event[2].get(key) == value for key, value in wanted.items()):

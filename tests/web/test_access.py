@@ -26,7 +26,7 @@ async def raw(client: Client, request: str) -> str:
     """The answer to bytes as they are."""
     reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
     writer.write(request.replace("\n", "\r\n").encode(errors="surrogateescape"))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         head = await reader.readuntil(b"\r\n\r\n")
     writer.close()
     return head.decode()
@@ -281,7 +281,7 @@ async def test_a_connection_that_asks_nothing_is_closed(folder: Path, monkeypatc
         slow[1].write(b"GET /health HTTP/1.1\r\nHost: ")
         used = await asyncio.open_connection("127.0.0.1", client.port)
         used[1].write(f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\n\r\n".encode())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             for reader, _ in (silent, slow):
                 assert await reader.read() == b""
         used[1].write(f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\nConnection: close\r\n\r\n".encode())

@@ -309,7 +309,7 @@ async def test_a_session_is_let_go_after_its_run_and_taken_up_again(
         events = await client.say(session, "first")
         with pytest.raises(SessionInUse):
             store.open(session)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 try:
                     with store.open(session) as opened:
@@ -430,7 +430,7 @@ async def test_rewind_asks_and_resets_every_reader(folder: Path) -> None:
 
 async def offered(client: Client, session: str) -> dict[str, Any]:
     """The offer of the program that is open in a session."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (questions := (await client.ask("GET", f"sessions/{session}"))[1]["questions"]):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     return questions[0]
@@ -501,7 +501,7 @@ async def test_an_offer_is_answered_after_the_session_was_let_go(folder: Path, m
 async def let_go(client: Client, session: str) -> None:
     """Waits until the server has released a session."""
     channel = client.site.channels.of(session)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while channel.talk is None or channel.talk.holds_session:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 

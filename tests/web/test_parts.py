@@ -17,7 +17,7 @@ from aiohttp import web
 from swink_agent import Agent
 from swink_agent.core.events import CompactionReport, ContextCompacted
 from swink_agent.core.types import Cost, Usage
-from swink_agent.memory import JsonlSessionStore
+from swink_agent.memory import JsonlSessionStore, SessionInfo
 from swink_agent.testing import call, scripted, text
 from swink_agent.web import app
 from swink_agent.web.channels import SessionChannel
@@ -35,7 +35,7 @@ class Told:
     async def until(self, name: str, **wanted: Any) -> tuple[list[str], Any]:
         """The names of the events up to the one of this name whose data has these values, and its data."""
         names: list[str] = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             async for line in self._lines:
                 if not line.startswith(b"data: "):
                     continue
@@ -95,9 +95,9 @@ async def test_the_list_of_sessions_changes_for_every_reader(folder: Path) -> No
 async def test_the_list_tells_nobody_of_sessions_that_they_may_not_read(folder: Path, tmp_path: Path) -> None:
     owners: dict[str, str] = {}
 
-    def authorize(request: web.Request, action: str, session: str | None) -> str | None:
+    def authorize(request: web.Request, action: str, session: SessionInfo | None) -> str | None:
         user = request.headers["x-user"]
-        return user if session is None or owners.get(session, user) == user else None
+        return user if session is None or owners.get(session.id, user) == user else None
 
     made = app(
         lambda _: Agent("anthropic:claude-sonnet-4-6", stream_fn=scripted(text("x"))),

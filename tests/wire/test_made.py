@@ -216,7 +216,7 @@ def test_lines_may_end_in_any_way_and_be_split_there(api: str, ends: bytes) -> N
 def test_a_reply_that_is_cut_ends_once_with_its_blocks_closed(api: str, case: str) -> None:
     data = body(api, case)
     whole = message_of(read(api, data))
-    for cut in range(0, len(data), 1 if case == "whole" else 7):
+    for cut in range(0, len(data), 3 if case == "whole" else 13):
         events = read(api, data[:cut])
         message = message_of(events)
         assert sum(map(is_end, events)) == 1

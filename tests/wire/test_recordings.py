@@ -44,7 +44,7 @@ async def test_a_recording_is_read_as_its_digest_says(recording: Recording) -> N
     content_type = headers.pop("content-type", None)
     served = answer(recording.body, status=recording.status, headers=headers, content_type=content_type, pieces=3)
     assembler = MessageAssembler(MODEL)
-    async with LoopbackServer(served) as server, asyncio.timeout(10):
+    async with LoopbackServer(served) as server, asyncio.timeout(60):
         stream = adapter_for(recording, server.url)(MODEL, CONTEXT, StreamOptions(), CancellationToken())
         async for event in stream:
             assembler.feed(event)

@@ -112,11 +112,14 @@ async def serve(site: Site, request: web.Request) -> web.StreamResponse:
     given = _read(core, data)
     tools = _client_tools(given.tools or ())
     session = session_of(given.thread_id)
-    by = await site.authorized(request, "write", session)
+    known = await site.info(session)  # a thread that we do not know becomes a session of this user
+    by = await site.authorized(request, "write", known)
     if given.resume:
-        await site.authorized(request, "answer", session)
+        await site.authorized(request, "answer", known)
     site.readers.refuse_if_full()
-    channel = await _channel(site, session, given)
+    channel = await _channel(site, session, given, by)
+    if known is None:  # another request may have made it meanwhile
+        await site.authorized(request, "write", session)
     encoder: Any = encoding.EventEncoder(request.headers.get("accept", ""))
     with contextlib.ExitStack() as stack:
         async with channel.opening:
@@ -159,13 +162,13 @@ def _client_tools(given: Sequence[Any]) -> list[_ClientTool]:
     return tools
 
 
-async def _channel(site: Site, session: str, given: Any) -> SessionChannel:
+async def _channel(site: Site, session: str, given: Any, by: str) -> SessionChannel:
     try:
         return site.channels.of(await site.find(session))
     except SessionNotFound:
         if given.resume or not any(message.role == "user" and has_content(message) for message in given.messages):
             raise invalid("a new thread begins with a user's message") from None
-        return site.channels.of(await site.create("", None, None, session))
+        return site.channels.of(await site.create("", None, None, session, by=by))
 
 
 async def _opened(channel: SessionChannel, given: Any, by: str) -> Talk:

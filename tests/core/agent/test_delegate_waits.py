@@ -490,7 +490,7 @@ async def test_a_call_that_lost_its_turn_to_another_delegate_hears_of_the_next_o
         return agent.as_tool(name, "Looks.")
 
     agent = caller(inner("one", 3), inner("two", 3), inner("three", 3))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         result = await agent.prompt("go")
     assert result.text == "x | x | x"
 
@@ -502,7 +502,7 @@ async def test_a_recursive_delegate_that_runs_once_at_a_time_does_not_block_itse
 
     agent = Agent("test:m", stream_fn=scripted(*[play] * 20))
     agent.tools = [agent.as_tool("again", "Itself.", max_concurrent=1, max_depth=2)]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         result = await agent.prompt("go")
     assert "inside 3 delegates" in result.text
 

@@ -93,7 +93,7 @@ async def _try(requests: list[bytes], size: int) -> None:
                 for at in range(0, len(request), size):
                     writer.write(request[at : at + size])
                 writer.write_eof()
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     await reader.read()
             except OSError:
                 pass

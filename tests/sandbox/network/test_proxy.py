@@ -279,7 +279,7 @@ async def test_a_server_of_names_that_does_not_answer_takes_nothing_from_others(
     looking = [asyncio.ensure_future(proxy_module.resolve_by_system(f"h{n}.example.org", 443)) for n in range(64)]
     await asyncio.sleep(0)
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await asyncio.to_thread(lambda: "done") == "done"
             for task in looking:  # as when a command ends
                 task.cancel()

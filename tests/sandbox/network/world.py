@@ -96,7 +96,7 @@ class Front:
         """The whole answer to what is sent. The sending side stays open."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 writer.write(request)
                 return await reader.read()
         except ConnectionResetError:
@@ -108,7 +108,7 @@ class Front:
         """The number in the first line of the answer."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 writer.write(request)
                 return int((await reader.readline()).split(b" ")[1])
         finally:

@@ -535,7 +535,7 @@ async def test_a_page_that_takes_long_to_mask_or_decode_does_not_hold_the_run_up
     async with open_site() as site:
         for path, (kind, body) in bodies.items():
             site.answers[path] = lambda kind=kind, body=body: web.Response(body=body, headers={"Content-Type": kind})
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 text = said(await run(site.tool(), site.url(path)))
             assert "read on with offset=" in text
 

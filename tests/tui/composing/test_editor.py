@@ -71,7 +71,7 @@ async def test_other_work_goes_on_meanwhile_and_an_editor_that_nobody_waits_for_
     log = tmp_path / "log"
     code = f"import time\npathlib.Path({str(log)!r}).write_text(f'{{os.getpid()}} {{path}}')\ntime.sleep(60)"
     editing = asyncio.ensure_future(edited("", {"EDITOR": editor(tmp_path, code)}))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (log.exists() and log.read_text()):  # noqa: ASYNC110 - another process writes it
             await asyncio.sleep(0.01)
         editing.cancel()

@@ -149,7 +149,7 @@ async def test_during_a_run_the_keys_change_only_who_is_asked(talk: Talk) -> Non
     talk.front.answer = None
     conversation = await talk.open(call("bash", command="touch made"), text("ok"), approve="ask")
     await conversation.submit("go")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await talk.front.asked.wait()
     seen: list[tuple[str, str]] = []
     for _ in range(2):

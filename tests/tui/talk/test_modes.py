@@ -151,7 +151,7 @@ async def test_a_command_in_the_background_is_not_waited_for_and_runs_on(talk: T
     conversation = await talk.open(text("x"))
     os.mkfifo(talk.folder / "gate")
     command = "(read line < gate; echo late; echo $line > done) & echo started"
-    await asyncio.wait_for(conversation.submit(f"!{command}"), 20)
+    await asyncio.wait_for(conversation.submit(f"!{command}"), 60)
     block = conversation.view.transcript.blocks[-1]
     assert isinstance(block, ShellBlock)
     shown = f"! {command}\nstarted"
