@@ -121,8 +121,8 @@ async def test_waiting_calls_are_named_without_asking_a_model(swink: Any) -> Non
         f"waiting: {first}: write_file a.txt (waits for an approval: the office decides)",
         f"waiting: {outside}: ship order=7 (waits for its result from outside)",
         f"waiting: {foreign}: refund order=8 (waits for an approval: the office decides)",
-        "note: a call that runs outside gets its result from its application (`agent.resume`); here it can only be "
-        "rejected: --answer 'CALL=no: reason'",
+        "note: the application that made a call that runs outside must give its result (`agent.resume`). Here you can "
+        "only reject it: --answer 'CALL=no: reason'",
         "note: there is no tool ship here: its application continues the session",
         "note: there is no tool refund here: its application continues the session",
         f"note: to approve the calls that wait: swink -p --resume {session} --answer {first}=yes",

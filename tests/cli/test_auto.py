@@ -155,8 +155,8 @@ async def test_all_names_the_access_that_was_refused_where_nobody_is_asked(swink
         swink.use(provider)
         done = await swink("-p", "x", "--approve", "all", "--output", "json")
     assert done.stderr.splitlines()[:2] == [
-        "warning: bash echo out (it asks for example.org) was not approved: there is no terminal to ask you; access "
-        "beyond the sandbox needs your answer, but --allow-host opens a host and --add-dir a folder to every command",
+        "warning: bash echo out (it asks for example.org) was not approved: nobody can be asked here. To open a "
+        "host or a folder to all commands: --allow-host, --add-dir",
         "warning: bash echo out (it asks for example.org) was not approved",
     ]
     first, second = json.loads(done.stdout)["rejected"]

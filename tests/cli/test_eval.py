@@ -103,7 +103,7 @@ async def test_a_set_runs_with_a_script_and_without_a_key(swink: Any, project: P
     assert done.code == 0, done
     lines = done.stdout.splitlines()
     assert lines[0] == "A first set"
-    assert lines[-1].startswith("2 of 2 cases passed (100 %, $0.2500, 120 tokens, ")
+    assert lines[-1].startswith("2 of 2 cases passed (100 %, $0.25, 120 tokens, ")
     progress = [line for line in done.stderr.splitlines() if line.startswith("[")]
     assert sorted([line.split(" ")[1:3] for line in progress]) == [["passed", "note"], ["passed", "port"]]
     assert [line.split("]")[0] for line in progress] == ["[1/2", "[2/2"]

@@ -220,9 +220,8 @@ async def test_a_package_in_the_working_folder_is_not_loaded_and_commands_say_wh
     (metadata / "direct_url.json").write_text(json.dumps(about))
     acme.packages.append(str(acme.folder / "src"))
     why = (
-        f"it is installed with -e from {acme.folder}, and nothing is imported from the folder that the agent "
-        "works in or that swink is started in, as a model may have written it: start swink in another folder, and work "
-        "in another, or install the package without -e"
+        f"it is installed with -e from {acme.folder}, where a model may have written it, so it is not imported. "
+        "Install it without -e, or start swink and work in another folder"
     )
     provider = f"the provider acme of the package acme-swink cannot be loaded: {why}"
     asked = await acme("-p", "x", "-m", "acme:small")

@@ -91,7 +91,7 @@ async def test_a_call_shows_its_output_as_it_comes_and_what_the_run_costs(folder
             await tool.locator("> summary").click()
             await expect(tool).to_contain_text("first-line")
             await expect(tool.locator("pre").last).not_to_contain_text("second-line")
-            await expect(page.get_by_role("status", name="Cost")).to_have_text("$0.7500")
+            await expect(page.get_by_role("status", name="Cost")).to_have_text("$0.75")
             (folder / "go").touch()
             await expect(tool.locator("> summary")).to_contain_text("done")
             await expect(tool.get_by_text("first-line\nsecond-line")).to_be_visible()

@@ -6,6 +6,7 @@ write the markup.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
@@ -22,6 +23,7 @@ from swink_agent.core.types import (
     UserMessage,
 )
 
+from .amounts import dollars
 from .characters import one_line
 
 LabelAt: TypeAlias = tuple[str, int]
@@ -203,10 +205,8 @@ def usage_words(usage: Usage) -> str:
 
 
 def cost_words(cost: Cost) -> str:
-    """Formats a cost in dollars, with four decimals below one dollar. Returns an empty string for zero."""
+    """Formats a cost in dollars. Returns an empty string for zero."""
     total = cost.amount
     if not total:
         return ""
-    if total != total or total in (float("inf"), float("-inf")):
-        return "cost unknown"
-    return f"${total:,.2f}" if abs(total) >= 1 else f"${total:.4f}"
+    return dollars(total) if math.isfinite(total) else "cost unknown"

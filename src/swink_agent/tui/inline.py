@@ -24,6 +24,7 @@ from swink_agent.app.talk.options import TalkOptions
 from swink_agent.app.talk.questions import AskedQuestion
 from swink_agent.approvals.approvals import ApprovalAnswer, ApprovalQuestion
 from swink_agent.core.approval import Defer
+from swink_agent.rendering.amounts import dollars
 from swink_agent.rendering.cells import wrap
 from swink_agent.rendering.escaping import safe_display, safe_line, safe_text
 
@@ -250,7 +251,7 @@ class InlineFront:
 
     def _standing(self) -> str:
         talk = self.talk
-        cost = "" if talk.usage.dollars is None else f" · ${talk.usage.dollars:.4f}"
+        cost = "" if talk.usage.dollars is None else f" · {dollars(talk.usage.dollars)}"
         beside = "".join([f" · {part}" for part in beside_parts(talk.branch, len(talk.hosts), len(talk.tasks))])
         return (
             f"[{talk.mode} · {talk.state} · {approve_word(talk.approve)} · {safe_line(talk.model)}"

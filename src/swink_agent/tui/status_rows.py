@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from swink_agent.app.runs import telling
 from swink_agent.core.values.value import Value
+from swink_agent.rendering.amounts import dollars
 from swink_agent.rendering.cells import cell_width, cut, cut_middle
 from swink_agent.rendering.checklist import TodoItem, current
 from swink_agent.rendering.escaping import safe_display
@@ -180,7 +181,7 @@ def _gauge(fill: float, bar: int) -> list[Span]:
 
 
 def _cost(cost: float | None) -> str:
-    return "$?" if cost is None else telling.dollars(cost)
+    return "$?" if cost is None else dollars(cost)
 
 
 def _elapsed(seconds: float) -> str:

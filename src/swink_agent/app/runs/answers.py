@@ -30,8 +30,8 @@ _ANSWER = re.compile(r"(yes)|no(?:\s*:\s*(.*))?", re.IGNORECASE | re.DOTALL)
 _FORM = "an answer is CALL=yes, CALL=no or 'CALL=no: reason'"
 _LONGEST, _LONGEST_ID = 200, 120
 OUTSIDE = (
-    "a call that runs outside gets its result from its application (`agent.resume`); here it can only be rejected: "
-    "--answer 'CALL=no: reason'"
+    "the application that made a call that runs outside must give its result (`agent.resume`). Here you can only "
+    "reject it: --answer 'CALL=no: reason'"
 )
 """How external calls are answered."""
 

@@ -74,11 +74,6 @@ def tokens(count: int) -> str:
     return f"{count / 1000:.1f}k tokens" if count < 1_000_000 else f"{count / 1_000_000:.1f}M tokens"
 
 
-def dollars(amount: float) -> str:
-    """An amount of money, with more digits if it is small."""
-    return f"${amount:.2f}" if amount >= 0.1 or amount == 0 else f"${amount:.4f}"
-
-
 def number_of(count: int, noun: str) -> str:
     """A number of things, such as `1 run` and `2 runs`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

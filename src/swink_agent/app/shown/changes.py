@@ -89,23 +89,25 @@ class Changes:
 
     def __init__(self) -> None:
         self._had_text = False
+        """Whether a piece of the reply was told, of its text or of its thinking."""
+        self._had_answer = False
         self._progress: dict[str, DelegateProgress] = {}
 
     def of(self, event: AgentEvent) -> Iterator[Change]:
         """The changes for an event, in order."""
         match event:
             case events.MessageUpdate(delta=TextDelta() as delta) if delta.delta:
-                self._had_text = True
+                self._had_text = self._had_answer = True
                 yield Text("text", delta.delta)
             case events.MessageUpdate(delta=ThinkingDelta() as delta) if delta.delta:
                 self._had_text = True
                 yield Text("thinking", delta.delta)
             case events.MessageStart():
-                self._had_text = False
+                self._had_text = self._had_answer = False
                 self._progress.clear()
                 yield Begun()
             case events.MessageRetry() | events.ModelFallback():
-                had_text, self._had_text = self._had_text, False
+                had_text, self._had_text, self._had_answer = self._had_text, False, False
                 yield Discarded(why_discarded(event), had_text)
             case events.MessageEnd(message=message):
                 yield from self._ended(message)
@@ -120,9 +122,9 @@ class Changes:
                 yield from _call(event)
 
     def _ended(self, message: AssistantMessage) -> Iterator[Change]:
-        if not self._had_text and message.text:  # a policy has replaced the reply, or it came in one piece
+        if not self._had_answer and message.text:  # a policy has replaced the reply, or it came in one piece
             yield Text("text", message.text)
-        self._had_text = False
+        self._had_text = self._had_answer = False
         if message.stop_reason is StopReason.LENGTH:
             yield Notice("warning", CUT_OFF)
         for call in message.tool_calls:

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 from swink_agent.core import events
 from swink_agent.core.events import AgentEvent, DelegateEvent, MessageUpdate, ToolExecutionUpdate
 from swink_agent.core.record import RunRecord
+from swink_agent.rendering.amounts import dollars
 
 from ..runs import telling
 
@@ -65,8 +66,8 @@ class DelegateProgress:
         parts = [telling.number_of(sum([1 for _ in self.every()]), "call")]
         if tokens := self._record.total_usage.tokens:
             parts.append(telling.tokens(tokens))
-        if dollars := self._record.total_cost.amount:
-            parts.append(telling.dollars(dollars))
+        if spent := self._record.total_cost.amount:
+            parts.append(dollars(spent))
         return " \u00b7 ".join(parts)
 
     def newest(self) -> DelegateCall | None:

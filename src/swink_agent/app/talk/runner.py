@@ -91,7 +91,7 @@ class Runner:
         except (AgentError, ApplicationError) as error:
             self._on_error(str(error))
         except Exception as error:  # a bug: it is shown, and the conversation continues
-            self._on_error(f"that failed because of a bug: {type(error).__name__}: {error}")
+            self._on_error(f"this is a bug in swink ({type(error).__name__}: {error}). The conversation goes on")
         finally:
             self._task = None
             if self._since is not None:

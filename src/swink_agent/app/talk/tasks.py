@@ -74,4 +74,4 @@ class Beside:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._on_error(f"that failed because of a bug: {type(error).__name__}")
+            self._on_error(f"this is a bug in swink ({type(error).__name__}). The conversation goes on")

@@ -35,9 +35,8 @@ def why_not_loaded(point: EntryPoint, error: Exception, remedy: str) -> str:
     if not place or not isinstance(error, ModuleNotFoundError) or error.name != point.module.partition(".")[0]:
         return f"{repr(error)[:300]}: {remedy}"
     return (
-        f"it is installed with -e from {place}, and nothing is imported from the folder that the agent works in or "
-        "that swink is started in, as a model may have written it: start swink in another folder, and work in another, "
-        "or install the package without -e"
+        f"it is installed with -e from {place}, where a model may have written it, so it is not imported. Install it "
+        "without -e, or start swink and work in another folder"
     )
 
 

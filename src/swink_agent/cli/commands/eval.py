@@ -18,6 +18,7 @@ import msgspec
 
 from swink_agent.app.errors import ApplicationError, ExitCode, UsageProblem
 from swink_agent.app.runs.telling import number_of
+from swink_agent.rendering.amounts import dollars
 from swink_agent.rendering.cells import laid_out
 from swink_agent.rendering.escaping import safe_text
 
@@ -221,7 +222,7 @@ def list_results(set_id: str | None, store: str | None, as_json: bool) -> None:
         if summary is None:
             rows.append((info.id, info.set_id, "interrupted", "", "", info.variant))
         else:
-            figures = (f"{summary.passed} of {summary.total}", f"${summary.cost:.4f}", f"{summary.seconds:.1f} s")
+            figures = (f"{summary.passed} of {summary.total}", dollars(summary.cost), f"{summary.seconds:.1f} s")
             rows.append((info.id, info.set_id, *figures, info.variant))
     if not any(row[-1] for row in rows[1:]):
         rows = [row[:-1] for row in rows]
@@ -304,9 +305,9 @@ def compare_command(
             _row(f"{pair.winner:6}", f"{pair.case_id}: {pair.reason}")
         told = f"{preference.after} for after, {preference.before} for before, {preference.ties} ties"
         if preference.pairs:
-            click.echo(f"judge: {told}; after wins {preference.win_rate:.0%} (${preference.cost:.4f})")
+            click.echo(f"judge: {told}; after wins {preference.win_rate:.0%} ({dollars(preference.cost)})")
         else:
-            click.echo(f"judge: no case could be judged (${preference.cost:.4f})")
+            click.echo(f"judge: no case could be judged ({dollars(preference.cost)})")
         if preference.not_judged:
             _row("not judged (in one result alone, or no answer that can be read):", ", ".join(preference.not_judged))
 

@@ -29,8 +29,7 @@ from swink_agent.core.machine.extras import install
 from ..screen.screen import Screen
 
 _NO_TERMINAL = (
-    'the terminal UI needs a terminal, and {what} is not one: swink -p "…" sends one prompt and prints the answer, '
-    "swink -p - reads the prompt from stdin{also}, swink --help explains more"
+    '{what} is not a terminal. For one answer: swink -p "…", or swink -p - to read the prompt from stdin{also}'
 )
 
 
@@ -39,7 +38,7 @@ def run_talk(options: Mapping[str, Any], prompt: str) -> int:
     for descriptor, name in enumerate(("stdin", "stdout")):
         if not isatty(descriptor):
             goes_on = options["continue"] or options["resume"] is not None
-            also = ", -p alone continues a session without a new prompt" if goes_on else ""
+            also = ", or -p alone to continue a session without a new prompt" if goes_on else ""
             raise UsageProblem(_NO_TERMINAL.format(what=name, also=also))
     inline = options["inline"] or os.environ.get("TERM", "") in ("", "dumb")
     if not inline and find_spec("textual") is None:

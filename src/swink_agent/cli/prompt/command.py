@@ -42,15 +42,9 @@ from .asking import TerminalAsk
 from .inputs import PromptInputs
 from .reporter import Loudness, Reporter
 
-_UNATTENDED = (
-    "there is no terminal to ask you; {rules}access beyond the sandbox needs your answer, but --allow-host opens a "
-    "host and --add-dir a folder to every command"
-)
-_RULES = (
-    "--approve all allows such calls, confined to the folder,{auto} and --allow, with a rule such as 'bash: pytest *', "
-    "some of them; "
-)
-_AUTO = " --approve auto those that can be undone,"
+_UNATTENDED = "nobody can be asked here. {rules}To open a host or a folder to all commands: --allow-host, --add-dir"
+_RULES = "To allow such calls: {auto}--approve all, or --allow 'bash: pytest *'. "
+_AUTO = "--approve auto (those that can be undone), "
 
 
 def run_prompt(options: dict[str, Any], unanswered: UnansweredOutput) -> int:

@@ -27,6 +27,7 @@ from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.stream import TextDelta, ThinkingDelta
 from swink_agent.core.tool import AgentToolResult
 from swink_agent.core.types import AssistantMessage, Thinking, extract_text
+from swink_agent.rendering.amounts import dollars
 from swink_agent.rendering.cells import cell_width, cut, cut_middle
 from swink_agent.rendering.escaping import safe_line
 
@@ -319,7 +320,7 @@ class Reporter:
             self.warn("the model ended without an answer")
         if self._loudness == "verbose":
             usage = outcome.usage
-            cost = f", ${outcome.cost.amount:.4f}" if outcome.cost.amount else ""
+            cost = f", {dollars(outcome.cost.amount)}" if outcome.cost.amount else ""
             cached = f" ({usage.cache_read} cached)" if usage.cache_read else ""
             told = (
                 f"{outcome.model}: {number_of(outcome.turns, 'turn')}, {number_of(outcome.tool_calls, 'call')}, "

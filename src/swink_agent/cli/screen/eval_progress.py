@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from swink_agent.approvals.display import safe_display
+from swink_agent.rendering.amounts import dollars
 
 from .live import seconds
 from .screen import Screen
@@ -59,7 +60,7 @@ class ProgressLine:
         word, colour = ("passed", "green") if result.passed else ("FAILED", "red")
         if not result.is_measured:
             word, colour = "not measured", "yellow"
-        cost = f", ${result.cost:.4f}" if result.cost else ""
+        cost = f", {dollars(result.cost)}" if result.cost else ""
         count = f"[{progress.done}/{progress.total}]"
         variant = f" [{safe_display(progress.variant, _LONGEST_ID)}]" if progress.variant else ""
         line = f"{variant} {safe_display(result.case_id, _LONGEST_ID)} ({seconds(result.seconds)}{cost})"
@@ -84,7 +85,7 @@ class ProgressLine:
         parts = [f"▸ {variant}{progress.done} of {progress.total} cases", f"{progress.passed} passed"]
         parts += [f"{progress.failed} failed"] if progress.failed else []
         parts += [f"{progress.not_measured} not measured"] if progress.not_measured else []
-        parts += [f"${progress.cost:.4f}"] if progress.cost else []
+        parts += [dollars(progress.cost)] if progress.cost else []
         parts.append(seconds(int(elapsed)))
         if (left := _time_left(progress, elapsed)) is not None:
             parts.append(f"about {seconds(max(1, int(left)))} left")

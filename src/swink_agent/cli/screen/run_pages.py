@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from swink_agent.app.runs.telling import age
 from swink_agent.approvals.display import safe_display
+from swink_agent.rendering.amounts import dollars
 from swink_agent.rendering.turns import local_moment
 
 from .screen import table
@@ -26,7 +27,7 @@ def runs_table(runs: Sequence[RunInfo]) -> str:
     rows = [["ID", "AGENT", "STATUS", "KEY", "AGE", "TOKENS", "COST", "WORKER", ""]]
     for info in runs:
         said = ", ".join(call.name for call in info.pending) if info.status == "waiting" else info.error
-        cost = f"${info.cost:.4f}" if info.cost else "-"
+        cost = dollars(info.cost) if info.cost else "-"
         figures = [age(info.created), f"{info.tokens:,}", cost]
         rows.append([info.id, info.agent, info.status, info.key, *figures, info.worker, said.partition("\n")[0]])
     return table(rows, right=[4, 5, 6], whole=[0, 2])
@@ -45,7 +46,7 @@ def run_rows(info: RunInfo, store: str = "") -> list[str]:
         ("attempts", str(info.attempts)),
         ("records", str(info.position)),
         ("tokens", f"{info.tokens:,}"),
-        ("cost", f"${info.cost:.4f}"),
+        ("cost", dollars(info.cost)),
         ("metadata", json.dumps(info.metadata, ensure_ascii=False) if info.metadata else ""),
         ("error", info.error),
     ]

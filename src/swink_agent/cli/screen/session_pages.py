@@ -19,6 +19,7 @@ from swink_agent.core import types
 from swink_agent.core.run.pending import pending_calls
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import AgentMessage, AssistantMessage, ToolResultMessage, UserMessage
+from swink_agent.rendering.amounts import dollars
 from swink_agent.rendering.cells import cut, laid_out
 from swink_agent.rendering.escaping import safe_text
 from swink_agent.rendering.turns import local_moment
@@ -67,8 +68,8 @@ def listing(
     return table(rows, right=right, room=width, whole=(0, *right))
 
 
-def cost(dollars: float) -> str:
-    return "-" if not dollars else f"${dollars:.2f}" if dollars >= 1 else f"${dollars:.4f}"
+def cost(amount: float) -> str:
+    return dollars(amount) if amount else "-"
 
 
 def _home_short(folder: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any, cast
 import msgspec
 
 from swink_agent.evals.types import Attempt, CaseResult, Score
+from swink_agent.rendering.amounts import dollars
 from swink_agent.rendering.blocks import conversation_html
 from swink_agent.rendering.characters import one_line, visible
 from swink_agent.rendering.highlight import code_html
@@ -18,7 +19,7 @@ from swink_agent.rendering.turns import entries, moment, usage_words
 from swink_agent.rendering.values import pretty_json
 
 from .charts import bar
-from .words import case_name, duration, invocation_of, money, number, outcome, pass_words, reasons
+from .words import case_name, duration, invocation_of, number, outcome, pass_words, reasons
 
 _SHOWN_APART = frozenset({"id", "name", "user_messages"})
 
@@ -123,7 +124,7 @@ def _facts(attempt: Attempt) -> str:
         f"{attempt.calls} {'call' if attempt.calls == 1 else 'calls'}",
         duration(attempt.seconds),
         usage_words(attempt.usage),
-        money(attempt.total_cost) if attempt.total_cost else "",
+        dollars(attempt.total_cost) if attempt.total_cost else "",
         moment(attempt.started) if attempt.started else "",
     ]
     return "".join([f"<li><bdi>{escape(fact)}</bdi></li>" for fact in facts if fact])

@@ -6,6 +6,7 @@ It has no colours and no control characters, and does not wrap lines.
 from __future__ import annotations
 
 from swink_agent.evals.types import CaseResult, EvalRun
+from swink_agent.rendering.amounts import dollars
 from swink_agent.rendering.characters import one_line
 
 from . import words
@@ -26,7 +27,7 @@ def console_report(run: EvalRun) -> str:
     if summary.tags:
         lines += ["", "  by tag", *[f"    {tag}: {passed}, {rate}" for tag, passed, rate, _ in words.tag_rows(summary)]]
     rate = [words.share(summary.pass_rate)] if summary.measured else []
-    figures = [*rate, words.money(summary.cost), f"{summary.tokens:,} tokens", words.duration(summary.seconds)]
+    figures = [*rate, dollars(summary.cost), f"{summary.tokens:,} tokens", words.duration(summary.seconds)]
     return "\n".join([*lines, *([""] if run.results else []), f"{words.headline(run)} ({', '.join(figures)})"]) + "\n"
 
 
@@ -37,7 +38,7 @@ def _case(case_id: str, result: CaseResult) -> list[str]:
         *([words.number(result.mean)] if result.is_measured else []),
         f"{turns} {'turn' if turns == 1 else 'turns'}",
         words.duration(result.seconds),
-        *([words.money(result.cost)] if result.cost else []),
+        *([dollars(result.cost)] if result.cost else []),
         *([words.case_name(result)] if words.case_name(result) else []),
     ]
     lines = [f"  {word}  {case_id}  {'  '.join(figures)}"]

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from swink_agent.evals.runs.comparing import compare
 from swink_agent.evals.types import CaseResult, EvalGrid
+from swink_agent.rendering.amounts import dollars
 from swink_agent.rendering.characters import one_line
 from swink_agent.rendering.frame import bar as top_bar
 from swink_agent.rendering.frame import head, scrolled_table
@@ -21,7 +22,7 @@ from swink_agent.rendering.tame import escaped
 from .case_page import case_html, place_of
 from .markdown import MARKS, code_cell
 from .page import report_style
-from .words import case_name, difference_words, duration, money, number, outcome, pass_rate, title_of
+from .words import case_name, difference_words, duration, number, outcome, pass_rate, title_of
 
 
 class _Table(NamedTuple):
@@ -40,7 +41,7 @@ def _table(grid: EvalGrid) -> _Table:
         ("Passed", [f"{one.passed} of {one.total}" for one in summaries]),
         ("Not measured", [str(one.not_measured) for one in summaries]),
         ("Pass rate", [pass_rate(one) for one in summaries]),
-        ("Cost", [money(one.cost) for one in summaries]),
+        ("Cost", [dollars(one.cost) for one in summaries]),
         ("Tokens", [f"{one.tokens:,}" for one in summaries]),
         ("Duration", [duration(one.seconds) for one in summaries]),
     ]

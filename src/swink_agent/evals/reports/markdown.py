@@ -7,6 +7,7 @@ that it cannot pass for the report's own.
 from __future__ import annotations
 
 from swink_agent.evals.types import Attempt, CaseResult, EvalRun
+from swink_agent.rendering.amounts import dollars
 from swink_agent.rendering.characters import one_line, visible
 from swink_agent.rendering.tame import code_span, escaped, fenced
 
@@ -45,7 +46,7 @@ def _table(run: EvalRun) -> str:
             words.number(result.mean),
             str(sum(attempt.turns for attempt in result.attempts)),
             words.duration(result.seconds),
-            words.money(result.cost),
+            dollars(result.cost),
         ]
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)

@@ -14,6 +14,7 @@ from importlib.resources import files
 from statistics import fmean
 
 from swink_agent.evals.types import CaseResult, EvalRun, RunInfo, Score
+from swink_agent.rendering.amounts import dollars
 from swink_agent.rendering.characters import one_line
 from swink_agent.rendering.frame import bar as top_bar
 from swink_agent.rendering.frame import head, scrolled_table
@@ -25,7 +26,6 @@ from .words import (
     case_name,
     duration,
     headline,
-    money,
     number,
     outcome,
     reasons,
@@ -117,7 +117,7 @@ def _over_time(run: EvalRun, runs: Sequence[EvalRun | RunInfo], out: list[str]) 
     )
     out.append(chart("Pass rate", "pass_rate", share, top=1.0))
     if any(summary.cost for _, summary in figures):
-        out.append(chart("Cost", "cost", money))
+        out.append(chart("Cost", "cost", dollars))
     out.append(chart("Duration", "seconds", duration))
     out.append("</div></section>\n")
 
@@ -192,7 +192,7 @@ def _row(index: int, result: CaseResult, before: Sequence[dict[str, str]]) -> st
         f"<bdi>{escape(name or one_line(result.case_id, 90))}</bdi></a>{under}{reason}</div></div></td>{strip}"
         f'<td class="right">{number(result.mean)}</td>'
         f'<td class="right less">{sum(attempt.turns for attempt in result.attempts)}</td>'
-        f'<td class="right less">{duration(result.seconds)}</td><td class="right">{money(result.cost)}</td></tr>\n'
+        f'<td class="right less">{duration(result.seconds)}</td><td class="right">{dollars(result.cost)}</td></tr>\n'
     )
 
 

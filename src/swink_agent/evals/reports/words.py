@@ -12,6 +12,7 @@ from swink_agent.evals.cases.cases import Verdict
 from swink_agent.evals.errors import EvalStoreError
 from swink_agent.evals.runs.comparing import Comparison
 from swink_agent.evals.types import Attempt, CaseResult, EvalRun, Invocation, Summary
+from swink_agent.rendering.amounts import dollars
 from swink_agent.rendering.characters import one_line
 from swink_agent.rendering.turns import moment
 
@@ -44,7 +45,7 @@ def run_facts(run: EvalRun) -> list[tuple[str, str]]:
     facts = [
         ("Pass rate", pass_rate(summary)),
         ("Not measured", f"{summary.not_measured} of {summary.total}" if summary.not_measured else ""),
-        ("Cost", money(summary.cost)),
+        ("Cost", dollars(summary.cost)),
         ("Tokens", f"{summary.tokens:,}"),
         ("Duration", duration(summary.seconds)),
         ("Model", shown),
@@ -74,7 +75,7 @@ def outcome(one: CaseResult | Attempt) -> str:
 def tag_rows(summary: Summary) -> list[tuple[str, str, str, str]]:
     """The figures of each tag: its name, how many passed, the pass rate and the cost."""
     return [
-        (one_line(tag, 60), f"{one.passed} of {one.total}", pass_rate(one), money(one.cost))
+        (one_line(tag, 60), f"{one.passed} of {one.total}", pass_rate(one), dollars(one.cost))
         for tag, one in sorted(summary.tags.items())
     ]
 
@@ -137,12 +138,6 @@ def number(value: float) -> str:
 def share(part: float) -> str:
     """A share in percent, never rounded up."""
     return f"{math.floor(part * 1000 + 1e-9) / 10:g} %"
-
-
-def money(dollars: float) -> str:
-    if not math.isfinite(dollars):
-        return "unknown"
-    return f"${dollars:,.2f}" if abs(dollars) >= 1 or not dollars else f"${dollars:.4f}"
 
 
 def duration(seconds: float) -> str:

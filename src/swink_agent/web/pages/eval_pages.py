@@ -15,6 +15,7 @@ from aiohttp import web
 
 from swink_agent.evals import EvalRun
 from swink_agent.evals.types import CaseResult, RunInfo
+from swink_agent.rendering.amounts import dollars
 from swink_agent.rendering.blocks import conversation_html
 from swink_agent.rendering.characters import one_line, visible
 from swink_agent.rendering.turns import entries, moment
@@ -68,7 +69,7 @@ def _address(base: str, run_id: str, case: str = "") -> str:
 
 
 def _table(base: str, runs: Sequence[RunInfo]) -> str:
-    from swink_agent.evals.reports.words import money, share
+    from swink_agent.evals.reports.words import share
 
     rows = [
         (
@@ -77,7 +78,7 @@ def _table(base: str, runs: Sequence[RunInfo]) -> str:
             moment(info.created),
             f"{info.cases:,}",
             "not complete" if info.summary is None else f"{info.summary.passed:,} ({share(info.summary.pass_rate)})",
-            "" if info.summary is None else money(info.summary.cost),
+            "" if info.summary is None else dollars(info.summary.cost),
         )
         for info in runs
     ]

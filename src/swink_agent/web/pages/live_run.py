@@ -7,6 +7,7 @@ text from models and tools is escaped by the same code.
 from __future__ import annotations
 
 from html import escape
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -20,11 +21,12 @@ from swink_agent.core.encoding.codec import decode_event
 from swink_agent.core.errors import AgentError
 from swink_agent.core.events import AgentEvent, DelegateEvent, MessageUpdate, ToolExecutionEnd
 from swink_agent.core.stream import TextDelta, ThinkingDelta, ToolCallStart
-from swink_agent.core.types import AgentMessage, AssistantMessage, Cost, ToolResultMessage, UserMessage, extract_text
+from swink_agent.core.types import AgentMessage, AssistantMessage, ToolResultMessage, UserMessage, extract_text
 from swink_agent.core.values.decoders import json_decoder
+from swink_agent.rendering.amounts import dollars
 from swink_agent.rendering.blocks import Delegated, Now, Step, anchor, call_anchor, call_html, entry_html
 from swink_agent.rendering.characters import one_line, visible
-from swink_agent.rendering.turns import Entry, Other, Prompt, Reply, ToolUse, cost_words
+from swink_agent.rendering.turns import Entry, Other, Prompt, Reply, ToolUse
 
 from ..channels import SessionChannel, State
 from ..questions import Question
@@ -337,7 +339,7 @@ def shown_state(state: State) -> dict[str, Any]:
         "state": state.state,
         "fill": state.fill,
         "plan": state.plan,
-        "cost": "cost unknown" if amount is None else cost_words(Cost(total=amount)) or "$0.00",
+        "cost": "cost unknown" if amount is None or not isfinite(amount) else dollars(amount),
         "model": state.model,
         "thinking": state.thinking,
         "progress": one_line(state.progress, 200),

@@ -13,13 +13,13 @@ from urllib.parse import quote
 from aiohttp import web
 
 from swink_agent.app.runs.telling import age
-from swink_agent.core.types import Cost
 from swink_agent.durable.info import RunInfo
 from swink_agent.memory import LoadedSession
+from swink_agent.rendering.amounts import dollars
 from swink_agent.rendering.blocks import conversation_html
 from swink_agent.rendering.characters import one_line, visible
 from swink_agent.rendering.highlight import code_html
-from swink_agent.rendering.turns import cost_words, entries, moment
+from swink_agent.rendering.turns import entries, moment
 from swink_agent.rendering.values import pretty_json
 
 from ..problems import Problem
@@ -59,7 +59,7 @@ async def run_page(site: Site, request: web.Request, base: str) -> web.StreamRes
 
 
 def _cost(info: RunInfo) -> str:
-    return cost_words(Cost(total=info.cost)) or "$0.00"
+    return dollars(info.cost)
 
 
 def _table(base: str, runs: list[RunInfo]) -> str:

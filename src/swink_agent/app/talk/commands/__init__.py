@@ -144,7 +144,8 @@ async def run_command(conversation: Conversation, name: str, rest: str, text: st
     except ApplicationError as error:
         conversation.notice(str(error), "error")
     except Exception as error:  # a bug: the conversation continues; the message may quote a secret and is not shown
-        conversation.notice(f"{command.name} failed because of a bug: {type(error).__name__}", "error")
+        bug = f"{command.name}: this is a bug in swink ({type(error).__name__}). The conversation goes on"
+        conversation.notice(bug, "error")
 
 
 def _own_command(conversation: Conversation, name: str) -> PromptCommand | str:

@@ -12,6 +12,7 @@ from swink_agent.app.errors import SettingsError, UsageProblem
 from swink_agent.app.runs.telling import seconds
 from swink_agent.app.settings.key_bindings import ACTIONS
 from swink_agent.app.settings.settings import set_value, settings_file
+from swink_agent.rendering.amounts import dollars
 from swink_agent.rendering.checklist import checklist, counted
 
 from ..front import PickItem
@@ -74,7 +75,7 @@ async def show_info(conversation: Conversation, rest: str) -> None:
 async def show_usage(conversation: Conversation, rest: str) -> None:
     totals = conversation.usage
     usage, (estimate, window) = totals.usage, totals.estimate
-    cost = "unknown" if totals.dollars is None else f"${totals.dollars:.4f}"
+    cost = "unknown" if totals.dollars is None else dollars(totals.dollars)
     facts = [
         ("read", f"{usage.input:,} tokens"),
         ("from the cache", f"{usage.cache_read:,} tokens"),
