@@ -148,7 +148,7 @@ ENTERS: dict[str, tuple[list[Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("case", ENTERS)
 @pytest.mark.table
-async def test_what_enters_a_run_is_masked_before_anything_sees_it(case: str, tmp_path: Path) -> None:
+async def test_text_that_enters_a_run_is_masked_before_anything_sees_it(case: str, tmp_path: Path) -> None:
     replies, given = ENTERS[case]
     model, mask = scripted(*replies), Mask(prompts=True)
     given = {**given, "policies": [mask, *given.get("policies", ())]}
@@ -251,7 +251,7 @@ async def test_thinking_that_changed_loses_its_signature_and_other_thinking_keep
     assert kinds == {TextDelta, ThinkingDelta}
 
 
-async def test_what_came_before_an_abort_is_kept_masked() -> None:
+async def test_text_before_an_abort_is_kept_masked() -> None:
     agent = Agent(MODEL, stream_fn=scripted([text("Dear Ann,\nI am An", deltas=4), stall()]), policies=[Mask()])
     agent.subscribe(lambda event: agent.abort() if isinstance(event, MessageUpdate) else None)
     events = await collect(agent.prompt_stream("go"))

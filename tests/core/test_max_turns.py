@@ -45,7 +45,7 @@ async def test_the_limit_of_one_run_counts_before_that_of_the_agent() -> None:
     assert len(model.requests) == 5
 
 
-async def test_as_many_turns_as_are_allowed_are_no_reason_to_stop() -> None:
+async def test_a_run_that_uses_all_of_its_turns_is_not_stopped() -> None:
     agent, _ = looking(2, max_turns=3)
     assert (await agent.prompt("go")).stopped_by is None
 
@@ -69,7 +69,7 @@ async def test_each_delegate_counts_its_own_turns() -> None:
     assert (result.text, result.stopped_by, len(model.requests)) == ("done", None, 4)
 
 
-async def test_what_was_steered_at_the_limit_is_not_lost() -> None:
+async def test_messages_that_were_steered_at_the_limit_are_not_lost() -> None:
     agent, _ = looking(3, max_turns=1)
     agent.follow_up("and then?")
     stream = agent.prompt_stream("go")

@@ -224,7 +224,7 @@ async def test_a_policy_that_fails_before_a_retry_ends_the_run() -> None:
 @pytest.mark.parametrize(
     "way", [lambda agent: agent.structured_output("go", int), lambda agent: collect(agent.text_stream("go"))]
 )
-async def test_what_returns_a_value_or_text_raises_the_stop(way: Any) -> None:
+async def test_methods_that_return_a_value_or_text_raise_the_stop(way: Any) -> None:
     agent = Agent(MODEL, stream_fn=scripted("no"), policies=[PreTurn(Stop("over budget"))])
     with pytest.raises(PolicyStopped) as stopped:
         await way(agent)
@@ -246,7 +246,7 @@ async def test_a_skipped_call_is_not_run_and_the_model_is_told_why() -> None:
     assert names(events).count("ToolExecutionStart") == 1
 
 
-async def test_a_pre_dispatch_stop_gives_on_every_request_an_error_runs_nothing_and_ends_the_run() -> None:
+async def test_a_pre_dispatch_stop_gives_every_call_an_error_runs_nothing_and_ends_the_run() -> None:
     policy = PreDispatch(None, Stop("enough"))
     _, events = await run([policy], [call("add", a=1, b=2)] * 3, text("never"))
     (turn,) = turn_ends(events)
@@ -428,7 +428,7 @@ class Reserving(Before):
         return self._next(ctx)
 
 
-async def test_a_policy_that_wants_on_every_request_is_asked_before_each_repetition_of_a_request() -> None:
+async def test_a_policy_on_every_request_is_asked_before_each_repetition_of_a_request() -> None:
     policy, once = Reserving(), PreTurn()
     model = scripted(fail("network"), fail("network"), text("hello"))
     agent = Agent(MODEL, stream_fn=model, policies=[policy, once], sleep=no_sleep)

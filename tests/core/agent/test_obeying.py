@@ -155,7 +155,7 @@ async def test_the_caller_can_change_the_arguments_inside(is_replaced: bool) -> 
     assert extract_text(paid.content) == "paid 1"
 
 
-async def test_what_the_caller_injects_enters_the_delegate() -> None:
+async def test_messages_that_the_caller_injects_enter_the_delegate() -> None:
     told = Watching(pre_turn=lambda ctx: Inject("be brief") if ctx.delegates == ("lead", "clerk") else None)
     agent, model = team([told])
     result = await agent.prompt("go")

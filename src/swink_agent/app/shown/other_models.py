@@ -1,4 +1,4 @@
-"""The models that answered in place of those that were asked: which of them a person is told of, and in which words."""
+"""The models that answered in place of those that were asked: which of them are shown to a person, and how."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from swink_agent.core.types import AssistantMessage, ModelSpec
 
 
 class OtherModels:
-    """Tells of a reply by another model, once in each run for each pair of models. Replies of delegates count."""
+    """Reports a reply by another model, once in each run for each pair of models. Replies of delegates count."""
 
     __slots__ = ("_told",)
 

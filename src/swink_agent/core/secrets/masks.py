@@ -39,7 +39,7 @@ class PolicyMasks:
     def __init__(self, policies: Sequence[Any]) -> None:
         self._masks: list[tuple[str, Callable[[str], object]]] = [(name_of(one), one.mask) for one in policies]
         self.failure: PolicyFailed | None = None
-        """How a mask failed, if one did: then no text is let through any more."""
+        """How a mask failed, if one did: from then on, no text is let through."""
 
     def redact(self, text: str) -> str:
         """Returns the text with each of its lines masked."""
@@ -174,7 +174,7 @@ class MaskedReply:
                 yield event
 
     def rest(self) -> Iterator[TextDelta | ThinkingDelta]:
-        """Yields what has come of lines that are not whole."""
+        """Yields the beginnings of lines that are not whole."""
         for index in list(self._blocks):
             yield from self._flush(index)
 
