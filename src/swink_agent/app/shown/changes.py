@@ -18,6 +18,7 @@ from swink_agent.core.types import AgentResult, AssistantMessage, PolicyStop, St
 
 from ..runs.telling import seconds, shortening_of, summary_of
 from ..talk.delegates import DelegateProgress, is_streamed
+from .other_models import OtherModels
 
 CallState: TypeAlias = Literal["pending", "asking", "running", "waiting", "done", "failed"]
 """`asking`: a person is asked now. `waiting`: the answer comes later, perhaps in another run."""
@@ -91,10 +92,12 @@ class Changes:
         self._had_text = False
         """Whether a piece of the reply was told, of its text or of its thinking."""
         self._had_answer = False
+        self._others = OtherModels()
         self._progress: dict[str, DelegateProgress] = {}
 
     def of(self, event: AgentEvent) -> Iterator[Change]:
         """The changes for an event, in order."""
+        other = self._others.of(event)
         match event:
             case events.MessageUpdate(delta=TextDelta() as delta) if delta.delta:
                 self._had_text = self._had_answer = True
@@ -120,6 +123,8 @@ class Changes:
                 yield from _end(result, stopped_by)
             case _:
                 yield from _call(event)
+        if other is not None:
+            yield Notice("warning", other)
 
     def _ended(self, message: AssistantMessage) -> Iterator[Change]:
         if not self._had_answer and message.text:  # a policy has replaced the reply, or it came in one piece
