@@ -93,7 +93,7 @@ FIELDS: dict[type[msgspec.Struct], list[str]] = {
     AgentContext: ["system_prompt", "messages", "tools"],
     AgentResult: [
         *("messages", "stop_reason", "usage", "cost", "error", "exception", "stopped_by"),
-        *("error_kind", "value", "has_value", "pending", "delegated_usage", "delegated_cost", "history"),
+        *("error_kind", "value", "has_value", "pending", "delegated_usage", "delegated_cost", "history", "output_fn"),
     ],
     AgentToolResult: ["content", "details", "is_error"],
     PolicyStop: ["policy", "reason"],

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from swink_agent import Agent, AssistantMessage, PolicyContext, SlidingWindow, UserMessage, tool
 from swink_agent.approvals import Approvals
-from swink_agent.memory import JsonlSessionStore, SqlSessionStore
+from swink_agent.memory import JsonlSessionStore, SessionInfo, SqlSessionStore
 from swink_agent.testing import call, scripted, text
 from swink_agent.web import AgentContext, app
 
@@ -44,7 +44,7 @@ async def ask(http: aiohttp.ClientSession, method: str, url: str, user: str = "a
         return response.status, json.loads(data) if data else None
 
 
-def by_header(request: web.Request, action: str, session: str | None) -> str | None:
+def by_header(request: web.Request, action: str, session: SessionInfo | None) -> str | None:
     """Ada may do everything, Bob may read what is not Ada's, others nothing."""
     user = request.headers.get("x-user")
     if user == "ada" or (user == "bob" and action == "read"):
@@ -118,8 +118,8 @@ async def test_lists_have_what_may_be_read(tmp_path: Path) -> None:
             ids.append(session.id)
     own = {ids[1], ids[4]}
 
-    def authorize(request: web.Request, action: str, session: str | None) -> str | None:
-        return "bob" if session is None or session in own else None
+    def authorize(request: web.Request, action: str, session: SessionInfo | None) -> str | None:
+        return "bob" if session is None or session.id in own else None
 
     inner = app(lambda _: Agent(model="a:b", stream_fn=scripted()), authorize=authorize, store=store)
     async with mounted(inner) as base, aiohttp.ClientSession() as http:
@@ -141,8 +141,8 @@ async def test_a_search_goes_on_behind_what_may_not_be_read(tmp_path: Path) -> N
             await agent.prompt("a zebra")
             ids.append(session.id)
 
-    def authorize(request: web.Request, action: str, session: str | None) -> str | None:
-        return "bob" if session in (None, ids[0]) else None
+    def authorize(request: web.Request, action: str, session: SessionInfo | None) -> str | None:
+        return "bob" if session is None or session.id == ids[0] else None
 
     inner = app(lambda _: Agent(model="a:b", stream_fn=scripted()), authorize=authorize, store=store)
     async with mounted(inner) as base, aiohttp.ClientSession() as http:
@@ -157,8 +157,8 @@ async def test_the_page_finds_ones_own_behind_what_may_not_be_read(tmp_path: Pat
         with store.create(title="About a zebra") as session:
             ids.append(session.id)
 
-    def authorize(request: web.Request, action: str, session: str | None) -> str | None:
-        return "bob" if session in (None, ids[0]) else None
+    def authorize(request: web.Request, action: str, session: SessionInfo | None) -> str | None:
+        return "bob" if session is None or session.id == ids[0] else None
 
     inner = app(lambda _: Agent(model="a:b", stream_fn=scripted()), authorize=authorize, store=store)
     async with mounted(inner) as base, aiohttp.ClientSession() as http:
@@ -302,10 +302,10 @@ async def test_compacting_tells_what_it_did(tmp_path: Path) -> None:
 
 
 async def test_an_authorization_that_fails_is_a_no(tmp_path: Path) -> None:
-    def broken(request: web.Request, action: str, session: str | None) -> str:
+    def broken(request: web.Request, action: str, session: SessionInfo | None) -> str:
         raise RuntimeError("the directory is down")
 
-    def sent_away(request: web.Request, action: str, session: str | None) -> str:
+    def sent_away(request: web.Request, action: str, session: SessionInfo | None) -> str:
         raise web.HTTPFound("/login")
 
     for authorize, status in ((broken, 403), (sent_away, 302)):

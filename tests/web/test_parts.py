@@ -17,7 +17,7 @@ from aiohttp import web
 from swink_agent import Agent
 from swink_agent.core.events import CompactionReport, ContextCompacted
 from swink_agent.core.types import Cost, Usage
-from swink_agent.memory import JsonlSessionStore
+from swink_agent.memory import JsonlSessionStore, SessionInfo
 from swink_agent.testing import call, scripted, text
 from swink_agent.web import app
 from swink_agent.web.channels import SessionChannel
@@ -95,9 +95,9 @@ async def test_the_list_of_sessions_changes_for_every_reader(folder: Path) -> No
 async def test_the_list_tells_nobody_of_sessions_that_they_may_not_read(folder: Path, tmp_path: Path) -> None:
     owners: dict[str, str] = {}
 
-    def authorize(request: web.Request, action: str, session: str | None) -> str | None:
+    def authorize(request: web.Request, action: str, session: SessionInfo | None) -> str | None:
         user = request.headers["x-user"]
-        return user if session is None or owners.get(session, user) == user else None
+        return user if session is None or owners.get(session.id, user) == user else None
 
     made = app(
         lambda _: Agent("anthropic:claude-sonnet-4-6", stream_fn=scripted(text("x"))),

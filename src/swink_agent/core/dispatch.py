@@ -122,12 +122,7 @@ class Batch:
         try:
             await self.prepare()
             for group in await self._groups():
-                if (
-                    self.was_steered
-                    or self.supervisor.is_interrupted
-                    or run.refusal is not None
-                    or run.error is not None
-                ):
+                if self.was_steered or run.is_interrupted or run.refusal is not None or run.error is not None:
                     break
                 await self._run_group(group)
         except Interrupted:

@@ -21,7 +21,8 @@ from .values.value import Choice, Out_co, Value
 from .values.words import no_attribute
 
 # `gc=False` means that the garbage collector does not track values which cannot be part of a cycle: a history of a
-# million messages costs it nothing. It tracks values that hold application data (`details`, `data`).
+# million messages costs it nothing. Their data is JSON that refuses changes, so it cannot refer to them. What a tool
+# returns, and an application's own messages, may hold anything and are tracked.
 
 # -- content blocks ------------------------------------------------------------------------------------------
 
@@ -165,7 +166,7 @@ def _suffix(path: str) -> str:
     return f".{name.rpartition('.')[2].lower()}" if "." in name.strip(".") else ""
 
 
-class Extension(Value, frozen=True, tag_field="type", tag="extension"):
+class Extension(Value, frozen=True, tag_field="type", tag="extension", gc=False):
     """A block that this version does not know, or that an application defines; adapters send a note instead. Its data
     becomes JSON that refuses changes."""
 
@@ -445,7 +446,7 @@ class AssistantMessage(_Message, frozen=True, tag="assistant", gc=False):
         return self.stop_reason in FAILURES
 
 
-class ToolResultMessage(_Message, frozen=True, tag="tool_result", gc=True):
+class ToolResultMessage(_Message, frozen=True, tag="tool_result", gc=False):
     """The result of one tool call. `details` are for people and logs, and never sent to a model. They become JSON that
     refuses changes."""
 

@@ -198,8 +198,9 @@ class SessionChannel:
 
     # -- the conversation ----------------------------------------------------------------------------------------
 
-    async def opened(self, by: str) -> Talk:
-        """Returns the conversation, with its session open. The caller holds `opening`. Raises the errors of opening."""
+    async def opened(self, by: str, *, to_run: bool = True) -> Talk:
+        """Returns the conversation, with its session open, for what this user starts. The caller holds `opening`.
+        Raises the errors of opening."""
         self._stop_letting_go()
         if self.is_deleted:
             raise Problem(404, "not_found", f"session {self.id} was deleted")
@@ -210,7 +211,7 @@ class SessionChannel:
                     self.tell("reset", {})
                 self._shown = None
             else:
-                await self.talk.take_up()
+                await self.talk.take_up(by if to_run else None)
         finally:
             self.let_go_soon()
         return self.talk

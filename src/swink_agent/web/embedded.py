@@ -39,7 +39,8 @@ _CLOSING = 3.0
 
 
 class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
-    """The argument of `make_agent`: the session's id, the user who opened it, how to ask, and the chosen model."""
+    """The argument of `make_agent`: the session's id, the user who sent what is to be run, how to ask, and the chosen
+    model."""
 
     session: str
     user: str
@@ -51,19 +52,27 @@ class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 MakeAgentFn = Callable[[AgentContext], "Agent[Any] | Awaitable[Agent[Any]]"]
-_MakeFn = Callable[["ModelSpec | None"], "Awaitable[Agent[Any]]"]
+_MakeFn = Callable[[str, "ModelSpec | None"], "Awaitable[Agent[Any]]"]
 
 
 class AgentTalk:
     """The `Talk` of an application's agent."""
 
     def __init__(
-        self, channel: SessionChannel, store: SessionStore, agent: Agent[Any], session: Session, make: _MakeFn
+        self,
+        channel: SessionChannel,
+        store: SessionStore,
+        agent: Agent[Any],
+        session: Session,
+        make: _MakeFn,
+        by: str,
     ) -> None:
         self._channel = channel
         self._store = store
         self._make = make
         self._agent = agent
+        self._by = by
+        self._has_run = False  # whether the agent has had a run: each has an agent of its own
         self._session: Session | None = session
         self._redactor: Redactor = agent.redactor or Redactor()
         self._queue = MessageQueue()
@@ -87,7 +96,7 @@ class AgentTalk:
                 redact = redactor.redact if talk is None else talk.redact
                 return (await channel.questions.ask(question, redact))[0]
 
-            async def make(model: ModelSpec | None) -> Agent[Any]:
+            async def make(by: str, model: ModelSpec | None) -> Agent[Any]:
                 context = AgentContext(session=channel.id, user=by, ask=ask, model=model, client=channel.client)
                 made: Any = make_agent(context)
                 if inspect.isawaitable(made):
@@ -96,14 +105,14 @@ class AgentTalk:
                     raise TypeError(f"make_agent gave {a_kind(made)}, not an Agent")
                 return cast("Agent[Any]", made)
 
-            agent = await make(_model(channel.model) if channel.model is not None else session.info.model)
+            agent = await make(by, _model(channel.model) if channel.model is not None else session.info.model)
             offered = agent.model
             session.attach(agent)
             if channel.model is not None:
                 agent.model = offered
             if channel.thinking is not None:
                 agent.thinking_level = ThinkingLevel(channel.thinking)
-            return cls(channel, store, agent, session, make)
+            return cls(channel, store, agent, session, make, by)
         except BaseException:
             await session.aclose()
             raise
@@ -173,6 +182,7 @@ class AgentTalk:
                 return "error"
             return "idle"
 
+        self._has_run = True
         self._runner.begin(work())
         self._channel.changed()
 
@@ -242,6 +252,7 @@ class AgentTalk:
             self._channel.tell("notice", {"text": compaction_words(report), "kind": "info"})
             return "idle"
 
+        self._has_run = True
         self._runner.begin(work())
         self._channel.changed()
 
@@ -249,7 +260,7 @@ class AgentTalk:
         level = self._agent.thinking_level if thinking is None else ThinkingLevel(thinking)
         if model is not None:
             chosen = _model(model)
-            offered = (await self._make(chosen)).model  # the application decides which models it offers
+            offered = (await self._make(self._by, chosen)).model  # the application decides which models it offers
             if (offered.provider, offered.model_id) != (chosen.provider, chosen.model_id):
                 raise invalid(f"{str(chosen)[:100]} is not offered here")
             self._agent.model = chosen
@@ -272,7 +283,7 @@ class AgentTalk:
             self._info = session.info
             await session.aclose()
 
-    async def take_up(self) -> None:
+    async def take_up(self, by: str | None) -> None:
         if self._session is None:
             before, model = len(self._agent.messages), self._agent.model
             session = await asyncio.to_thread(self._store.open, self._channel.id)
@@ -284,6 +295,29 @@ class AgentTalk:
             self._agent.model, self._session = model, session
             if len(self._agent.messages) != before:
                 self._channel.tell("reset", {})
+        if by is not None and not self.is_running and (self._has_run or by != self._by):
+            await self._renew(by)
+
+    async def _renew(self, by: str) -> None:
+        """Makes the agent of the next run, for the user who starts it. It takes over the session."""
+        old, session = self._agent, self._session
+        assert session is not None
+        agent = await self._make(by, old.model)
+        self._by, self._has_run = by, False
+        if agent is old:
+            return
+        session.detach()
+        try:
+            session.attach(agent)
+        except BaseException:
+            session.attach(old)
+            raise
+        agent.model = old.model
+        self._subscription.unsubscribe()
+        self._agent, self._redactor = agent, agent.redactor or Redactor()
+        self._channel.use_redactor(self._redactor)
+        self._subscription = agent.subscribe(self._on_event)
+        self._plan.adopt(agent)
 
     async def close(self) -> None:
         await self.stop()

@@ -60,8 +60,10 @@ def app(
 ) -> web.Application:
     """Returns the pages and routes of `swink web` for an application's own agents, also usable as a sub-application.
 
-    `make_agent(context)` returns the agent of a session when it is opened. `authorize(request, action, session)`
-    returns the name of the user, or `None` to refuse; actions are `read`, `write`, `answer`, `delete`, `operate`.
+    `make_agent(context)` returns the agent for each run, compaction and resumption of a session, for the user who sent
+    it. `authorize(request, action, session)` returns the name of the user, or `None` to refuse; actions are `read`,
+    `write`, `answer`, `delete`, `operate`, and the session is a `SessionInfo` (`None` for lists and new ones).
+    `owned_by(login)` is a ready one.
     Requests must be sent to a loopback name of this machine or to one of `hosts`; pages of `origins` may send them too.
     """
     for name, function in (("make_agent", make_agent), ("authorize", authorize)):

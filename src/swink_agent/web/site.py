@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -17,12 +18,12 @@ from aiohttp import web
 
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.types import ThinkingLevel
-from swink_agent.memory import SessionInfo, SessionStore
+from swink_agent.memory import SessionInfo, SessionNotFound, SessionStore
 
 from .access import Access
 from .channels import OpenFn, SessionChannel, SessionChannels
 from .histories import Histories, masked_info
-from .problems import Problem
+from .problems import Problem, invalid
 from .routes.asking import Action
 from .streams import EventLog, Readers
 from .uploads import Uploads
@@ -30,14 +31,16 @@ from .uploads import Uploads
 if TYPE_CHECKING:
     from swink_agent.evals import EvalStore
 
-AuthorizeFn: TypeAlias = "Callable[[web.Request, Action, str | None], str | None | Awaitable[str | None]]"
-"""Returns the name of the user who sent the request, or `None` if they may not do this to this session."""
+AuthorizeFn: TypeAlias = "Callable[[web.Request, Action, SessionInfo | None], str | None | Awaitable[str | None]]"
+"""Returns the name of the user who sent the request, or `None` if they may not do this to this session. For lists and
+new sessions, the session is `None`."""
 API = "/api/v1"
 _LOOK = 2.0
 """Least seconds between two checks for sessions that other programs have changed."""
 _RECENT = 60.0
 """Seconds that a page may be older than the start of the watch; changes since then are reported too."""
 _MOST_WATCHED = 50
+_MOST_INFOS = 1000
 
 
 class Site:
@@ -81,6 +84,9 @@ class Site:
         self.evals = evals
         self.max_upload = max_upload
         self._authorize = authorize
+        self._owner_key: str | None = getattr(authorize, "owner_key", None)
+        self._infos: OrderedDict[str, SessionInfo] = OrderedDict()
+        """The sessions that were asked about last, for events about sessions that were deleted meanwhile."""
         self._check_model = check_model
 
     @property
@@ -88,27 +94,45 @@ class Site:
         """The `Durable` that has the runs; `None` without durable runs."""
         return self._durable()
 
-    async def authorized(self, request: web.Request, action: Action, session: str | None) -> str:
-        """Returns the name of the user. Raises 403 if they may not do this."""
+    async def authorized(self, request: web.Request, action: Action, session: str | SessionInfo | None) -> str:
+        """Returns the name of the user. Raises 403 if they may not do this, and `SessionNotFound` for a session that
+        does not exist, or of which they may not know."""
+        info = await self.info(session) if isinstance(session, str) else session
         by: Any
         try:
-            name = self._authorize(request, action, session)
+            name = self._authorize(request, action, info)
             by = await name if inspect.isawaitable(name) else name
-        except web.HTTPException:
+        except (web.HTTPException, SessionNotFound):
             raise
         except Exception:
             by = None
         if not isinstance(by, str) or not by:  # `False` and an empty name refuse too
             raise Problem(403, "forbidden", "you may not do this")
+        if session is not None and info is None:
+            raise SessionNotFound(f"there is no session {session!r}")
         return by
 
-    async def may(self, request: web.Request, action: Action, session: str | None) -> bool:
+    async def may(self, request: web.Request, action: Action, session: str | SessionInfo | None) -> bool:
         """Whether the user may do this. Lists leave out sessions that the user may not read."""
         try:
             await self.authorized(request, action, session)
-        except (Problem, web.HTTPException):
+        except (Problem, web.HTTPException, SessionNotFound):
             return False
         return True
+
+    async def info(self, session_id: str) -> SessionInfo | None:
+        """Returns what is known of a session, also of one that was deleted a moment ago; `None` for an unknown one."""
+        channel = self.channels.find(session_id)
+        info = None if channel is None or channel.talk is None else channel.talk.info
+        if info is None:
+            try:
+                info = (await asyncio.to_thread(self.histories.load, session_id)).info
+            except SessionNotFound:
+                return self._infos.get(session_id)
+        self._infos[session_id] = info
+        while len(self._infos) > _MOST_INFOS:
+            self._infos.popitem(last=False)
+        return info
 
     async def find(self, session_id: str) -> str:
         """Returns the id of a session that exists. Raises `SessionNotFound`."""
@@ -117,14 +141,26 @@ class Site:
         return (await asyncio.to_thread(self.histories.load, session_id)).id
 
     async def create(
-        self, title: str, model: str | None, thinking: ThinkingLevel | None, session_id: str | None = None
+        self,
+        title: str,
+        model: str | None,
+        thinking: ThinkingLevel | None,
+        session_id: str | None = None,
+        *,
+        by: str,
+        metadata: Mapping[str, Any] | None = None,
     ) -> str:
-        """Creates an empty session and returns its id."""
+        """Creates an empty session of this user, and returns its id. Raises 422 for metadata that names the user."""
         if model is not None:
             self._check_model(model)
+        kept, owner = dict(metadata or {}), self._owner_key
+        if owner is not None:
+            if owner in kept:
+                raise invalid(f"metadata may not have the key {owner!r}: the server sets it")
+            kept[owner] = by
 
         def make() -> SessionInfo:
-            with self.store.create(self.folder or None, title=title, id=session_id) as session:
+            with self.store.create(self.folder or None, title=title, metadata=kept, id=session_id) as session:
                 return session.info
 
         made = await asyncio.to_thread(make)

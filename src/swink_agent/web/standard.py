@@ -303,7 +303,7 @@ class StandardTalk:
         if not self._talk.is_held or self._channel.questions.has_offers:  # a command that waits needs no session
             await self._talk.let_go()
 
-    async def take_up(self) -> None:
+    async def take_up(self, by: str | None) -> None:
         await self._talk.take_up()
 
     async def close(self) -> None:

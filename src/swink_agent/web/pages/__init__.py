@@ -220,7 +220,7 @@ async def _found(site: Site, request: web.Request, base: str, query: str) -> str
     wanted = query.casefold()
     found: dict[str, SessionInfo] = {}
     for info in await asyncio.to_thread(site.store.list, limit=_MOST_SEARCHED):
-        if wanted in info.title.casefold() and await site.may(request, "read", info.id):
+        if wanted in info.title.casefold() and await site.may(request, "read", info):
             found[info.id] = masked_info(info, site.redactor)
     hits = await hits_of(site, request, query, _MOST_HITS)
     snippets = {hit.session.id: hit.snippet for hit in reversed(hits)}

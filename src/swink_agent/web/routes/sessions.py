@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from aiohttp import web
@@ -66,6 +66,8 @@ class NewSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: _Title = ""
     model: str | None = None
     thinking: ThinkingLevel | None = None
+    metadata: dict[str, Any] = {}
+    """JSON data about the session, which `authorize` gets, and which never changes."""
 
 
 class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -132,7 +134,7 @@ async def listed(site: Site, request: web.Request, most: int, before: str = "") 
     while True:
         infos = await asyncio.to_thread(site.store.list, limit=limit)
         for one in infos[seen:]:
-            if is_behind and await site.may(request, "read", one.id):
+            if is_behind and await site.may(request, "read", one):
                 found.append(masked_info(one, site.redactor))
                 if len(found) > most:
                     break
@@ -161,7 +163,7 @@ async def hits_of(site: Site, request: web.Request, query: str, most: int) -> li
         found = await asyncio.to_thread(site.store.search, query, limit)
         for hit in found:
             if hit.session.id not in allowed:
-                allowed[hit.session.id] = await site.may(request, "read", hit.session.id)
+                allowed[hit.session.id] = await site.may(request, "read", hit.session)
         shown = [hit for hit in found if allowed[hit.session.id]]
         if len(shown) >= most or len(found) < limit:
             return [_masked(hit, site.redactor) for hit in shown[:most]]
@@ -174,7 +176,8 @@ def _masked(hit: SearchHit, redactor: Redactor) -> SearchHit:
 
 async def create(asked: Asked) -> web.StreamResponse:
     wanted = asked.body
-    session_id = await asked.site.create(wanted.title, wanted.model, wanted.thinking)
+    made = asked.site.create(wanted.title, wanted.model, wanted.thinking, by=asked.by, metadata=wanted.metadata)
+    session_id = await made
     return await _session(asked, session_id, 201)
 
 
@@ -209,7 +212,7 @@ async def change(asked: Asked) -> web.StreamResponse:
         if wanted.model is not None or wanted.thinking is not None or wanted.plan is not None:
             if channel.is_busy:
                 raise Problem(409, "running", "the model and the mode can only change between runs")
-            talk = await channel.opened(asked.by)
+            talk = await channel.opened(asked.by, to_run=False)
             channel.questions.close_offers()
             if wanted.model is not None or wanted.thinking is not None:
                 thinking = None if wanted.thinking is None else str(wanted.thinking)
