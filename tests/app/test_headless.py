@@ -248,6 +248,7 @@ async def test_json_is_one_object_whatever_happened() -> None:
         "stop_reason": "stop",
         "stopped_by": None,
         "model": "any:model",
+        "served_models": [],
         "usage": {"input": 10, "output": 5, "cache_read": 0, "cache_write": 0, "total": 15, "extra": {}},
         "cost": {"input": 0.0, "output": 0.0, "cache_read": 0.0, "cache_write": 0.0, "total": 0.25, "extra": {}},
         "turns": 1,
@@ -262,6 +263,12 @@ async def test_json_is_one_object_whatever_happened() -> None:
     stopped = json.loads(await written(agent(policies=[Always()]), "json"))
     assert stopped["stopped_by"] == {"policy": "always", "reason": "enough is enough"}
     assert json.loads(await written(agent(call("final_answer", n=3)), "json", schema=SCHEMA))["value"] == {"n": 3}
+
+
+async def test_json_names_the_models_that_answered_each_once() -> None:
+    model = scripted(call("add", a=1, b=2), text("3"), served_model="a-smaller-model")
+    shown = json.loads(await written(Agent("any:model", stream_fn=model, tools=[add]), "json"))
+    assert shown["served_models"] == ["a-smaller-model"]
 
 
 async def test_delegates_are_counted_and_their_events_are_there() -> None:

@@ -262,7 +262,7 @@ async def test_changes_in_a_trusted_project_are_reported_before_the_run(swink: A
 
 FIELDS = {
     *("text", "exit_code", "error", "error_kind", "stop_reason", "stopped_by", "model", "usage", "cost", "turns"),
-    *("tool_calls", "rejected", "pending", "seconds", "value", "session"),
+    *("tool_calls", "rejected", "pending", "seconds", "value", "session", "served_models"),
 }
 
 

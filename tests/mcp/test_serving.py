@@ -193,6 +193,20 @@ async def test_an_agent_s_policies_approval_and_masking_hold() -> None:
     assert len(agent.messages) == 0
 
 
+async def test_a_mask_of_the_agent_holds_for_clients_and_its_other_slots_are_not_asked() -> None:
+    class NoNumbers:
+        name = "no_numbers"
+
+        def mask(self, text: str) -> str:
+            return text.replace("3", "[number]")
+
+        def pre_turn(self, ctx: PolicyContext) -> None:
+            raise AssertionError("no model of the agent is asked")
+
+    agent = Agent("test:model", stream_fn=scripted(), tools=[add], policies=[NoNumbers()])
+    assert (await _asked(as_mcp_server(agent), "add", a=1, b=2)).content[0].text == "[number]"
+
+
 async def test_updates_are_progress_and_a_cancelled_call_is_cancelled() -> None:
     from mcp import Client
 

@@ -96,7 +96,7 @@ class Playground:
             pipe = os.open(folder / "pipe", os.O_RDONLY | os.O_NONBLOCK)
             self.resources.callback(os.close, pipe)
             self.pipes.append(pipe)
-        self.victim = subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL)
+        self.victim = subprocess.Popen(["sleep", "86400"], stdin=subprocess.DEVNULL)
         self.resources.callback(end, self.victim)
         self.variables["VICTIM"] = str(self.victim.pid)
         self.before = snapshot(self.home, self.outside, *protected_in(self.root))

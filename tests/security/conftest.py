@@ -40,7 +40,7 @@ def repository() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def victim() -> Iterator[subprocess.Popen[bytes]]:
     """A process outside that no command may kill."""
-    with subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL) as process:
+    with subprocess.Popen(["sleep", "86400"], stdin=subprocess.DEVNULL) as process:
         yield process
         process.kill()
 

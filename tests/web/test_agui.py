@@ -25,7 +25,7 @@ from swink_agent import Agent, ToolContext, tool
 from swink_agent.app.talk.plan import PlanMode
 from swink_agent.core.encoding.codec import encode_event
 from swink_agent.core.errors import ErrorKind
-from swink_agent.core.events import MessageRetry
+from swink_agent.core.events import AgentEvent, MessageEnd, MessageRetry, MessageStart, MessageUpdate
 from swink_agent.core.stream import (
     StreamDone,
     StreamStart,
@@ -35,7 +35,7 @@ from swink_agent.core.stream import (
     ToolCallEnd,
     ToolCallStart,
 )
-from swink_agent.core.types import Image, StopReason, Text, UrlSource, UserMessage, extract_text
+from swink_agent.core.types import AssistantMessage, Image, StopReason, Text, UrlSource, UserMessage, extract_text
 from swink_agent.memory import JsonlSessionStore, LoadedSession
 from swink_agent.testing import call, fail, reply, scripted, text, think
 from swink_agent.web import app
@@ -537,18 +537,14 @@ async def test_a_retry_ends_the_message_and_begins_another() -> None:
     import ag_ui.core
 
     run = Translation(ag_ui.core, "t", "r")
-    update = b'{"delta":{"type":"text_delta","index":0,"delta":"%s"}}'
-    told = [
-        event
-        for name, data in (
-            ("message_start", b"{}"),
-            ("message_update", update % b"Hal"),
-            ("message_retry", encode_event(MessageRetry(1, "reset", 0.0))),
-            ("message_update", update % b"Hello"),
-            ("message_end", b'{"message":{"content":[{"type":"text","text":"Hello"}]}}'),
-        )
-        for event in run.translate(name, data)
+    happened: list[tuple[str, AgentEvent]] = [
+        ("message_start", MessageStart()),
+        ("message_update", MessageUpdate(TextDelta(0, "Hal"))),
+        ("message_retry", MessageRetry(1, "reset", 0.0)),
+        ("message_update", MessageUpdate(TextDelta(0, "Hello"))),
+        ("message_end", MessageEnd(AssistantMessage([Text("Hello")]))),
     ]
+    told = [shown for name, event in happened for shown in run.translate(name, encode_event(event))]
     names = [str(event.type.value) for event in told]
     message = ["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"]
     assert names == [*message, "CUSTOM", *message]

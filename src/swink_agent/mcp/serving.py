@@ -20,7 +20,7 @@ from swink_agent.core.encoding.media import image_of
 from swink_agent.core.encoding.stream_writer import events_of
 from swink_agent.core.events import AgentEnd, ToolCallDeferred, ToolExecutionEnd, ToolExecutionUpdate
 from swink_agent.core.machine.extras import require
-from swink_agent.core.policy import PolicyContext
+from swink_agent.core.policy import PolicyContext, PreDispatchContext, name_of
 from swink_agent.core.run.turn import takes_context
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.core.tool import AgentTool, AgentToolResult
@@ -155,7 +155,7 @@ class _Calls:
             _CLIENT,
             stream_fn=_saying(AssistantMessage(content=(call,), stop_reason=StopReason.TOOL_USE)),
             tools=self._agent.given_tools,
-            pre_dispatch_policies=config.pre_dispatch_policies,
+            policies=[*map(_BeforeCalls, config.pre_dispatch_policies), *map(_Mask, config.masks)],
             approve=self._approve,
             approval_mode=config.approval_mode,
             redactor=self._redactor,
@@ -185,6 +185,30 @@ class _Calls:
         except Exception as error:  # a policy that stopped the run, for instance
             result = result or AgentToolResult.error(str(error) or type(error).__name__)
         return result or AgentToolResult.error(failed or f"the call waits for {waits_for}, which cannot be given here")
+
+
+class _BeforeCalls:
+    """A policy of the agent, which is asked about calls alone: no model of ours has any turn here."""
+
+    def __init__(self, policy: Any) -> None:
+        self._policy = policy
+        self.name = name_of(policy)
+
+    def pre_dispatch(self, ctx: PreDispatchContext) -> Any:
+        return self._policy.pre_dispatch(ctx)
+
+    def run_over(self, run_id: str) -> None:
+        run_over = getattr(self._policy, "run_over", None)
+        if run_over is not None:
+            run_over(run_id)
+
+
+class _Mask:
+    """The mask of a policy of the agent."""
+
+    def __init__(self, policy: Any) -> None:
+        self.name = name_of(policy)
+        self.mask = policy.mask
 
 
 def _saying(*replies: AssistantMessage) -> Any:

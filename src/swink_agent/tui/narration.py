@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from swink_agent.app.runs.telling import shortening_of, summary_of
 from swink_agent.app.shown.changes import CUT_OFF, stopped_words, why_discarded
+from swink_agent.app.shown.other_models import OtherModels
 from swink_agent.app.talk.delegates import DelegateProgress
 from swink_agent.app.talk.shell import FROM_SHELL
 from swink_agent.core import events
@@ -56,6 +57,7 @@ class Narration:
         self._stream: RedactorStream = redactor.stream()
         self._calls: list[_CallView] = []
         """The calls of the current turn, in the reply's order."""
+        self._others = OtherModels()
         self._is_earlier = False
         """Whether the next results may belong to calls of an earlier run."""
 
@@ -73,6 +75,8 @@ class Narration:
         """Shows one event. Call it in the event loop's thread, after the run's `record` was fed the event."""
         if self._heard:
             self._take_heard()
+        if (other := self._others.of(event)) is not None:
+            self.notice(other, "warning")
         match event:
             case events.AgentStart():
                 self._is_earlier = True  # results of calls that waited come first

@@ -18,10 +18,21 @@ from typing import Any, cast
 import msgspec
 from aiohttp import web
 
-from swink_agent.app.shown.changes import Changes, Delegate, Discarded, Notice, delegate_words, stopped_words
+from swink_agent.app.shown.changes import (
+    Begun,
+    Call,
+    Change,
+    Changes,
+    Delegate,
+    Discarded,
+    Notice,
+    delegate_words,
+    stopped_words,
+)
+from swink_agent.app.shown.changes import Text as Shown
 from swink_agent.core.agent.agent import Agent
 from swink_agent.core.encoding.codec import decode_event
-from swink_agent.core.events import AgentEvent, MessageRetry, MessageStart, MessageUpdate, ModelFallback
+from swink_agent.core.events import AgentEvent, MessageEnd, MessageRetry, MessageStart, MessageUpdate, ModelFallback
 from swink_agent.core.machine.extras import MissingExtra, require
 from swink_agent.core.policy import PolicyContext
 from swink_agent.core.run.turn import Tools, takes_context
@@ -47,8 +58,13 @@ from .threads import Place, as_history, data_of, has_content, linked, news, sess
 _MOST_BYTES = 32 * MOST_JSON
 _MOST_TOOLS = 128
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
-_TOLD = frozenset({"message_retry", "model_fallback", "context_compacted", "delegate_event"})
-"""Events that the protocol has no word for; custom events tell them."""
+_READ = frozenset(
+    {
+        *("message_start", "message_update", "message_retry", "model_fallback", "message_end"),
+        *("context_compacted", "delegate_event", "tool_execution_end"),
+    }
+)
+"""Events of a run that are read as in every front end. Its end may have messages of the application's types."""
 _REPLIES = frozenset({"message_start", "message_retry", "model_fallback"})
 """Events that begin a reply, or begin it anew."""
 _MAY_CHANGE_STATE = frozenset({"tool_execution_end", "turn_end", "agent_end"})
@@ -385,7 +401,7 @@ class Translation:
         self._ids: dict[str, str] = {"thread_id": thread_id, "run_id": run_id}
         self._message = ""
         self._open = ""
-        """`text` or `reasoning`, while such a message is open."""
+        """`text` or `thinking`, while such a message is open."""
         self._said = False
         self._error = ""
         self._thought = ""
@@ -420,24 +436,52 @@ class Translation:
             return []
         if name in _REPLIES:
             self._reply += 1
-        told = self._told(decode_event(data)) if name in _TOLD else []
-        return told if handle is None else [*told, *handle(msgspec.json.decode(data))]
+        if name in _READ:
+            return self._read(decode_event(data))
+        return [] if handle is None else handle(msgspec.json.decode(data))
 
-    def _told(self, event: AgentEvent) -> list[Any]:
-        """What the protocol has no event for: a discarded reply, a shortening, the progress of a delegate."""
-        told: list[Any] = []
-        for change in self._changes.of(event):
-            match change:
-                case Discarded(why=why):
-                    told += [*self._closed(), self._custom("discarded", message=self._message, why=why)]
-                    self._begin_message()
-                case Notice(kind=kind, words=words):
-                    told.append(self._custom("notice", kind=kind, text=words))
-                case Delegate(call_id=call_id, progress=progress):
-                    told.append(self._custom("delegate", call=call_id, text=delegate_words(progress)))
-                case _:
-                    pass
-        return told
+    def _read(self, event: AgentEvent) -> list[Any]:
+        if type(event) is MessageUpdate and type(event.delta) is ToolCallDelta:
+            return self._arguments(event.delta.index, event.delta.delta)
+        told = [shown for change in self._changes.of(event) for shown in self._shown(change)]
+        return [*told, *self._closed()] if type(event) is MessageEnd else told
+
+    def _shown(self, change: Change) -> list[Any]:
+        """The protocol's events for a change; custom ones for what it has no word for."""
+        match change:
+            case Begun():
+                self._begin_message()
+            case Shown(kind=kind, piece=piece):
+                return [*self._opened(kind), self._content(kind, piece)]
+            case Discarded(why=why):
+                told = [*self._closed(), self._custom("discarded", message=self._message, why=why)]
+                self._begin_message()
+                return told
+            case Call(state="pending"):
+                return [*self._closed(), *self._call(change)]
+            case Call(result=AgentToolResult() as result):
+                words = "\n".join([block.text for block in result.content if isinstance(block, Text)])
+                ids = {"message_id": secrets.token_hex(8), "tool_call_id": change.id}
+                return [self._core.ToolCallResultEvent(**ids, content=words, role="tool")]
+            case Notice(kind=kind, words=words):
+                return [*self._closed(), self._custom("notice", kind=kind, text=words)]
+            case Delegate(call_id=call_id, progress=progress):
+                return [self._custom("delegate", call=call_id, text=delegate_words(progress))]
+            case _:
+                pass
+        return []
+
+    def _call(self, call: Call) -> list[Any]:
+        """A call with its arguments, unless they streamed."""
+        if call.id in self._streamed:
+            return []
+        ids = {"tool_call_id": call.id}
+        arguments = msgspec.json.encode(call.arguments).decode()
+        return [
+            self._call_start(call.id, call.name),
+            self._core.ToolCallArgsEvent(**ids, delta=arguments),
+            self._core.ToolCallEndEvent(**ids),
+        ]
 
     def _custom(self, name: str, **value: Any) -> Any:
         return self._core.CustomEvent(name=name, value=value)
@@ -458,37 +502,6 @@ class Translation:
         self._message, self._said = secrets.token_hex(8), False
         self._streamed.clear()
 
-    def _on_message_start(self, _: dict[str, Any]) -> list[Any]:
-        self._begin_message()
-        return []
-
-    def _on_message_update(self, event: dict[str, Any]) -> list[Any]:
-        delta = event["delta"]
-        if delta["type"] == "tool_call_delta":
-            return self._arguments(delta["index"], delta["delta"])
-        kind = {"text_delta": "text", "thinking_delta": "reasoning"}.get(delta["type"])
-        if kind is None or not delta["delta"]:
-            return []
-        return [*self._opened(kind), self._content(kind, delta["delta"])]
-
-    def _on_message_end(self, event: dict[str, Any]) -> list[Any]:
-        message = event["message"]
-        events: list[Any] = []
-        whole = "".join([block["text"] for block in message["content"] if block["type"] == "text"])
-        if whole and not self._said:
-            events += [*self._opened("text"), self._content("text", whole)]
-        events += self._closed()
-        for block in message["content"]:
-            if block["type"] == "tool_call" and block["id"] not in self._streamed:
-                call = {"tool_call_id": block["id"]}
-                arguments = msgspec.json.encode(block["arguments"]).decode()
-                events += [
-                    self._call_start(block["id"], block["name"]),
-                    self._core.ToolCallArgsEvent(**call, delta=arguments),
-                    self._core.ToolCallEndEvent(**call),
-                ]
-        return events
-
     def _arguments(self, index: int, words: str) -> list[Any]:
         """A piece of a call's arguments. A call that is not known yet is told whole at the end of its reply."""
         call = None if self._calls is None else self._calls.of(self._reply, index)
@@ -504,14 +517,6 @@ class Translation:
     def _call_start(self, call_id: str, name: str) -> Any:
         parent = self._message if self._said else None
         return self._core.ToolCallStartEvent(tool_call_id=call_id, tool_call_name=name, parent_message_id=parent)
-
-    def _on_tool_execution_end(self, event: dict[str, Any]) -> list[Any]:
-        blocks = event["result"]["content"]
-        words = "\n".join([block["text"] for block in blocks if block["type"] == "text"])
-        result = self._core.ToolCallResultEvent(
-            message_id=secrets.token_hex(8), tool_call_id=event["call_id"], content=words, role="tool"
-        )
-        return [result]
 
     def _on_question(self, event: dict[str, Any]) -> list[Any]:
         question = converted({key: value for key, value in event.items() if key != "type"}, Question)
@@ -601,7 +606,7 @@ class Translation:
         kind, self._open = self._open, ""
         if kind == "text":
             return [self._core.TextMessageEndEvent(message_id=self._message)]
-        if kind == "reasoning":
+        if kind == "thinking":
             core = self._core
             return [
                 core.ReasoningMessageEndEvent(message_id=self._thought),

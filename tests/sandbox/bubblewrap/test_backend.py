@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -380,3 +381,25 @@ async def test_a_bomb_of_roots_is_ended_long_before_it_has_grown(playground: Any
 
 def sleepers(number: int) -> list[subprocess.Popen[bytes]]:
     return [subprocess.Popen(["sleep", "60"]) for _ in range(number)]
+
+
+@pytest.mark.parametrize("has_perl", [True, False])
+async def test_a_command_starts_alike_with_and_without_perl(
+    has_perl: bool, playground: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_perl:
+        monkeypatch.setattr("swink_agent.sandbox.bubblewrap.backend.find_perl", lambda outside: None)
+    monkeypatch.setenv("LC_ALL", "none_NONE")  # Perl would write about it
+    script = "mkdir a b; echo x > a/f; mv a/f b/; cat b/f; echo y > /dev/shm/f; cat /dev/shm/f; env | grep PERL"
+    with BubblewrapSandbox(playground.profile()) as sandbox:
+        outcome = await playground.run(sandbox, f"{script}; kill -FPE $$")
+        assert outcome.code in (-8, 136)
+        assert outcome.output.endswith("x\ny\n")
+        assert "perl" not in outcome.output
+
+
+async def test_a_program_that_is_missing_is_named(sandbox: BubblewrapSandbox) -> None:
+    process = await sandbox.spawn(["/nowhere/program"], cwd=sandbox.profile.write[0])
+    with suppress(SandboxError):  # without Perl
+        assert await process.wait() == 127
+    assert b"/nowhere/program: No such file or directory" in await process.output.read()

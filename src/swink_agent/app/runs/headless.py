@@ -25,7 +25,7 @@ from swink_agent.core.errors import (
     NoMessages,
     PolicyStopped,
 )
-from swink_agent.core.record import CallRecord, RunRecord
+from swink_agent.core.record import CallRecord, RunRecord, TurnRecord
 from swink_agent.core.types import AgentResult, Cost, ModelSpec, PolicyStop, StopReason, ToolCall, ToolOutcome, Usage
 from swink_agent.core.values.value import Value
 
@@ -55,6 +55,8 @@ class Outcome(Value, frozen=True, kw_only=True):
     exit_code: ExitCode
     model: ModelSpec | None = None
     """The model of the run, if it is known."""
+    served_models: tuple[str, ...] = ()
+    """The models that answered, by the providers' own words, each once."""
     text: str = ""
     """The last reply, complete or not."""
     value: Any = None
@@ -235,6 +237,7 @@ class HeadlessRun:
         reply = next((turn.reply for turn in reversed(record.turns) if turn.reply is not None), None)
         common: dict[str, Any] = {
             "model": self.agent.model,
+            "served_models": tuple(dict.fromkeys(filter(None, map(_served, record.turns)))),
             "text": record.text,
             "stop_reason": StopReason.STOP if reply is None else reply.stop_reason,
             "stopped_by": None if fields.get("has_value") else record.stopped_by,
@@ -260,6 +263,10 @@ def _rejected(record: RunRecord) -> tuple[RejectedCall, ...]:
     return tuple(
         [RejectedCall(call.name, asked.arguments, call.reason or "tool call rejected") for asked, call in pairs]
     )
+
+
+def _served(turn: TurnRecord) -> str | None:
+    return None if turn.reply is None else turn.reply.served_model
 
 
 def _asked(asked: Sequence[ToolCall], calls: Sequence[CallRecord]) -> Iterator[tuple[ToolCall, CallRecord]]:

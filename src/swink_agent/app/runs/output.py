@@ -135,6 +135,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "stop_reason": outcome.stop_reason.value,
         "stopped_by": None if stop is None else {"policy": stop.policy, "reason": stop.reason},
         "model": None if outcome.model is None else str(outcome.model),
+        "served_models": list(outcome.served_models),
         "usage": msgspec.to_builtins(outcome.usage),
         "cost": msgspec.to_builtins(outcome.cost),
         "turns": outcome.turns,

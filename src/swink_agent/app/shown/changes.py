@@ -18,6 +18,7 @@ from swink_agent.core.types import AgentResult, AssistantMessage, PolicyStop, St
 
 from ..runs.telling import seconds, shortening_of, summary_of
 from ..talk.delegates import DelegateProgress, is_streamed
+from .other_models import OtherModels
 
 CallState: TypeAlias = Literal["pending", "asking", "running", "waiting", "done", "failed"]
 """`asking`: a person is asked now. `waiting`: the answer comes later, perhaps in another run."""
@@ -89,23 +90,27 @@ class Changes:
 
     def __init__(self) -> None:
         self._had_text = False
+        """Whether a piece of the reply was told, of its text or of its thinking."""
+        self._had_answer = False
+        self._others = OtherModels()
         self._progress: dict[str, DelegateProgress] = {}
 
     def of(self, event: AgentEvent) -> Iterator[Change]:
         """The changes for an event, in order."""
+        other = self._others.of(event)
         match event:
             case events.MessageUpdate(delta=TextDelta() as delta) if delta.delta:
-                self._had_text = True
+                self._had_text = self._had_answer = True
                 yield Text("text", delta.delta)
             case events.MessageUpdate(delta=ThinkingDelta() as delta) if delta.delta:
                 self._had_text = True
                 yield Text("thinking", delta.delta)
             case events.MessageStart():
-                self._had_text = False
+                self._had_text = self._had_answer = False
                 self._progress.clear()
                 yield Begun()
             case events.MessageRetry() | events.ModelFallback():
-                had_text, self._had_text = self._had_text, False
+                had_text, self._had_text, self._had_answer = self._had_text, False, False
                 yield Discarded(why_discarded(event), had_text)
             case events.MessageEnd(message=message):
                 yield from self._ended(message)
@@ -118,11 +123,13 @@ class Changes:
                 yield from _end(result, stopped_by)
             case _:
                 yield from _call(event)
+        if other is not None:
+            yield Notice("warning", other)
 
     def _ended(self, message: AssistantMessage) -> Iterator[Change]:
-        if not self._had_text and message.text:  # a policy has replaced the reply, or it came in one piece
+        if not self._had_answer and message.text:  # a policy has replaced the reply, or it came in one piece
             yield Text("text", message.text)
-        self._had_text = False
+        self._had_text = self._had_answer = False
         if message.stop_reason is StopReason.LENGTH:
             yield Notice("warning", CUT_OFF)
         for call in message.tool_calls:

@@ -18,6 +18,7 @@ from swink_agent.app.runs.answers import OUTSIDE, named
 from swink_agent.app.runs.headless import Outcome
 from swink_agent.app.runs.telling import FetchProgress, number_of, seconds, shortening_of, summary_of
 from swink_agent.app.shown.changes import why_discarded
+from swink_agent.app.shown.other_models import OtherModels
 from swink_agent.approvals.access import access_of, what_opens
 from swink_agent.approvals.display import safe_display
 from swink_agent.core import events
@@ -73,6 +74,7 @@ class Reporter:
         self._has_told = False
         self._decided: frozenset[str] = frozenset()
         """The calls that the user answered before the run."""
+        self._others = OtherModels()
         self._asked: dict[str, ToolApprovalRequested] = {}
         """The calls that wait for approval, if nobody can be asked."""
         self._fetch = FetchProgress()
@@ -133,6 +135,8 @@ class Reporter:
     # -- events ------------------------------------------------------------------------------------------------
 
     def on_event(self, event: AgentEvent) -> None:
+        if (other := self._others.of(event)) is not None:
+            self.warn(other)
         match event:
             case MessageUpdate(delta=TextDelta(delta=text)):
                 self._live.write(text)

@@ -15,6 +15,7 @@ import msgspec
 from swink_agent.app.runs import telling
 from swink_agent.app.runs.telling import summary_of
 from swink_agent.app.shown.changes import stopped_words, why_discarded
+from swink_agent.app.shown.other_models import OtherModels
 from swink_agent.app.talk.delegates import DelegateProgress, is_streamed
 from swink_agent.core import events
 from swink_agent.core.encoding.codec import decode_event
@@ -98,6 +99,7 @@ class Live:
         self._channel = channel
         self._model = ""
         self._entries: list[Entry | _Shown] = []
+        self._others = OtherModels()
         self._streaming: _Streaming | None = None
         began = channel.began
         if began is not None and channel.is_busy and channel.log.holds(began[0]):
@@ -173,6 +175,8 @@ class Live:
         self._streaming = None
 
     def _on_event(self, event: AgentEvent) -> None:
+        if (other := self._others.of(event)) is not None:
+            self._notice(other, "warning")
         match event:
             case MessageUpdate():
                 self._on_delta(event)
