@@ -53,7 +53,9 @@ async def test_a_person_is_asked_and_only_a_yes_after_the_question_is_one(termin
         terminal.type("yyyy")  # before there is a question
         await terminal.expect("write_file new.txt")
         await terminal.expect("+ one")
-        await terminal.expect("Run it? [y]es, [n]o, no [b]ecause …, every [t]ime write_file, [v]iew all:")
+        await terminal.expect("Run it? [y]es, [n]o, no [b]ecause …, every [t]ime write_file,")
+        await terminal.expect("  always in this project, [k]ept: write_file")
+        await terminal.expect("  [v]iew all:")
         terminal.type("\r \x1b[A")  # none of these is an answer
         terminal.type("n")
         await terminal.expect("n\r\n")
@@ -123,9 +125,13 @@ async def test_a_long_diff_leaves_the_path_and_the_question_in_the_window(termin
         assert "│- line 7" in rows
         assert "│+ line seven" in rows
         assert sum(row.startswith("  … ") and row.endswith("more lines (v shows all)") for row in rows) == 1
-        assert rows[-3] == "  · write_file needs approval"
-        assert rows[-2] == "Run it? [y]es, [n]o, no [b]ecause …,"
-        assert rows[-1] == "  every [t]ime write_file, [v]iew all:"
+        assert rows[-5:] == [
+            "  · write_file needs approval",
+            "Run it? [y]es, [n]o, no [b]ecause …,",
+            "  every [t]ime write_file,",
+            "  always in this project, [k]ept: write_file",
+            "  [v]iew all:",
+        ]
     assert terminal.window.wrapped == []
     assert (swink.folder / "long.txt").read_text() == new
 
@@ -141,12 +147,12 @@ async def test_a_wrong_key_is_told_which_there_are_in_its_place(terminal: Any, s
             await terminal.expect("all:")
         rows = terminal.window.rows
         terminal.type("yes please")
-        await terminal.expect("A key, not a text: y, n, b, t or v")
+        await terminal.expect("A key, not a text: y, n, b, t, k or v")
         await terminal.expect("all:")
         terminal.type("n")
         assert await terminal.finish() == 0
-    assert "  ! x? Press y, n, b, t or v" in terminal.shown
-    assert [row for row in rows if "Press" in row] == ["  ! Press y, n, b, t or v"], "one stands in the other's place"
+    assert "  ! x? Press y, n, b, t, k or v" in terminal.shown
+    assert [row for row in rows if "Press" in row] == ["  ! Press y, n, b, t, k or v"], "in one place"
     assert sum(row.startswith("Run it?") for row in rows) == 1
     assert not (swink.folder / "new.txt").exists()
 

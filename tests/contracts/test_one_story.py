@@ -25,7 +25,7 @@ from swink_agent.core.record import RunRecord
 from swink_agent.core.retry import DefaultRetryStrategy
 from swink_agent.core.secrets.redaction import Redactor
 from swink_agent.policies import LoopDetection
-from swink_agent.testing import call, fail, reply, scripted, text, think
+from swink_agent.testing import call, fail, reply, scripted, text, think, truncated
 from swink_agent.tui.inline_output import LineWriter, TranscriptPrinter
 from swink_agent.tui.terminal_view import TerminalView
 from swink_agent.tui.themes import theme_for
@@ -48,11 +48,13 @@ FACTS = {
     "fallback": "scripted:second",
     "compaction": "the conversation was shortened by",
     "policy": "loop_detection",
+    "cut off": "cut off at the",
     "error": "the model is on holiday",
     "warning": "the disk is full, so this conversation is not recorded",
 }
 FOLDED = {"thinking": "thought · 1 line", "delegate": "▸ 1 call"}
 AS_DATA = {
+    "cut off": '"stop_reason":"length"',
     "discarded": '"type":"message_retry","attempt":1,"error":"scripted network failure"',
     "fallback": '"type":"model_fallback"',
     "compaction": '"type":"context_compacted"',
@@ -78,7 +80,7 @@ def count() -> str:
 
 
 class Story:
-    """Three runs: one in which everything happens, one that a policy stops, and one that fails."""
+    """Runs: one in which everything happens, and others that a policy stops, whose reply is cut off, and that fail."""
 
     def __init__(self) -> None:
         self.events: list[AgentEvent] = []
@@ -110,6 +112,7 @@ class Story:
         await self._run(many)
         again = [[call("look", where="the quay")] for _ in range(12)]
         await self._run(Agent("scripted:m", stream_fn=scripted(*again), tools=[look], policies=[LoopDetection()]))
+        await self._run(Agent("scripted:m", stream_fn=scripted(truncated("Once upon a time there were three ships."))))
         failing = scripted(fail("invalid_request", "the model is on holiday"))
         await self._run(Agent("scripted:m", stream_fn=failing))
         return self

@@ -57,7 +57,7 @@ def agent_with(body: Body, turns: int = 1) -> Agent:
         """Acts."""
         return str(await body())
 
-    return Agent(MODEL, stream_fn=scripted(*[reply(call("act"))] * turns, "done"), tools=[act])
+    return Agent(MODEL, stream_fn=scripted(*[reply(call("act"))] * turns, "done"), tools=[act], max_turns=None)
 
 
 async def in_a_tool(body: Body) -> str:
