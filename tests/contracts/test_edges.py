@@ -46,7 +46,8 @@ FOR_PAGES: list[Callable[[str], str]] = [
     lambda text: export_markdown(INFO, messages(text)),
 ]
 PARTS: list[Callable[[str], object]] = [
-    *(prose.plain_html, inline.inline_html, tame.tamed, tame.fenced, tame.code_span),
+    *(prose.plain_html, tame.tamed, tame.fenced, tame.code_span),
+    lambda text: inline.inline_html(text, {text: text}),
     *(characters.visible, characters.one_line, escaping.display_warnings, cells.cell_width),
     lambda text: cells.wrap(text, 20),
     lambda text: cells.cut(text, 20),
