@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from swink_agent import Agent
+from swink_agent import Agent, tool
 from swink_agent.testing import scripted
 
 pytestmark = pytest.mark.fast
@@ -47,3 +47,18 @@ def test_every_parameter_of_the_constructor_is_described() -> None:
     described = inspect.getdoc(Agent.__init__) or ""
     missing = [name for name in inspect.signature(Agent).parameters if f"    {name}: " not in described]
     assert missing == []
+
+
+@pytest.mark.parametrize("word", ["approval", "needs_approval"])
+def test_arguments_of_tools_in_other_frameworks_name_ours(word: str) -> None:
+    options: Any = {word: True}
+    with pytest.raises(TypeError, match=f"^a tool has no argument '{word}'; write requires_approval=True$"):
+        tool(**options)
+
+
+@pytest.mark.parametrize("word", ["instructions", "max_steps", "output_type", "toolsets"])
+async def test_arguments_of_runs_in_other_frameworks_name_ours(word: str) -> None:
+    agent: Any = Agent("test:model", stream_fn=scripted())
+    options: dict[str, Any] = {word: "x"}
+    with pytest.raises(TypeError, match=f"^a run has no argument '{word}'; write "):
+        await agent.prompt("go", **options)

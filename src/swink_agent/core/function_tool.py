@@ -30,6 +30,7 @@ from .schemas.schema import FunctionSchema
 from .tool import AgentToolResult, OnSteer, ToolContext, ToolOptions, as_result, error_result
 from .values.checks import a_kind, check_tool_name
 from .values.value import Deps_contra, copy_json
+from .values.words import TOOL_ARGUMENTS, knows_other_words
 from .waits import WorkerThreads
 
 S = TypeVar("S")
@@ -358,6 +359,7 @@ def tool(
     max_concurrent: int | None = None,
     external: bool = False,
 ) -> ToolDecorator: ...
+@knows_other_words("a tool", TOOL_ARGUMENTS)
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Makes a tool from a typed function or method, sync or async: `@tool` or `@tool(requires_approval=True)`.
 

@@ -51,7 +51,7 @@ from ..tool import AgentTool, OnSteer, Toolbox
 from ..types import AgentMessage, AgentResult, AssistantMessage, Cost, ModelSpec, ThinkingLevel, Usage, as_prompts
 from ..values.checks import as_policies, is_function, is_not
 from ..values.value import Deps, FrozenDict, Out, copy_json
-from ..values.words import knows_other_words, no_attribute
+from ..values.words import AGENT_ARGUMENTS, knows_other_words, no_attribute
 from .arguments import (
     Fallback,
     Given,
@@ -99,7 +99,7 @@ class Agent(Generic[Deps, Out]):
         *("_toolbox", "_transcript", "state", "system_prompt"),
     )
 
-    @knows_other_words
+    @knows_other_words("an agent", AGENT_ARGUMENTS)
     def __init__(
         self,
         model: Model,

@@ -27,6 +27,7 @@ from ..types import AgentMessage, ModelSpec, Text, UserMessage, as_messages, as_
 from ..values.checks import a_kind, as_fallbacks, check_whole, is_function, is_not
 from ..values.data import encodable
 from ..values.value import Deps
+from ..values.words import RUN_ARGUMENTS
 from .structured import ValidateFn
 
 T = TypeVar("T")
@@ -323,6 +324,8 @@ def _converted(options: Mapping[str, Any], names: tuple[str, ...]) -> Given:
     for name, value in options.items():
         if name in ("images", "documents") and "stream_fn" not in names:
             raise TypeError(f"{name!r} goes with a prompt, and this run has none")
+        if name not in names and name in RUN_ARGUMENTS:
+            raise TypeError(f"a run has no argument {name!r}; write {RUN_ARGUMENTS[name]}")
         if name not in names:
             can = names if "stream_fn" in names else (*names, *_OF_RUNS)
             raise TypeError(f"{name!r} cannot be given for one run; {', '.join(can)} can")

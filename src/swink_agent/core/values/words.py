@@ -12,17 +12,28 @@ from typing import Any, TypeVar
 F = TypeVar("F", bound=Callable[..., Any])
 
 _POLICIES = "policies=[…], which takes policies of all slots"
-ARGUMENTS: Mapping[str, str] = {
+RUN_ARGUMENTS: Mapping[str, str] = {
     "instructions": "system_prompt=…",
     "max_steps": "max_turns=…",
     "output_type": "output=…",
     "toolsets": "tools=[…]",
+}
+"""Arguments of an agent's runs."""
+
+AGENT_ARGUMENTS: Mapping[str, str] = {
+    **RUN_ARGUMENTS,
     "pre_turn_policies": _POLICIES,
     "pre_dispatch_policies": _POLICIES,
     "post_turn_policies": _POLICIES,
     "post_loop_policies": _POLICIES,
 }
-"""Arguments of an agent and of its runs."""
+"""Arguments of an agent."""
+
+TOOL_ARGUMENTS: Mapping[str, str] = {
+    "approval": "requires_approval=True",
+    "needs_approval": "requires_approval=True",
+}
+"""Arguments of `@tool`."""
 
 _ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
     "Agent": {
@@ -34,17 +45,20 @@ _ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def knows_other_words(function: F) -> F:
+def knows_other_words(owner: str, words: Mapping[str, str]) -> Callable[[F], F]:
     """Lets a function refuse arguments that are called otherwise here with an error that says how."""
 
-    @wraps(function)
-    def refusing(*arguments: Any, **given: Any) -> Any:
-        if not ARGUMENTS.keys().isdisjoint(given):
-            name = next(name for name in given if name in ARGUMENTS)
-            raise TypeError(f"an agent has no argument {name!r}; write {ARGUMENTS[name]}")
-        return function(*arguments, **given)
+    def decorate(function: F) -> F:
+        @wraps(function)
+        def refusing(*arguments: Any, **given: Any) -> Any:
+            if not words.keys().isdisjoint(given):
+                name = next(name for name in given if name in words)
+                raise TypeError(f"{owner} has no argument {name!r}; write {words[name]}")
+            return function(*arguments, **given)
 
-    return refusing  # pyright: ignore[reportReturnType] - it takes the same arguments
+        return refusing  # pyright: ignore[reportReturnType] - it takes the same arguments
+
+    return decorate
 
 
 def no_attribute(owner: object, name: str) -> AttributeError:
