@@ -15,6 +15,7 @@ from msgspec.structs import force_setattr
 
 from .approval import PendingCall
 from .errors import AgentError, ErrorKind, PolicyStop, PolicyStopped, StreamError, StructuredOutputFailed
+from .texts.markup import escape_html
 from .values.checks import a_kind, is_not
 from .values.data import as_json_data, encodable
 from .values.value import Choice, Out_co, Value
@@ -693,12 +694,10 @@ class AgentResult(Value, Generic[Out_co], frozen=True):
 
     def _repr_html_(self) -> str:
         """Shows the reply in a notebook, as escaped plain text with a line of facts below it."""
-        from html import escape  # on use: its list of all entities takes long to load
-
         shown = self._shown()
-        text = escape(str(shown.pop("text", "")))
+        text = escape_html(str(shown.pop("text", "")))
         facts = " · ".join(f"{name} {value}" for name, value in shown.items())
-        return f'<div style="white-space: pre-wrap">{text}</div><small>{escape(facts)}</small>'
+        return f'<div style="white-space: pre-wrap">{text}</div><small>{escape_html(facts)}</small>'
 
     def _shown(self) -> dict[str, Any]:
         """The facts that notebooks and `rich` show, the most important first."""

@@ -12,10 +12,11 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from html import escape
 from shlex import quote as shell_quoted
 from typing import TypeAlias
 from urllib.parse import quote
+
+from ..texts.markup import escape_html
 
 Found: TypeAlias = tuple[int, int, str]
 """The start, end and name of a secret in a text."""
@@ -309,8 +310,9 @@ def _literal_forms(secret: str) -> set[str]:
     """Returns the secret unchanged, and escaped for JSON, HTML, addresses and shells."""
     if _is_plain(secret):
         return {secret}
-    html = escape(secret)
-    forms = {secret, repr(secret)[1:-1], html, escape(secret, quote=False), html.replace("&#x27;", "'")}
+    html = escape_html(secret)
+    half = html.replace("&#x27;", "'")  # some escape no single quotes, and some no quotes at all
+    forms = {secret, repr(secret)[1:-1], html, half, half.replace("&quot;", '"')}
     forms |= {html.replace("&#x27;", "&#39;").replace("&quot;", "&#34;"), secret.replace("'", "'\\''")}
     forms |= {shell_quoted(secret).strip("'"), re.sub(r"([^\w@%+=:,./-])", r"\\\1", secret)}
     forms.add(re.sub(r'([\\"$`])', r"\\\1", secret))

@@ -1,1 +1,1 @@
-"""Compares texts in bounded time."""
+"""Compares texts in bounded time, and escapes them."""
