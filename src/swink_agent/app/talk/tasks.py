@@ -51,11 +51,16 @@ class Beside:
     def __init__(self, on_error: Callable[[str], None]) -> None:
         self._on_error = on_error
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_over = False
 
     def __len__(self) -> int:
         return len(self._tasks)
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Starts a task. After `end`, nothing starts: a run that is stopped by the end may still ask for work."""
+        if self._is_over:
+            work.close()
+            return
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -66,7 +71,8 @@ class Beside:
             await asyncio.wait(self._tasks, timeout=timeout)
 
     async def end(self, patience: float) -> None:
-        """Cancels all tasks and waits at most `patience` seconds for their end."""
+        """Cancels all tasks, for good, and waits at most `patience` seconds for their end."""
+        self._is_over = True
         for task in list(self._tasks):
             task.cancel()
         await self.wait(patience)
