@@ -5,7 +5,7 @@ python -m bench.tests --sweep             the sweep
 python -m bench.tests core tools -s 10    these folders, and the slowest ten tests of each
 
 Each folder runs in a process of its own. `tests/shares.py` has the figures for the processor, by which the workers of
-`pytest -n 3` share the tests.
+`pytest -n 5` share the tests.
 """
 
 from __future__ import annotations
