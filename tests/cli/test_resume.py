@@ -222,7 +222,7 @@ async def test_p_without_a_text_goes_on_only_where_there_is_something_to_go_on_w
     assert answered.stderr.startswith("error: there is nothing to continue: the model has finished its answer")
     assert "the prompt is empty" in empty.stderr
     assert "--schema" in schema.stderr
-    assert "-p alone continues a session without a new prompt" in bare.stderr
+    assert "-p alone to continue a session without a new prompt" in bare.stderr
     said = [texts(body)[-1][1] for body in provider.bodies]
     assert said == ["x", "from a pipe\n", "- a list\n- of wishes", "--continue"]
     assert [len(body["messages"]) for body in provider.bodies] == [1, 3, 1, 1]
