@@ -37,6 +37,8 @@ new sessions, the session is `None`."""
 API = "/api/v1"
 _LOOK = 2.0
 """Least seconds between two checks for sessions that other programs have changed."""
+_LONGEST_LOOK = 10.0
+"""Most seconds between them, however slow the store is."""
 _RECENT = 60.0
 """Seconds that a page may be older than the start of the watch; changes since then are reported too."""
 _MOST_WATCHED = 50
@@ -226,7 +228,8 @@ class Site:
                         if info not in known and info.updated / 1000 >= since and not is_ours:  # ours report themselves
                             self._list_row(info, self.channels.word(info.id))
                     known = every
-            await asyncio.sleep(max(_LOOK, 100 * (time.monotonic() - began)))  # a slow store is read less often
+            took = time.monotonic() - began
+            await asyncio.sleep(min(max(_LOOK, 100 * took), _LONGEST_LOOK))  # a slow store is read less often
             if not self.listed.has_readers:
                 return
 
