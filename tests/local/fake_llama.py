@@ -27,6 +27,11 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     daemon_threads = True
     request_queue_size = 50
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Writes no traceback about a client that has gone: llama.cpp's server does not either."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
 
 class Model:
     def __init__(self, settings: Any) -> None:
